@@ -35,7 +35,7 @@ use crate::nats::{NatsServer, program as server};
 use crate::rehearsal::{Rehearsal, TURNS};
 
 const WORKERS: usize = 4;
-const PLACES: usize = 8;
+const CONCURRENCY: usize = 8;
 /// Size in bytes of a null item's message, and of its outcome's message.
 const ITEM: usize = 1024;
 const OUTCOME: usize = 2048;
@@ -70,7 +70,7 @@ fn overhead(items: u64) {
     }
     let rounds = 3;
     println!(
-        "{items} null items of {ITEM} bytes with outcomes of {OUTCOME} bytes, {WORKERS} workers × {PLACES} slots"
+        "{items} null items of {ITEM} bytes with outcomes of {OUTCOME} bytes, {WORKERS} workers × {CONCURRENCY} slots"
     );
     println!("round  bare items/s  lumos items/s  share");
     let folder = tempfile::tempdir().unwrap();
@@ -103,11 +103,13 @@ fn ours(rehearsal: &Rehearsal, items: u64) -> Duration {
     let folder = tempfile::tempdir().unwrap();
     let nats = NatsServer::start().unwrap();
     let fleet = Fleet::new(folder.path(), &nats.url());
-    let places = PLACES.to_string();
+    let concurrency = CONCURRENCY.to_string();
     let script = format!("script:{}", rehearsal.script.display());
     let data = rehearsal.data.display().to_string();
     let _workers: Vec<Process> = (0..WORKERS)
-        .map(|_| fleet.worker(&["--allow-path", rehearsal.script.to_str().unwrap(), "--places", &places]))
+        .map(|_| {
+            fleet.worker(&["--allow-path", rehearsal.script.to_str().unwrap(), "--concurrency", &concurrency])
+        })
         .collect();
     let arguments =
         ["--tasks", "gsm8k", "--formulation", "direct", "--model", &script, "--data", &data, "--json"];
@@ -206,7 +208,7 @@ async fn bare_worker(url: &str) {
     let context = jetstream::new(async_nats::connect(url).await.unwrap());
     let body = bytes::Bytes::from(vec![b'y'; OUTCOME]);
     let work: consumer::PullConsumer = context.get_consumer_from_stream("all", "bare-work").await.unwrap();
-    let lanes = (0..PLACES).map(|_| {
+    let shards = (0..CONCURRENCY).map(|_| {
         let (context, body, work) = (context.clone(), body.clone(), work.clone());
         tokio::spawn(async move {
             loop {
@@ -220,7 +222,7 @@ async fn bare_worker(url: &str) {
             }
         })
     });
-    futures::future::join_all(lanes).await;
+    futures::future::join_all(shards).await;
 }
 
 /// Measures the efficiency of simulated GPU workers for several fleet sizes.
@@ -229,24 +231,26 @@ fn scale(seconds: u64) {
         return;
     }
     const TURN: f64 = 0.2;
-    println!("{PLACES} slots per worker, {TURN} s per turn, {TURNS} turns per item, about {seconds} s each");
+    println!(
+        "{CONCURRENCY} slots per worker, {TURN} s per turn, {TURNS} turns per item, about {seconds} s each"
+    );
     println!("workers  items  seconds  items/s  efficiency");
     for workers in [1usize, 4, 16, 64] {
-        let places = workers * PLACES;
+        let concurrency = workers * CONCURRENCY;
         let item_seconds = TURN * f64::from(TURNS);
         let waves = (seconds as f64 / item_seconds).ceil() as u64;
-        let items = waves * places as u64;
+        let items = waves * concurrency as u64;
         let folder = tempfile::tempdir().unwrap();
         let rehearsal = Rehearsal::write(folder.path(), items);
         let nats = NatsServer::start().unwrap();
         let fleet = Fleet::new(folder.path(), &nats.url());
-        let (latency, per_worker) = (((TURN * 1000.0) as u64).to_string(), PLACES.to_string());
+        let (latency, per_worker) = (((TURN * 1000.0) as u64).to_string(), CONCURRENCY.to_string());
         let _workers: Vec<Process> = (0..workers)
             .map(|_| {
                 fleet.worker(&[
                     "--allow-path",
                     rehearsal.script.to_str().unwrap(),
-                    "--places",
+                    "--concurrency",
                     &per_worker,
                     "--script-latency",
                     &latency,
@@ -260,7 +264,7 @@ fn scale(seconds: u64) {
         let script = format!("script:{}", rehearsal.script.display());
         let data = rehearsal.data.display().to_string();
         let run = ["--tasks", "gsm8k", "--model", &script, "--data", &data, "--json"];
-        let one_each = places.to_string();
+        let one_each = concurrency.to_string();
         let mut first = fleet.coordinator("first", &[&run[..], &["--limit", &one_each]].concat());
         assert!(first.wait(Duration::from_secs(120)).success(), "{}", first.said());
         fleet.until("all workers", Duration::from_secs(120), |status| {
@@ -268,7 +272,7 @@ fn scale(seconds: u64) {
         });
         let taken = session_seconds(&fleet, &run, items);
         let turns: u64 = (0..items).map(|index| u64::from(Rehearsal::turns(index))).sum();
-        let ideal = turns as f64 * TURN / places as f64;
+        let ideal = turns as f64 * TURN / concurrency as f64;
         println!(
             "{workers:>7}  {items:>5}  {taken:>7.1}  {:>7.0}  {:>8.1} %",
             items as f64 / taken,

@@ -389,7 +389,7 @@ pub(crate) struct EngineArgs {
     /// Set the number of sequences computed together: auto or N [default: auto]
     ///
     /// `auto` uses as many as fit into the memory for keys and values, at most 256. N also sets the number of
-    /// episodes in progress, unless --places does. Does not change results on the same machine in f32.
+    /// episodes in progress, unless --concurrency does. Does not change results on the same machine in f32.
     /// Example: --batch-size 16
     #[arg(long, value_name = "N", env = "LUMOS_BATCH_SIZE")]
     pub(crate) batch_size: Option<String>,

@@ -100,8 +100,8 @@ pub(crate) struct Fitting {
 
 /// Number of times that each model is loaded. In one cycle every concurrent episode completes one round, and
 /// there are at least as many cycles as the longest episode has rounds.
-pub(crate) fn cycles(rounds: f64, longest: u32, places: usize) -> u64 {
-    let cycles = (rounds / places.max(1) as f64).ceil();
+pub(crate) fn cycles(rounds: f64, longest: u32, concurrency: usize) -> u64 {
+    let cycles = (rounds / concurrency.max(1) as f64).ceil();
     // Numbers of rounds are far below 2^53.
     (cycles as u64).max(u64::from(longest))
 }

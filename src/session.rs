@@ -66,7 +66,7 @@ pub(crate) enum Executor {
         models: Arc<ModelRegistry>,
         tools: Arc<ToolSets>,
         /// Number of episodes driven at the same time.
-        places: usize,
+        concurrency: usize,
         /// Time without progress before a warning that states the cause; zero disables the warning.
         stall_warning: Duration,
     },
@@ -130,7 +130,7 @@ impl Session {
     ) -> Result<Summary, Failure> {
         let (events, received) = mpsc::channel(1024);
         let at_hand = match &self.means {
-            Executor::Here { places, .. } => *places,
+            Executor::Here { concurrency, .. } => *concurrency,
             // Units on a queue may already be held by workers.
             Executor::Fleet { .. } => 0,
         };
@@ -151,7 +151,7 @@ impl Session {
 
     /// Records how this process will compute models; `None` if it computes none.
     fn begin(&self) -> Result<Option<Computing>, Failure> {
-        let Executor::Here { places, .. } = &self.means else { return Ok(None) };
+        let Executor::Here { concurrency, .. } = &self.means else { return Ok(None) };
         let mut models =
             self.manifest.configurations.iter().flat_map(|one| one.configuration.models.values());
         // Only models of engines have a data type.
@@ -162,7 +162,7 @@ impl Session {
         let computing = Computing {
             device: self.manifest.spec.device.clone(),
             in_phases: self.in_phases,
-            places: *places as u64,
+            concurrency: *concurrency as u64,
             ..Computing::default()
         };
         self.checkpoint.session_begins(&computing)?;
@@ -183,8 +183,8 @@ impl Session {
         interrupts: &Interrupts,
     ) -> Result<Summary, Failure> {
         match &self.means {
-            Executor::Here { models, tools, places, stall_warning } => {
-                let worker = self.worker(models, tools, *places);
+            Executor::Here { models, tools, concurrency, stall_warning } => {
+                let worker = self.worker(models, tools, *concurrency);
                 let watched = CancellationToken::new();
                 let activity = worker.terms.activity.clone();
                 let watch = watch_here(*stall_warning, activity, Arc::clone(models), watched.clone());
@@ -208,13 +208,13 @@ impl Session {
         }
     }
 
-    fn worker(&self, models: &Arc<ModelRegistry>, tools: &Arc<ToolSets>, places: usize) -> Arc<Worker> {
+    fn worker(&self, models: &Arc<ModelRegistry>, tools: &Arc<ToolSets>, concurrency: usize) -> Arc<Worker> {
         let time_limit = self.manifest.spec.limits.time_limit;
         let limits =
             EpisodeLimits { time: time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) };
         Arc::new(Worker {
             name: format!("local-{}", std::process::id()),
-            places,
+            concurrency,
             models: Arc::clone(models),
             tools: Arc::clone(tools),
             runs: Arc::new(RunTerms { limits, ..RunTerms::default() }),
@@ -231,8 +231,11 @@ impl Session {
     ) -> Result<Summary, Failure> {
         let work: MemoryQueue<Assignment> = MemoryQueue::bounded(QUEUED);
         let results: MemoryQueue<Finished> = MemoryQueue::bounded(QUEUED);
-        let terms =
-            DispatchConfig { window: QUEUED, at_once: worker.places, ..DispatchConfig::of(&self.manifest) };
+        let terms = DispatchConfig {
+            window: QUEUED,
+            at_once: worker.concurrency,
+            ..DispatchConfig::of(&self.manifest)
+        };
         let serving = {
             let (work, results, drain) = (work.clone(), results.clone(), drain.clone());
             tokio::spawn(async move {

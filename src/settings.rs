@@ -106,7 +106,7 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
         device: engine.device.as_deref().map(parse::<Placement>).transpose()?,
         memory: memory.memory,
         swap: memory.swap,
-        places: memory.places,
+        concurrency: memory.concurrency,
         dtype: engine.dtype.clone(),
         limits: LimitsSpec {
             time_limit: limits.time_limit,
@@ -282,19 +282,19 @@ fn engine_settings(
 
 /// Concurrency with batch size `auto`: enough to keep every sequence of a batch busy while other episodes
 /// wait for tools.
-const AUTO_PLACES: usize = 64;
+const AUTO_CONCURRENCY: usize = 64;
 
 /// Returns the concurrency from the flags (`worker`).
-pub(crate) fn places_of(arguments: &EngineArgs) -> Result<usize, Failure> {
+pub(crate) fn concurrency_of(arguments: &EngineArgs) -> Result<usize, Failure> {
     let batch_size = arguments.batch_size.as_deref().map(parse::<BatchSize>).transpose()?.unwrap_or_default();
     Ok(match batch_size {
-        BatchSize::Auto => AUTO_PLACES,
-        BatchSize::Fixed(size) => usize::try_from(size).unwrap_or(AUTO_PLACES),
+        BatchSize::Auto => AUTO_CONCURRENCY,
+        BatchSize::Fixed(size) => usize::try_from(size).unwrap_or(AUTO_CONCURRENCY),
     })
 }
 
 /// Concurrency if models take turns: more waiting requests make longer phases and fewer loads.
-const PHASE_PLACES: usize = 256;
+const PHASE_CONCURRENCY: usize = 256;
 
 /// Concurrency per core, and its minimum, on the CPU: two cores compute 16 sequences as fast as 64, and after
 /// an interrupt 16 episodes end four times sooner.
@@ -302,28 +302,28 @@ const PER_CORE: usize = 8;
 const LEAST_ON_CPU: usize = 8;
 
 /// Returns the default concurrency.
-fn auto_places(spec: &ResolvedSpec, cores: usize) -> usize {
+fn auto_concurrency(spec: &ResolvedSpec, cores: usize) -> usize {
     let on_cpu = |(role, name): (&Role, &String)| {
         let elsewhere = ["openai:", "script:"].iter().any(|backend| name.starts_with(backend));
         !elsewhere && spec.device.of(*role) == Device::Cpu
     };
     if spec.models.iter().flat_map(|models| &models.0).any(on_cpu) {
-        (cores * PER_CORE).clamp(LEAST_ON_CPU, AUTO_PLACES)
+        (cores * PER_CORE).clamp(LEAST_ON_CPU, AUTO_CONCURRENCY)
     } else {
-        AUTO_PLACES
+        AUTO_CONCURRENCY
     }
 }
 
 /// Returns the concurrency, depending on whether models take turns in memory.
-pub(crate) fn places(spec: &ResolvedSpec, in_phases: bool) -> usize {
-    let number = |number: u32| usize::try_from(number).unwrap_or(AUTO_PLACES);
-    match (spec.places, spec.batch_size) {
-        (Some(places), _) => number(places),
-        (None, BatchSize::Fixed(size)) if in_phases => number(size).max(PHASE_PLACES),
-        (None, BatchSize::Auto) if in_phases => PHASE_PLACES,
+pub(crate) fn concurrency(spec: &ResolvedSpec, in_phases: bool) -> usize {
+    let number = |number: u32| usize::try_from(number).unwrap_or(AUTO_CONCURRENCY);
+    match (spec.concurrency, spec.batch_size) {
+        (Some(concurrency), _) => number(concurrency),
+        (None, BatchSize::Fixed(size)) if in_phases => number(size).max(PHASE_CONCURRENCY),
+        (None, BatchSize::Auto) if in_phases => PHASE_CONCURRENCY,
         (None, BatchSize::Fixed(size)) => number(size),
         (None, BatchSize::Auto) => {
-            auto_places(spec, std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+            auto_concurrency(spec, std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
         }
     }
 }
@@ -345,14 +345,14 @@ mod tests {
     #[test]
     fn as_many_episodes_at_once_as_the_models_can_use() {
         let tiny = spec(ModelSet::of("builtin:tiny"), Device::Cpu);
-        assert_eq!([1, 2, 4, 64].map(|cores| auto_places(&tiny, cores)), [8, 16, 32, AUTO_PLACES]);
+        assert_eq!([1, 2, 4, 64].map(|cores| auto_concurrency(&tiny, cores)), [8, 16, 32, AUTO_CONCURRENCY]);
         let remote = spec(ModelSet::of("openai:tiny@http://host/v1"), Device::Cpu);
-        assert_eq!(auto_places(&remote, 2), AUTO_PLACES);
+        assert_eq!(auto_concurrency(&remote, 2), AUTO_CONCURRENCY);
         let one = ModelSet { planner: Some("candle:models/plan".to_owned()), ..ModelSet::of("script:cases") };
-        assert_eq!(auto_places(&spec(one.clone(), Device::Cpu), 2), 16);
-        assert_eq!(auto_places(&spec(one, Device::Cuda(0)), 2), AUTO_PLACES);
-        let asked = ResolvedSpec { places: Some(5), ..tiny.clone() };
-        assert_eq!((places(&asked, false), places(&tiny, true)), (5, PHASE_PLACES));
+        assert_eq!(auto_concurrency(&spec(one.clone(), Device::Cpu), 2), 16);
+        assert_eq!(auto_concurrency(&spec(one, Device::Cuda(0)), 2), AUTO_CONCURRENCY);
+        let asked = ResolvedSpec { concurrency: Some(5), ..tiny.clone() };
+        assert_eq!((concurrency(&asked, false), concurrency(&tiny, true)), (5, PHASE_CONCURRENCY));
     }
 
     #[test]

@@ -63,7 +63,7 @@ struct Arguments {
     batch_size: usize,
     /// Number of concurrent episodes.
     #[arg(long, default_value_t = 64)]
-    places: usize,
+    concurrency: usize,
     /// Number of compute threads.
     #[arg(long)]
     threads: Option<usize>,
@@ -176,7 +176,7 @@ async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
         .map(|unit| async {
             drive(unit, &backends, EpisodeLimits::default(), &EpisodeProgress::default()).await
         })
-        .buffer_unordered(arguments.places)
+        .buffer_unordered(arguments.concurrency)
         .collect()
         .await;
     let seconds = start.elapsed().as_secs_f64();

@@ -15,7 +15,8 @@ pub struct Computing {
     /// Whether models took turns in memory that held one of them at a time.
     pub in_phases: bool,
     /// Number of episodes driven at the same time.
-    pub places: u64,
+    #[serde(rename = "places")]
+    pub concurrency: u64,
     /// Number of sessions that started.
     pub sessions: u64,
     /// Number of sessions that ended normally. The cost of swapping models is known only for these.
@@ -45,7 +46,7 @@ impl Computing {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        let way = |one: &Self| (one.device.clone(), one.in_phases, one.places);
+        let way = |one: &Self| (one.device.clone(), one.in_phases, one.concurrency);
         way(self) == way(other)
     }
 }
@@ -61,7 +62,8 @@ pub struct WorkerComputing {
     /// name.
     pub started_ms: i64,
     /// Number of episodes driven at the same time.
-    pub places: u32,
+    #[serde(rename = "places")]
+    pub concurrency: u32,
     /// Latest reported usage of its engines for the run's models.
     pub engines: Vec<EngineUse>,
     /// Usage of the engines before the worker's first unit of the run.
@@ -90,11 +92,11 @@ mod tests {
     #[test]
     fn sessions_that_compute_alike_are_added_up() {
         let mut all = Vec::new();
-        let phases = Computing { in_phases: true, places: 256, ..Computing::default() };
+        let phases = Computing { in_phases: true, concurrency: 256, ..Computing::default() };
         phases.begin(&mut all);
         phases.begin(&mut all);
         Computing { loads: 4, load_seconds: 0.5, ..phases.clone() }.end(&mut all);
-        let together = Computing { places: 64, ..Computing::default() };
+        let together = Computing { concurrency: 64, ..Computing::default() };
         together.begin(&mut all);
         together.end(&mut all);
         // The first session was killed.

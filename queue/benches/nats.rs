@@ -12,7 +12,7 @@ use lumos_queue::{Lease, Queue};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-const LANE: &str = "00000000000000aa.5";
+const SHARD: &str = "00000000000000aa.5";
 const RUN: &str = "00000000000000bb";
 const CONSUMERS: usize = 4;
 const PLACES: usize = 8;
@@ -89,7 +89,7 @@ fn consumers(server: &nats_server::NatsServer, with_results: bool) -> Instant {
                     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
                 runtime.block_on(async {
                     let connection = connect(server).await;
-                    let queue = connection.lane_consumer::<String>(LANE).await.expect("a lane");
+                    let queue = connection.shard_consumer::<String>(SHARD).await.expect("a shard");
                     if with_results {
                         let results = connection.results_publisher::<String>(RUN).await.expect("results");
                         let body = "y".repeat(2048);
@@ -112,11 +112,11 @@ fn main() {
     for program in nats_server::programs() {
         let server = nats_server::NatsServer::with_jetstream(&program);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-        let (connection, lane) = runtime.block_on(async {
+        let (connection, shard) = runtime.block_on(async {
             let connection = connect(&server).await;
             connection.ensure().await.expect("streams");
-            let lane = connection.lane_publisher::<String>(LANE, RUN).await.expect("a lane");
-            (connection, lane)
+            let shard = connection.shard_publisher::<String>(SHARD, RUN).await.expect("a shard");
+            (connection, shard)
         });
         println!(
             "nats-server {}, {} items of 1 KiB, {CONSUMERS} consumers x {PLACES} slots",
@@ -124,7 +124,7 @@ fn main() {
             items()
         );
         let began = Instant::now();
-        runtime.block_on(lane.publish_all(messages(1024))).expect("published");
+        runtime.block_on(shard.publish_all(messages(1024))).expect("published");
         report("publish, 256 in flight", items(), began);
 
         let began = Instant::now();
@@ -134,7 +134,7 @@ fn main() {
         let began = consumers(&server, false);
         report("claim and acknowledge", items(), began);
 
-        runtime.block_on(lane.publish_all(messages(1024))).expect("published");
+        runtime.block_on(shard.publish_all(messages(1024))).expect("published");
         let began = Instant::now();
         let taken = std::thread::scope(|scope| {
             let taking = scope.spawn(|| {

@@ -97,7 +97,7 @@ pub(crate) struct FleetArgs {
 const WORKER_EXAMPLES: &str = "\
 Examples:
   lumos worker --queue nats://coordinator:4222
-  lumos worker --queue tls://nats.example:4222 --queue-tls-ca ca.pem --places 16 --spool /var/lib/lumos
+  lumos worker --queue tls://nats.example:4222 --queue-tls-ca ca.pem --concurrency 16 --spool /var/lib/lumos
   lumos worker --queue nats://coordinator:4222 --model-at candle:/models/plan=candle:/scratch/plan
   lumos worker --queue nats://coordinator:4222 --allow-path /models --allow-host grid:4444
 
@@ -117,9 +117,9 @@ pub(crate) struct WorkerArgs {
     pub(crate) engine: super::EngineArgs,
     /// Set the number of episodes in progress at the same time
     ///
-    /// Default: as --batch-size, or 64. Example: --places 16
-    #[arg(long, value_name = "N", env = "LUMOS_PLACES")]
-    pub(crate) places: Option<u32>,
+    /// Default: as --batch-size, or 64. Example: --concurrency 16
+    #[arg(long, value_name = "N", env = "LUMOS_CONCURRENCY", alias = "places")]
+    pub(crate) concurrency: Option<u32>,
     /// Limit the memory of models, such as 20GiB
     ///
     /// Default: no limit. Example: --memory 24GB

@@ -23,7 +23,7 @@ pub(crate) struct MemoryArgs {
     /// Set the number of episodes in progress at the same time
     ///
     /// Default: as --batch-size. With --batch-size auto, 8 per core (at most 64) if models are computed on
-    /// the CPU, else 64. At least 256 if models are loaded in turns. Example: --places 32
-    #[arg(long, value_name = "N", env = "LUMOS_PLACES")]
-    pub(crate) places: Option<u32>,
+    /// the CPU, else 64. At least 256 if models are loaded in turns. Example: --concurrency 32
+    #[arg(long, value_name = "N", env = "LUMOS_CONCURRENCY", alias = "places")]
+    pub(crate) concurrency: Option<u32>,
 }

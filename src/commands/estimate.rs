@@ -119,7 +119,7 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
         let case = Use {
             models: models.iter().map(|model| on(model.device)).max().unwrap_or(0),
             memory,
-            cycles: fitting::cycles(rounds, longest, settings::places(&spec, true)),
+            cycles: fitting::cycles(rounds, longest, settings::concurrency(&spec, true)),
             load_rate: arguments.load_rate.0,
             seconds: rows.iter().map(|row| row.prediction.seconds).sum(),
         };

@@ -60,7 +60,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Comma
         None => Executor::Here {
             models,
             tools: Arc::new(ToolSets::default()),
-            places: usize::try_from(arguments.concurrency).unwrap_or(usize::MAX),
+            concurrency: usize::try_from(arguments.concurrency).unwrap_or(usize::MAX),
             stall_warning,
         },
     };

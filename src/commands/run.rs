@@ -177,7 +177,7 @@ pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> CommandResult
 fn remember(spec: &mut ResolvedSpec, memory: &MemoryArgs) {
     spec.memory = memory.memory.or(spec.memory);
     spec.swap = memory.swap.unwrap_or(spec.swap);
-    spec.places = memory.places.or(spec.places);
+    spec.concurrency = memory.concurrency.or(spec.concurrency);
 }
 
 /// Fits a run's models in the available memory. Returns whether some take turns in it.
@@ -280,7 +280,7 @@ async fn go_on(
         None => session::Executor::Here {
             models: Arc::clone(&means.models),
             tools: Arc::clone(&means.tools),
-            places: settings::places(&manifest.spec, in_phases),
+            concurrency: settings::concurrency(&manifest.spec, in_phases),
             stall_warning: means.stall_warning,
         },
     };

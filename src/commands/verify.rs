@@ -78,7 +78,7 @@ pub(crate) async fn run(arguments: &VerifyArgs) -> CommandResult {
     let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut out = io::stdout().lock();
     let again = stream::iter(sample).map(|sampled| again(sampled, &models, &tools));
-    let mut compared = std::pin::pin!(again.buffered(settings::places(&spec, in_phases)));
+    let mut compared = std::pin::pin!(again.buffered(settings::concurrency(&spec, in_phases)));
     while let Some(result) = compared.next().await {
         let (sampled, comparison) = result?;
         *counts.entry(comparison.name()).or_default() += 1;

@@ -38,7 +38,7 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
         eprintln!(
             "worker {}: concurrency {}, device {}, nats-server {}",
             fleet.name,
-            fleet.places,
+            fleet.concurrency,
             fleet.device,
             server.version()
         );
@@ -69,9 +69,9 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
 
 fn fleet_settings(arguments: &WorkerArgs) -> Result<WorkerSettings, Failure> {
     let name = arguments.name.clone().unwrap_or_else(worker_name);
-    let places = match arguments.places {
-        Some(places) => usize::try_from(places.max(1)).unwrap_or(1),
-        None => settings::places_of(&arguments.engine)?,
+    let concurrency = match arguments.concurrency {
+        Some(concurrency) => usize::try_from(concurrency.max(1)).unwrap_or(1),
+        None => settings::concurrency_of(&arguments.engine)?,
     };
     let usual = WorkerSettings::default();
     // A separate folder per name: workers that share a spool would send each other's outcomes.
@@ -79,7 +79,7 @@ fn fleet_settings(arguments: &WorkerArgs) -> Result<WorkerSettings, Failure> {
     Ok(WorkerSettings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         device: settings::placement(&arguments.engine)?.to_string(),
-        places,
+        concurrency,
         memory: arguments.memory.map(|memory| memory.0),
         swap: arguments.swap.unwrap_or_default(),
         grace: seconds("--grace", arguments.grace)?,

@@ -52,7 +52,7 @@ pub(crate) async fn connect(
     connect_to(&access, arguments, name, patience, None).await
 }
 
-/// Connects. `lease` applies to lanes that are created.
+/// Connects. `lease` applies to shards that are created.
 pub(crate) async fn connect_to(
     access: &Access,
     arguments: &QueueArgs,

@@ -28,7 +28,7 @@ const WORKERS: [Column; 8] = [
     Column::new("worker"),
     Column::new("device").rank(4),
     Column::new("models").rank(1),
-    Column::new("places").right(),
+    Column::new("slots").right(),
     Column::new("items/s").right().rank(2),
     Column::new("tokens/s").right().rank(3),
     Column::new("finished").right(),
@@ -138,9 +138,9 @@ fn worker_block(text: &mut String, workers: &[WorkerNotice], now_ms: i64, width:
         text.push_str("no workers on this queue; start one with `lumos worker --queue …`\n\n");
         return;
     }
-    let places: u64 = workers.iter().map(|worker| u64::from(worker.holdings.places)).sum();
+    let concurrency: u64 = workers.iter().map(|worker| u64::from(worker.holdings.concurrency)).sum();
     let in_use: u64 = workers.iter().map(|worker| u64::from(worker.in_use)).sum();
-    let _ = writeln!(text, "{} workers · {in_use} of {places} places in use", workers.len());
+    let _ = writeln!(text, "{} workers · {in_use} of {concurrency} slots in use", workers.len());
     let rows = workers.iter().map(|worker| {
         let mut models: Vec<&str> = worker.holdings.models.iter().map(|model| model.name.as_str()).collect();
         models.dedup();
@@ -159,7 +159,7 @@ fn worker_block(text: &mut String, workers: &[WorkerNotice], now_ms: i64, width:
             worker.name.clone(),
             worker.holdings.device.clone(),
             models,
-            format!("{}/{}", worker.in_use, worker.holdings.places),
+            format!("{}/{}", worker.in_use, worker.holdings.concurrency),
             figure(worker.units_per_second),
             figure(worker.tokens_per_second),
             thousands(worker.finished),
@@ -279,7 +279,7 @@ mod tests {
                     content: ContentHash::of_bytes(b"model"),
                     dtype: None,
                 }],
-                places: 64,
+                concurrency: 64,
             },
             in_use: 60,
             finished: 1234,
@@ -334,7 +334,7 @@ mod tests {
         status.units_per_second = f64::NAN;
         status.recent_faults[0].at_ms = i64::MIN;
         let mut hostile = worker("w\u{9b}31m\r\u{8}", true);
-        hostile.holdings.places = u32::MAX;
+        hostile.holdings.concurrency = u32::MAX;
         hostile.in_use = u32::MAX;
         hostile.written_ms = i64::MIN;
         hostile.tokens_per_second = f64::INFINITY;

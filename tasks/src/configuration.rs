@@ -1,7 +1,7 @@
 //! [`Configuration`]: everything except the item that can influence a trajectory.
 //!
 //! Its [`identity`](Configuration::identity) is a part of a unit's identity; its
-//! [`lane`](Configuration::lane) selects the shard of the work queue.
+//! [`shard`](Configuration::shard) selects the shard of the work queue.
 
 use std::collections::BTreeMap;
 
@@ -123,9 +123,9 @@ impl Configuration {
         self.tools.iter().any(|tool| tool.tool == "web" && is_browser(&tool.backend))
     }
 
-    /// Identifies the queue lane. Units that need the same models and tools share one, so that weights stay
+    /// Identifies the queue shard. Units that need the same models and tools share one, so that weights stay
     /// loaded.
-    pub fn lane(&self) -> ContentHash {
+    pub fn shard(&self) -> ContentHash {
         let models: Vec<_> = self.models.values().map(|model| (&model.content, &model.dtype)).collect();
         ContentHash::of_json(&("lane/1", models, &self.tools))
     }
@@ -189,6 +189,6 @@ mod tests {
         assert_ne!(with("live"), with("live#http://b"));
         let other_seed = Configuration { seed: 1, ..here.clone() };
         assert_ne!(here.identity(), other_seed.identity());
-        assert_eq!(here.lane(), other_seed.lane());
+        assert_eq!(here.shard(), other_seed.shard());
     }
 }

@@ -75,23 +75,23 @@ impl fmt::Display for RunToken {
     }
 }
 
-/// A queue lane: the units that need the same models and tools, at one priority.
+/// A queue shard: the units that need the same models and tools, at one priority.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct LaneId {
-    /// The first digits of [`Configuration::lane`].
+pub struct ShardId {
+    /// The first digits of [`Configuration::shard`].
     pub needs: RunToken,
     /// Priority; 0 is served first, 9 last.
     pub priority: u8,
 }
 
-impl LaneId {
-    /// The lane of a configuration.
+impl ShardId {
+    /// The shard of a configuration.
     pub fn of(configuration: &Configuration, priority: u8) -> Self {
-        Self { needs: RunToken::of(&configuration.lane()), priority: priority.min(9) }
+        Self { needs: RunToken::of(&configuration.shard()), priority: priority.min(9) }
     }
 }
 
-impl fmt::Display for LaneId {
+impl fmt::Display for ShardId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}.{}", self.needs, self.priority)
     }
@@ -136,8 +136,9 @@ pub struct RunNotice {
     pub state: RunState,
     /// The hash under which the [`SharedInputs`] are stored.
     pub shared: ContentHash,
-    /// The run's lanes.
-    pub lanes: Vec<LaneId>,
+    /// The run's shards.
+    #[serde(rename = "lanes")]
+    pub shards: Vec<ShardId>,
     /// Time limit per item in seconds.
     pub time_limit: Option<f64>,
     /// When this was written, in milliseconds since 1970.
@@ -318,7 +319,8 @@ pub struct Holdings {
     /// Loaded models.
     pub models: Vec<ModelIdentity>,
     /// Concurrency: episodes driven at the same time.
-    pub places: u32,
+    #[serde(rename = "places")]
+    pub concurrency: u32,
 }
 
 /// A worker's announcement, stored in a bucket under the worker's name. It expires if the worker stops
@@ -351,7 +353,7 @@ pub struct WorkerNotice {
     pub tokens_per_second: f64,
     /// Whether it is draining and takes no more work.
     pub draining: bool,
-    /// Why it cannot take available lanes, for display.
+    /// Why it cannot take available shards, for display.
     pub refusals: Vec<String>,
     /// Its engines and their load times: telemetry, which older versions neither write nor read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -25,10 +25,10 @@ impl WorkUnit {
         }
     }
 
-    /// The lane the unit is queued in.
-    pub fn lane(&self) -> ContentHash {
+    /// The shard the unit is queued in.
+    pub fn shard(&self) -> ContentHash {
         match self {
-            Self::Episode(unit) => unit.configuration.lane(),
+            Self::Episode(unit) => unit.configuration.shard(),
         }
     }
 }

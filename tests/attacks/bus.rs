@@ -70,7 +70,7 @@ fn write(runtime: &Runtime, nats: &NatsServer, entries: impl IntoIterator<Item =
 /// Completes a run with a worker and returns the peak memory of its coordinator in MiB.
 fn run_beside(nats: &NatsServer, folder: &Path) -> u64 {
     let fleet = Fleet::new(folder, &nats.url());
-    let _worker = fleet.worker(&["--places", "4"]);
+    let _worker = fleet.worker(&["--concurrency", "4"]);
     let mut coordinator = fleet.coordinator("beside", &RUN);
     let mut peak = 0;
     let began = Instant::now();
@@ -94,7 +94,7 @@ fn v06_a_hostile_writer_of_a_bucket_hides_nothing_and_stops_nobody() {
         let folder = tempfile::tempdir().unwrap();
         let nats = NatsServer::with_jetstream(&program);
         let mut extreme = notice("extreme");
-        extreme.holdings.places = u32::MAX;
+        extreme.holdings.concurrency = u32::MAX;
         (extreme.in_use, extreme.finished, extreme.spooled) = (u32::MAX, u64::MAX, u64::MAX);
         (extreme.started_ms, extreme.written_ms) = (i64::MIN, i64::MIN);
         extreme.refusals = vec!["\u{1b}[2J\u{1b}]0;owned\u{7}".to_owned()];

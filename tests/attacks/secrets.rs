@@ -50,7 +50,7 @@ fn worker(fleet: &Fleet, folder: &Path) -> crate::fleet::Process {
         command.env(variable, KEY);
     }
     command.env("LUMOS_SQL_USER", "keeper").env("LUMOS_SQL_PASSWORD", PASSWORD);
-    fleet.restricted_worker(command, &["--places", "2"])
+    fleet.restricted_worker(command, &["--concurrency", "2"])
 }
 
 fn holds(heard: &[u8], secret: &str) -> bool {

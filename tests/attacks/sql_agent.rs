@@ -70,7 +70,7 @@ impl SqlAgent {
     /// Returns a run of as many sample items as the statements need, one at a time.
     pub(crate) fn command(&self, folder: &Path, name: &str) -> Command {
         let mut command = lumos();
-        command.args(["run", "--tasks", "intercode_sql", "--formulation", "iterative", "--places", "1"]);
+        command.args(["run", "--tasks", "intercode_sql", "--formulation", "iterative", "--concurrency", "1"]);
         command.args(["--model", &format!("openai:agent@{}", self.server.url), "--retry-on-error", "0"]);
         command.args(["--limit", &self.items.to_string(), "--name", name]);
         command.args(["--output-path", folder.to_str().unwrap()]);

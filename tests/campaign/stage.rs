@@ -148,7 +148,7 @@ impl<'a> Stage<'a> {
             program.args(["--lease", LEASE, "--grace", "5", "--stall-warning", "5"]);
         } else {
             let number = index - RUNS.len();
-            program.args(["worker", "--queue", &self.proxies[1 + number].url(), "--places", "3"]);
+            program.args(["worker", "--queue", &self.proxies[1 + number].url(), "--concurrency", "3"]);
             program.args(["--allow-path", &self.world.folder().display().to_string()]);
             program.args(["--spool", &path(&format!("{}/{number}", DISKS[2]))]);
             program.args([

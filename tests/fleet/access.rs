@@ -92,7 +92,7 @@ fn a_worker_refuses_a_model_that_its_server_does_not_have_and_names_those_it_has
     let Some(nats) = NatsServer::start() else { return };
     let model = format!("openai:plan-8b@{}", model_server());
     let fleet = Fleet::new(folder.path(), &nats.url());
-    let worker = fleet.worker(&["--places", "2"]);
+    let worker = fleet.worker(&["--concurrency", "2"]);
     let arguments = ["--tasks", "gsm8k", "--model", &model, "--limit", "2", "--stall-warning", "2"];
     let coordinator = fleet.coordinator("refused", &arguments);
     let status = fleet.until("a refusal", PATIENCE, |status| !refusals(status).is_empty());

@@ -82,8 +82,8 @@ fn clocks_that_are_set_by_hours_in_mid_run_change_nothing() {
     let Some(nats) = NatsServer::start() else { return };
     let clocks = ["coordinator", "first", "second"].map(|name| Clock::new(folder, name));
     let fleet = Fleet::new(folder, &nats.url());
-    let places = ["--places", "4", "--script-latency", "40", "--stall-warning", "600"];
-    let workers = [1, 2].map(|one| fleet.worker_with(clocks[one].program(&library), &places));
+    let concurrency = ["--concurrency", "4", "--script-latency", "40", "--stall-warning", "600"];
+    let workers = [1, 2].map(|one| fleet.worker_with(clocks[one].program(&library), &concurrency));
     let arguments = rehearsed.arguments(&["--stall-warning", "600", "--lease", "5"]);
     let mut coordinator = fleet.coordinator_with(clocks[0].program(&library), "clocks", &arguments);
     for (step, offsets) in JUMPS.iter().enumerate() {

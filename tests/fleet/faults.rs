@@ -92,7 +92,7 @@ fn what_is_deleted_or_purged_comes_back_and_the_run_goes_on() {
         let nats = NatsServer::with_jetstream(&program);
         let fleet = Fleet::new(rehearsed.folder.path(), &nats.url());
         let workers: Vec<_> =
-            (0..2).map(|_| fleet.worker(&["--places", "8", "--script-latency", "60"])).collect();
+            (0..2).map(|_| fleet.worker(&["--concurrency", "8", "--script-latency", "60"])).collect();
         let mut coordinator = fleet.coordinator("disturbed", &rehearsed.arguments(&[]));
         fleet.until("results", PATIENCE, |status| settled(status) > 10);
         let streams = [
@@ -154,7 +154,7 @@ fn an_interrupted_run_ends_within_its_grace_time_whatever_is_in_the_way() {
         let rehearsed = Rehearsed::new(200);
         let nats = NatsServer::with_jetstream(&program);
         let fleet = Fleet::new(rehearsed.folder.path(), &nats.url());
-        let worker = fleet.worker(&["--places", "4", "--script-latency", "200"]);
+        let worker = fleet.worker(&["--concurrency", "4", "--script-latency", "200"]);
         let mut coordinator = fleet.coordinator("interrupted", &rehearsed.arguments(&["--grace", "16"]));
         let status = fleet.until("results", PATIENCE, |status| settled(status) > 2);
         let run = status["runs"][0]["run"].as_str().unwrap().to_owned();
@@ -207,7 +207,7 @@ fn a_full_store_that_is_freed_lets_the_run_go_on() {
         let nats = NatsServer::with_arguments(&program, &arguments);
         let fleet = Fleet::new(rehearsed.folder.path(), &nats.url());
         let workers: Vec<_> =
-            (0..2).map(|_| fleet.worker(&["--places", "8", "--script-latency", "60"])).collect();
+            (0..2).map(|_| fleet.worker(&["--concurrency", "8", "--script-latency", "60"])).collect();
         let mut coordinator =
             fleet.coordinator("full", &rehearsed.arguments(&["--stall-warning", "3", "--lease", "5"]));
         fleet.until("results", PATIENCE, |status| settled(status) > 50);
@@ -241,7 +241,7 @@ fn flipped_bits_on_the_wire_change_no_record() {
         of_worker.flip_behind(Way::ToServer, &compressed, 60, 2);
         of_coordinator.flip_behind(Way::ToClient, &compressed, 90, 3);
         let mut coordinator = fleet.coordinator("flipped", &rehearsed.arguments(&[]));
-        let worker = workers.worker(&["--places", "4"]);
+        let worker = workers.worker(&["--concurrency", "4"]);
         ends_well(&mut coordinator);
         rehearsed.assert_undisturbed("flipped");
         assert_eq!((of_coordinator.flipped(), of_worker.flipped()), (5, 5));
@@ -259,14 +259,14 @@ fn a_coordinator_and_a_worker_without_progress_say_what_they_wait_for() {
     let fleet = Fleet::new(rehearsed.folder.path(), &nats.url());
     let mut coordinator = fleet.coordinator("stalled", &rehearsed.arguments(&["--stall-warning", "2"]));
     until_said(&coordinator, "waiting for workers: none connected, 30 units queued\nhint: start workers");
-    let worker = fleet.worker(&["--places", "2", "--stall-warning", "2", "--script-latency", "600000"]);
+    let worker = fleet.worker(&["--concurrency", "2", "--stall-warning", "2", "--script-latency", "600000"]);
     until_said(&coordinator, "waiting for 2 units that workers hold: ");
     until_said(&worker, "waiting for replies to 2 episodes: units ");
     nats.kill();
     until_said(&coordinator, "waiting for a connection to the NATS server\nhint: check that the server runs");
     until_said(&worker, "waiting for a connection to the NATS server\nhint: check that the server runs");
     nats.restart();
-    let quick = fleet.worker(&["--places", "8", "--stall-warning", "2"]);
+    let quick = fleet.worker(&["--concurrency", "8", "--stall-warning", "2"]);
     worker.signal("-KILL");
     ends_well(&mut coordinator);
     until_said(&quick, "waiting for a run: none is active on this queue\nhint: start a run: lumos run");

@@ -53,7 +53,7 @@ fn a_fresh_server_has_no_runs() {
         until(&mut all, "no runs on this queue");
         until(&mut one, "run `sweep` not found on this queue: the queue has no runs; retrying");
         let fleet = Fleet::new(folder.path(), &nats.url());
-        let worker = fleet.worker(&["--places", "4"]);
+        let worker = fleet.worker(&["--concurrency", "4"]);
         let arguments = ["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "4"];
         let mut coordinator = fleet.coordinator("sweep", &arguments);
         assert_eq!(coordinator.wait(PATIENCE).code(), Some(0), "{}", coordinator.said());

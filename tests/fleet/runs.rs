@@ -39,8 +39,10 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         let nats = NatsServer::with_jetstream(&program);
         let fleet = Fleet::new(folder.path(), &nats.url());
         // In the second worker's memory each model fits, but not both.
-        let workers =
-            [fleet.worker(&["--places", "8"]), fleet.worker(&["--places", "8", "--memory", "16MB"])];
+        let workers = [
+            fleet.worker(&["--concurrency", "8"]),
+            fleet.worker(&["--concurrency", "8", "--memory", "16MB"]),
+        ];
         let mut coordinator = fleet.coordinator("together", &tasks);
         ends_well(&mut coordinator);
         let status = fleet.status().unwrap();
@@ -124,12 +126,12 @@ fn what_a_killed_worker_held_is_in_work_again_before_its_leases_run_out() {
     let arguments = rehearsed(folder.path(), 16);
     let fleet = Fleet::new(folder.path(), &nats.url());
     // Every item takes 15 seconds, so the first worker holds all of them when it is killed.
-    let slow = ["--places", "16", "--script-latency", "3000"];
+    let slow = ["--concurrency", "16", "--script-latency", "3000"];
     let mut victim = fleet.worker(&slow);
     let mut coordinator = fleet.coordinator("killed", &with_long_leases(&arguments));
     fleet.until("the first worker's work", PATIENCE, |status| in_use(status) == 16);
     victim.kill();
-    let second = fleet.worker(&["--places", "16", "--script-latency", "10"]);
+    let second = fleet.worker(&["--concurrency", "16", "--script-latency", "10"]);
     fleet.until("the second worker's work", PATIENCE, |status| settled(status) == 16);
     ends_well(&mut coordinator);
     drained(second);
@@ -141,13 +143,13 @@ fn a_worker_that_is_asked_to_stop_gives_back_what_it_cannot_finish() {
     let Some(nats) = NatsServer::start() else { return };
     let arguments = rehearsed(folder.path(), 8);
     let fleet = Fleet::new(folder.path(), &nats.url());
-    let slow = fleet.worker(&["--places", "8", "--script-latency", "20000", "--grace", "1"]);
+    let slow = fleet.worker(&["--concurrency", "8", "--script-latency", "20000", "--grace", "1"]);
     let mut coordinator = fleet.coordinator("graceful", &with_long_leases(&arguments));
     fleet.until("work", PATIENCE, |status| in_use(status) == 8);
     drained(slow);
     let status = fleet.status().unwrap();
     assert_eq!(settled(&status), 0, "no item ends within the grace time: {status}");
-    let quick = fleet.worker(&["--places", "8", "--idle-exit", "60"]);
+    let quick = fleet.worker(&["--concurrency", "8", "--idle-exit", "60"]);
     ends_well(&mut coordinator);
     drained(quick);
 }
@@ -158,7 +160,7 @@ fn an_interrupted_run_waits_for_the_episodes_in_progress_and_takes_no_others() {
     let Some(nats) = NatsServer::start() else { return };
     let arguments = rehearsed(folder.path(), 60);
     let fleet = Fleet::new(folder.path(), &nats.url());
-    let worker = fleet.worker(&["--places", "4", "--script-latency", "1500"]);
+    let worker = fleet.worker(&["--concurrency", "4", "--script-latency", "1500"]);
     let waiting = [&borrowed(&arguments)[..], &["--grace", "120"]].concat();
     let mut coordinator = fleet.coordinator("interrupted", &waiting);
     let status = fleet.until("episodes in progress", PATIENCE, |status| in_use(status) == 4);
@@ -176,7 +178,7 @@ fn an_interrupted_run_waits_for_the_episodes_in_progress_and_takes_no_others() {
     );
     let (rows, _) = content(&folder.path().join("interrupted"));
     assert_eq!(rows["gsm8k"].len(), 4, "{}", coordinator.said());
-    let quick = fleet.worker(&["--places", "16"]);
+    let quick = fleet.worker(&["--concurrency", "16"]);
     ends_well(&mut fleet.coordinator("interrupted", &borrowed(&arguments)));
     drained(quick);
     drained(worker);
@@ -204,7 +206,7 @@ fn a_second_coordinator_is_refused_and_a_dead_one_succeeded() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("another coordinator") || said.contains("coordinated by"), "{said}");
     first.kill();
-    let worker = fleet.worker(&["--places", "8", "--script-latency", "5"]);
+    let worker = fleet.worker(&["--concurrency", "8", "--script-latency", "5"]);
     // The coordinator with the original folder continues the run.
     let mut second = fleet.coordinator("twice", &borrowed(&arguments));
     ends_well(&mut second);
@@ -218,7 +220,7 @@ fn a_cancelled_run_stops_and_can_go_on() {
     let Some(nats) = NatsServer::start() else { return };
     let arguments = rehearsed(folder.path(), 200);
     let fleet = Fleet::new(folder.path(), &nats.url());
-    let worker = fleet.worker(&["--places", "4", "--script-latency", "100"]);
+    let worker = fleet.worker(&["--concurrency", "4", "--script-latency", "100"]);
     let mut coordinator = fleet.coordinator("cancelled", &borrowed(&arguments));
     fleet.until("some results", PATIENCE, |status| settled(status) > 5);
     let output = lumos().args(["cancel", "cancelled"]).args(&fleet.queue).output().unwrap();
@@ -226,7 +228,7 @@ fn a_cancelled_run_stops_and_can_go_on() {
     let status = coordinator.wait(PATIENCE);
     assert!(matches!(status.code(), Some(5 | 130)), "{status:?}: {}", coordinator.said());
     fleet.until("idle workers", PATIENCE, |status| in_use(status) == 0);
-    let quick = fleet.worker(&["--places", "16"]);
+    let quick = fleet.worker(&["--concurrency", "16"]);
     ends_well(&mut fleet.coordinator("cancelled", &borrowed(&arguments)));
     drained(quick);
     drained(worker);

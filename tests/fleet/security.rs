@@ -64,7 +64,7 @@ fn a_run_with_permissions_of_an_earlier_version() {
         assert_eq!(removed.get(), 2, "permissions to create the stream and to read it");
         let queue_of =
             |user: &str| Fleet::new(folder.path(), &nats.url()).with_user(user, &format!("pass-of-{user}"));
-        let worker = queue_of("worker").worker(&["--places", "8"]);
+        let worker = queue_of("worker").worker(&["--concurrency", "8"]);
         let mut coordinator = queue_of("coordinator")
             .coordinator("earlier", &["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "2"]);
         let ended = coordinator.wait(Duration::from_secs(120));
@@ -81,7 +81,7 @@ fn a_run_with_the_permissions_that_we_ship() {
             let fleet = Fleet::new(folder.path(), &nats.url());
             fleet.with_user(user, &format!("pass-of-{user}"))
         };
-        let mut worker = queue_of("worker").worker(&["--places", "8"]);
+        let mut worker = queue_of("worker").worker(&["--concurrency", "8"]);
         let mut coordinator = queue_of("coordinator")
             .coordinator("least", &["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "10"]);
         let ended = coordinator.wait(Duration::from_secs(120));
@@ -127,7 +127,7 @@ fn a_run_over_tls() {
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains("unknown certificate authority") && said.contains("--queue-tls-ca"), "{said}");
         fleet.queue.extend(["--queue-tls-ca".to_owned(), file("ca.pem")]);
-        let mut worker = fleet.worker(&["--places", "8"]);
+        let mut worker = fleet.worker(&["--concurrency", "8"]);
         let mut coordinator =
             fleet.coordinator("secret", &["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "10"]);
         let status = coordinator.wait(Duration::from_secs(120));

@@ -52,7 +52,7 @@ fn two_workers_keep_worlds_apart_as_one_machine_does() {
             ["--tasks", "webshop,intercode_sql", "--model", &model, "--limit", "20", "--tool", "rank=bm25"];
         let nats = NatsServer::with_jetstream(&program);
         let fleet = Fleet::new(folder.path(), &nats.url());
-        let workers = [fleet.worker(&["--places", "4"]), fleet.worker(&["--places", "4"])];
+        let workers = [fleet.worker(&["--concurrency", "4"]), fleet.worker(&["--concurrency", "4"])];
         for (name, arguments, items) in [("pages", &pages[..], 10), ("others", &others[..], 40)] {
             let alone = format!("{name}-alone");
             let output = folder.path().display().to_string();

@@ -90,7 +90,7 @@ fn killed_between_phases_it_ends_as_if_nothing_had_happened() {
         let mut child = lumos()
             .args(arguments(runs, "killed", "30"))
             // Low concurrency, so that outcomes are recorded while other episodes wait.
-            .args(["--memory", ONE_FITS, "--places", "8"])
+            .args(["--memory", ONE_FITS, "--concurrency", "8"])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

@@ -34,7 +34,7 @@ pub struct Worker {
     /// The worker's name in telemetry.
     pub name: String,
     /// Maximum number of episodes executed concurrently.
-    pub places: usize,
+    pub concurrency: usize,
     /// Models, by content.
     pub models: Arc<ModelRegistry>,
     /// Tools, by backend.
@@ -67,7 +67,7 @@ impl Worker {
         let mut draining = false;
         let mut deadline = None;
         while claiming || !running.is_empty() {
-            let free = self.places.max(1).saturating_sub(running.len());
+            let free = self.concurrency.max(1).saturating_sub(running.len());
             if claiming && !asked && free > 0 {
                 // The claim stays pending until it returns, so that no message is delivered to a dropped
                 // claim. The next claim covers slots that become free in the meantime.

@@ -56,8 +56,8 @@ pub enum Wait {
     },
     /// Units of the active runs.
     Units {
-        /// Number of their lanes.
-        lanes: usize,
+        /// Number of their shards.
+        shards: usize,
     },
     /// A run.
     Runs,
@@ -168,7 +168,7 @@ impl fmt::Display for Wait {
             Self::Capability { refusals } => {
                 write!(formatter, "a run that this worker can serve: {}", named(refusals))
             }
-            Self::Units { lanes } => write!(formatter, "units in {lanes} lanes, which are empty"),
+            Self::Units { shards } => write!(formatter, "units in {shards} shards, which are empty"),
             Self::Runs => formatter.write_str("a run: none is active on this queue"),
             Self::Planning => formatter.write_str("the data and the models of the run to be read"),
             Self::Loading => formatter.write_str("the models and tools of the run to be loaded"),

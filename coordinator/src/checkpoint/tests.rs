@@ -254,10 +254,10 @@ async fn child_that_records() {
     let checkpoint = Arc::new(Checkpoint::create(Path::new(&folder)).unwrap());
     let first = checkpoint.settled() * 10;
     let mut tasks = tokio::task::JoinSet::new();
-    for lane in 0..8 {
+    for shard in 0..8 {
         let checkpoint = Arc::clone(&checkpoint);
         tasks.spawn(async move {
-            for number in (first + lane..).step_by(8) {
+            for number in (first + shard..).step_by(8) {
                 if checkpoint.record(record(number, 1, false)).await == Ok(Recorded::First) {
                     println!("acknowledged {number}");
                 }

@@ -35,7 +35,7 @@ pub(crate) struct RunGauges {
     /// Number of units that were given out and are not settled.
     pub(crate) in_flight: AtomicUsize,
     /// Concurrency of the fleet: sum over its workers.
-    pub(crate) places: AtomicUsize,
+    pub(crate) concurrency: AtomicUsize,
     began: Instant,
     /// Arrival time of the last result, in milliseconds after `began`.
     heard: AtomicU64,
@@ -59,7 +59,7 @@ impl RunGauges {
         Self {
             round: AtomicU32::new(0),
             in_flight: AtomicUsize::new(0),
-            places: AtomicUsize::new(0),
+            concurrency: AtomicUsize::new(0),
             began: Instant::now(),
             heard: AtomicU64::new(0),
             recording: AtomicBool::new(false),

@@ -30,7 +30,7 @@ const UNITS: usize = 256;
 /// Results of a fleet that arrive within this time are recorded together.
 const GATHERED: Duration = Duration::from_millis(5);
 /// Units given out per unit of concurrency of a large fleet.
-const PER_PLACE: usize = 4;
+const PER_SLOT: usize = 4;
 /// Initial and maximum delay before a failed queue is used again.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
 
@@ -353,15 +353,16 @@ impl<'a> Session<'a> {
 
     /// Large enough that no worker waits for the coordinator.
     fn window(&self) -> usize {
-        let places = self.link.as_ref().map_or(0, |link| link.gauges.places.load(Ordering::Relaxed));
-        self.terms.window.max(places.saturating_mul(PER_PLACE))
+        let concurrency =
+            self.link.as_ref().map_or(0, |link| link.gauges.concurrency.load(Ordering::Relaxed));
+        self.terms.window.max(concurrency.saturating_mul(PER_SLOT))
     }
 
     /// Maximum number of episodes driven at the same time; for a fleet, at most the concurrency of its
     /// workers.
     fn at_once(&self) -> usize {
-        let places = self.link.as_ref().map(|link| link.gauges.places.load(Ordering::Relaxed));
-        places.map_or(self.terms.at_once, |places| self.terms.at_once.min(places))
+        let concurrency = self.link.as_ref().map(|link| link.gauges.concurrency.load(Ordering::Relaxed));
+        concurrency.map_or(self.terms.at_once, |concurrency| self.terms.at_once.min(concurrency))
     }
 
     fn round(&self) -> u32 {

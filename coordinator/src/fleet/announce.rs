@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lumos_queue::nats::{Blobs, KeyValue, KeyValueError};
-use lumos_tasks::fleet::{LaneId, PROTOCOL, RunNotice, RunState, SharedInputs};
+use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunState, ShardId, SharedInputs};
 use lumos_tasks::{ContentHash, RunToken};
 
 use super::Around;
@@ -24,9 +24,9 @@ pub(super) struct Announced {
     revision: AtomicU64,
 }
 
-/// Returns the run's lanes, in the order of its configurations.
-pub(super) fn lanes(manifest: &Manifest, priority: u8) -> Vec<LaneId> {
-    manifest.configurations.iter().map(|planned| LaneId::of(&planned.configuration, priority)).collect()
+/// Returns the run's shards, in the order of its configurations.
+pub(super) fn shards(manifest: &Manifest, priority: u8) -> Vec<ShardId> {
+    manifest.configurations.iter().map(|planned| ShardId::of(&planned.configuration, priority)).collect()
 }
 
 impl Announced {
@@ -43,16 +43,16 @@ impl Announced {
         let blobs = client.call(|| around.server.shared()).await?;
         let shared = client.call(|| blobs.put(&bytes)).await?;
         let runs = client.call(|| around.server.runs()).await?;
-        let mut lanes = lanes(manifest, around.settings.priority);
-        lanes.sort();
-        lanes.dedup();
+        let mut shards = shards(manifest, around.settings.priority);
+        shards.sort();
+        shards.dedup();
         let notice = RunNotice {
             protocol: PROTOCOL,
             run: around.run.clone(),
             name: manifest.spec.name.clone(),
             state: RunState::Active,
             shared: ContentHash::from_hex(shared),
-            lanes,
+            shards,
             time_limit: manifest.spec.limits.time_limit,
             written_ms: Timestamp::now().as_millisecond(),
         };
@@ -70,7 +70,7 @@ impl Announced {
     }
 
     /// Recreates the notice and the shared data if they were deleted, and returns what was recreated. The
-    /// notice of a draining run lists no lanes: see [`close_lanes`].
+    /// notice of a draining run lists no shards: see [`close_shards`].
     pub(super) async fn restore(&self, draining: bool) -> Result<Vec<&'static str>, CoordinatorError> {
         let mut restored = Vec::new();
         if !self.blobs.holds(self.notice.shared.as_str()).await? {
@@ -79,8 +79,8 @@ impl Announced {
         }
         if self.runs.get(self.notice.run.as_str()).await?.is_none() {
             let written_ms = Timestamp::now().as_millisecond();
-            let lanes = if draining { Vec::new() } else { self.notice.lanes.clone() };
-            let notice = RunNotice { lanes, written_ms, ..self.notice.clone() };
+            let shards = if draining { Vec::new() } else { self.notice.shards.clone() };
+            let notice = RunNotice { shards, written_ms, ..self.notice.clone() };
             let bytes = serde_json::to_vec(&notice)
                 .map_err(|error| CoordinatorError::Malformed(error.to_string()))?;
             // If another process has created the notice meanwhile (to cancel the run), its version is kept.
@@ -125,10 +125,10 @@ pub(super) async fn set_state(
     .await
 }
 
-/// Removes all lanes from a run's notice. The run's state is unchanged, so workers take no more of its units
+/// Removes all shards from a run's notice. The run's state is unchanged, so workers take no more of its units
 /// and finish those that they hold.
-pub(super) async fn close_lanes(runs: &KeyValue, run: &RunToken) -> Result<RunNotice, CoordinatorError> {
-    change(runs, run, |notice| notice.lanes.clear()).await
+pub(super) async fn close_shards(runs: &KeyValue, run: &RunToken) -> Result<RunNotice, CoordinatorError> {
+    change(runs, run, |notice| notice.shards.clear()).await
 }
 
 /// Updates a run's notice with compare-and-swap and returns the new notice.

@@ -1,6 +1,6 @@
 //! Orderly shutdown: withdraws queued units and waits for those that workers hold.
 //!
-//! The run's lanes are removed from its notice first, so that workers take no more of its units. The run
+//! The run's shards are removed from its notice first, so that workers take no more of its units. The run
 //! stays active until the session ends, because workers drop the episodes of a run that has ended.
 
 use std::sync::PoisonError;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::Around;
-use super::announce::close_lanes;
+use super::announce::close_shards;
 use crate::dispatch::Command;
 
 /// Interval at which completion is checked.
@@ -72,12 +72,12 @@ fn left_over(around: &Around) -> String {
     }
 }
 
-/// Closes the run's lanes and withdraws its queued units.
+/// Closes the run's shards and withdraws its queued units.
 async fn take_back(around: &Around) {
     loop {
         let taken_back = async {
-            match close_lanes(&around.server.runs().await?, &around.run).await {
-                // The notice was deleted; it is restored without lanes.
+            match close_shards(&around.server.runs().await?, &around.run).await {
+                // The notice was deleted; it is restored without shards.
                 Ok(_) | Err(super::CoordinatorError::NoRun(_)) => {}
                 Err(error) => return Err(error),
             }

@@ -96,9 +96,9 @@ impl Engines {
             // Usage from before its first unit of this run belongs to other runs.
             computing.before.clone_from(&engines);
         }
-        if computing.engines != engines || computing.places != notice.holdings.places {
+        if computing.engines != engines || computing.concurrency != notice.holdings.concurrency {
             computing.engines = engines;
-            computing.places = notice.holdings.places;
+            computing.concurrency = notice.holdings.concurrency;
             followed.changed = true;
         }
     }

@@ -15,12 +15,12 @@ mod claim;
 mod drain;
 mod engines;
 mod error;
-mod lanes;
 mod ownership;
 mod reconcile;
 mod rejected;
 mod restore;
 mod retrying_client;
+mod shards;
 mod stall;
 mod status;
 #[cfg(test)]
@@ -52,16 +52,16 @@ pub use token::{parse_message, run_token};
 
 use announce::Announced;
 use engines::Engines;
-use lanes::Lanes;
 use ownership::Ownership;
 use restore::Restorer;
 use retrying_client::RetryingClient;
+use shards::Shards;
 use worker_registry::WorkerRegistry;
 
 /// Settings for a coordinator of a fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoordinatorSettings {
-    /// Priority of the lanes, from 0 (first) to 9 (last).
+    /// Priority of the shards, from 0 (first) to 9 (last).
     pub priority: u8,
     /// Interval at which the owner's claim is renewed.
     pub claim_every: Duration,
@@ -228,8 +228,8 @@ async fn attend(
     let results = client.call(|| server.results_consumer::<ResultBatch>(run.as_str())).await?;
     let (outlet, rejected) = mpsc::channel(rejected::WAITING);
     results.reject_to(outlet).map_err(DispatchError::from)?;
-    let lanes = Lanes::open(manifest, &around, client).await?;
-    let restorer = Restorer::new(Arc::clone(&announced), lanes.names().to_vec());
+    let shards = Shards::open(manifest, &around, client).await?;
+    let restorer = Restorer::new(Arc::clone(&announced), shards.names().to_vec());
     // The parent of the checkpoint's folder is the run's folder.
     let folder = checkpoint.folder().parent().unwrap_or(checkpoint.folder()).to_owned();
 
@@ -241,7 +241,7 @@ async fn attend(
 
     let ended = tokio::select! {
         biased;
-        ended = conduct(&mut session, &lanes, &results, &drain) => ended,
+        ended = conduct(&mut session, &shards, &results, &drain) => ended,
         never = engines::storing(&around, checkpoint) => match never {},
         never = status::writing(&around) => match never {},
     };

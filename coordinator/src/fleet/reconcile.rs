@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use lumos_queue::nats::{LaneStanding, NatsError, Server};
+use lumos_queue::nats::{NatsError, Server, ShardState};
 use lumos_tasks::{Reminder, RunToken};
 
 use super::error::CoordinatorError;
@@ -105,7 +105,7 @@ struct Keeper {
 #[derive(Debug, Default)]
 struct Stuck {
     results: bool,
-    lanes: HashSet<String>,
+    shards: HashSet<String>,
     streams: HashSet<String>,
     /// How often the results consumer was recreated while the results remained.
     remade: u32,
@@ -213,26 +213,26 @@ impl Keeper {
         let held = self.held();
         let unheld = asked.work.iter().filter(|id| !held.contains(*id)).count();
         let mut stuck = HashSet::new();
-        for lane in self.restorer.lanes().iter().filter(|_| unheld > 0) {
-            let Ok(standing) = server.lane_standing(lane).await else { continue };
+        for shard in self.restorer.shards().iter().filter(|_| unheld > 0) {
+            let Ok(standing) = server.shard_standing(shard).await else { continue };
             if !is_stuck(&standing, silence, server.layout().lease) {
                 continue;
             }
-            if !self.stuck.lanes.contains(lane) {
-                stuck.insert(lane.clone());
+            if !self.stuck.shards.contains(shard) {
+                stuck.insert(shard.clone());
                 continue;
             }
-            match server.remake_lane(lane).await {
+            match server.remake_shard(shard).await {
                 Ok(()) => tracing::warn!(
                     "{unheld} units queued on the NATS server were not delivered to workers that request \
-                     them: recreated the consumer of lane {lane}"
+                     them: recreated the consumer of shard {shard}"
                 ),
                 Err(error) => {
-                    tracing::debug!(%error, lane, "failed to recreate the consumer of a lane");
+                    tracing::debug!(%error, shard, "failed to recreate the consumer of a shard");
                 }
             }
         }
-        self.stuck.lanes = stuck;
+        self.stuck.shards = stuck;
     }
 
     /// Recreates streams that store nothing although they could, as after a full disk on the server. Does so
@@ -295,10 +295,10 @@ impl Keeper {
     }
 }
 
-/// Whether a lane's consumer fails to deliver: it has lost messages that its stream contains, or workers
+/// Whether a shard's consumer fails to deliver: it has lost messages that its stream contains, or workers
 /// request messages and receive none although some are undelivered or due for redelivery.
-fn is_stuck(standing: &LaneStanding, silence: Duration, lease: Duration) -> bool {
-    let LaneStanding { pending, unacknowledged, waiting, messages } = *standing;
+fn is_stuck(standing: &ShardState, silence: Duration, lease: Duration) -> bool {
+    let ShardState { pending, unacknowledged, waiting, messages } = *standing;
     let lost = pending + unacknowledged < messages;
     let deaf = waiting > 0 && pending > 0;
     let overdue = waiting > 0 && unacknowledged > 0 && silence > lease * 2;
@@ -310,9 +310,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_is_stuck_if_what_it_holds_does_not_reach_those_who_ask() {
+    fn a_shard_is_stuck_if_what_it_holds_does_not_reach_those_who_ask() {
         let lease = Duration::from_secs(30);
-        let standing = |pending, unacknowledged, waiting, messages| LaneStanding {
+        let standing = |pending, unacknowledged, waiting, messages| ShardState {
             pending,
             unacknowledged,
             waiting,

@@ -10,15 +10,15 @@ use super::{Around, CoordinatorError};
 /// Recreates deleted server data of a run.
 pub(super) struct Restorer {
     announced: Arc<Announced>,
-    /// The run's lanes.
-    lanes: Vec<String>,
+    /// The run's shards.
+    shards: Vec<String>,
     /// The last warning about data that cannot be recreated.
     said: Option<String>,
 }
 
 impl Restorer {
-    pub(super) fn new(announced: Arc<Announced>, lanes: Vec<String>) -> Self {
-        Self { announced, lanes, said: None }
+    pub(super) fn new(announced: Arc<Announced>, shards: Vec<String>) -> Self {
+        Self { announced, shards, said: None }
     }
 
     /// Recreates missing data. Returns whether anything was missing.
@@ -51,14 +51,14 @@ impl Restorer {
     }
 
     async fn restore_all(&self, around: &Around) -> Result<Vec<String>, CoordinatorError> {
-        let mut restored: Vec<String> = around.server.restore(around.run.as_str(), &self.lanes).await?;
+        let mut restored: Vec<String> = around.server.restore(around.run.as_str(), &self.shards).await?;
         let draining = around.drain.is_cancelled();
         restored.extend(self.announced.restore(draining).await?.into_iter().map(str::to_owned));
         Ok(restored)
     }
 
-    /// The run's lanes.
-    pub(super) fn lanes(&self) -> &[String] {
-        &self.lanes
+    /// The run's shards.
+    pub(super) fn shards(&self) -> &[String] {
+        &self.shards
     }
 }

@@ -99,7 +99,7 @@ pub(super) async fn watch_workers(around: Around, unresponsive: Arc<Unresponsive
                     Some(_) => tracing::debug!(worker = change.key, "ignored a malformed notice of a worker"),
                     None => registry.leave(&change.key),
                 }
-                watcher.around.gauges.places.store(registry.places(), Ordering::Relaxed);
+                watcher.around.gauges.concurrency.store(registry.concurrency(), Ordering::Relaxed);
             }
             Some((worker, claimed)) = claims.next() => match serde_json::from_slice::<ClaimNotice>(&claimed) {
                 Ok(claimed) => {
@@ -132,15 +132,15 @@ impl Watcher {
         let now = Instant::now();
         let slept = now.duration_since(self.looked) > GAP;
         self.looked = now;
-        let (lost, places, alone, refusals) = {
+        let (lost, concurrency, alone, refusals) = {
             let mut registry = self.around.registry.lock().unwrap_or_else(PoisonError::into_inner);
             if slept || !self.around.server.is_connected() {
                 registry.forgive(now);
             }
             let lost = registry.lost(now, self.around.settings.worker_lost_after);
-            (lost, registry.places(), registry.is_empty(), registry.refusals().join("; "))
+            (lost, registry.concurrency(), registry.is_empty(), registry.refusals().join("; "))
         };
-        self.around.gauges.places.store(places, Ordering::Relaxed);
+        self.around.gauges.concurrency.store(concurrency, Ordering::Relaxed);
         for worker in lost {
             self.lose(&worker).await;
         }

@@ -35,7 +35,7 @@ const MOST_CLAIMS: usize = 1000;
 /// Maximum number of known workers, because any client with write access can write any number of notices.
 const MOST_MEMBERS: usize = 20_000;
 
-/// Maximum total size of notices and claims in bytes: that of a thousand workers with 256 places each. A
+/// Maximum total size of notices and claims in bytes: that of a thousand workers with 256 slots each. A
 /// notice that does not fit is dropped; a known worker keeps its previous one.
 const MOST_BYTES: usize = 128 << 20;
 
@@ -44,7 +44,7 @@ const MOST_REFUSALS: usize = 16;
 const LONGEST_REFUSAL: usize = 1024;
 
 /// Maximum concurrency counted per worker, because the number of published units depends on it.
-const MOST_PLACES: u32 = 65_536;
+const MAX_CONCURRENCY: u32 = 65_536;
 
 /// The known workers.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ fn trimmed(notice: WorkerNotice) -> WorkerNotice {
         refusal.truncate(refusal.floor_char_boundary(LONGEST_REFUSAL));
         refusal.shrink_to_fit();
     }
-    let holdings = Holdings { places: notice.holdings.places, ..Holdings::default() };
+    let holdings = Holdings { concurrency: notice.holdings.concurrency, ..Holdings::default() };
     WorkerNotice { protocol, name, held, spooled, refusals, written_ms, holdings, ..WorkerNotice::default() }
 }
 
@@ -161,13 +161,14 @@ impl WorkerRegistry {
     }
 
     /// Total concurrency of all workers, in episodes.
-    pub(super) fn places(&self) -> usize {
-        let places = self.members.values().map(|member| member.notice.holdings.places.min(MOST_PLACES));
-        let places: u64 = places.map(u64::from).sum();
-        usize::try_from(places).unwrap_or(usize::MAX)
+    pub(super) fn concurrency(&self) -> usize {
+        let concurrency =
+            self.members.values().map(|member| member.notice.holdings.concurrency.min(MAX_CONCURRENCY));
+        let concurrency: u64 = concurrency.map(u64::from).sum();
+        usize::try_from(concurrency).unwrap_or(usize::MAX)
     }
 
-    /// Reasons why workers cannot take existing lanes.
+    /// Reasons why workers cannot take existing shards.
     pub(super) fn refusals(&self) -> Vec<&str> {
         let refusals = self.members.values().flat_map(|member| &member.notice.refusals);
         let mut refusals: Vec<&str> = refusals.map(String::as_str).collect();
@@ -219,7 +220,7 @@ pub(super) mod tests {
             host: "host".to_owned(),
             process: 1,
             version: "0".to_owned(),
-            holdings: Holdings { places: 4, ..Holdings::default() },
+            holdings: Holdings { concurrency: 4, ..Holdings::default() },
             held,
             ..WorkerNotice::default()
         }
@@ -288,9 +289,9 @@ pub(super) mod tests {
         assert_eq!(registry.members.len(), MOST_MEMBERS);
         // Known workers are still updated.
         let mut greedy = notice("w0", vec![]);
-        greedy.holdings.places = u32::MAX;
+        greedy.holdings.concurrency = u32::MAX;
         registry.receive(greedy, now + Duration::from_secs(5));
-        assert_eq!(registry.places(), 4 * (MOST_MEMBERS - 1) + MOST_PLACES as usize);
+        assert_eq!(registry.concurrency(), 4 * (MOST_MEMBERS - 1) + MAX_CONCURRENCY as usize);
         assert_eq!(
             registry.lost(now + Duration::from_secs(8), Duration::from_secs(6)).len(),
             MOST_MEMBERS - 1
@@ -342,7 +343,7 @@ pub(super) mod tests {
         registry.receive(notice("a", vec![lease.clone()]), start);
         registry.receive(notice("b", vec![]), start);
         registry.receive(WorkerNotice { protocol: PROTOCOL + 1, ..notice("c", vec![]) }, start);
-        assert_eq!(registry.places(), 8);
+        assert_eq!(registry.concurrency(), 8);
         assert!(!registry.is_idle(&run, start));
         assert!(registry.lost(at(6), limit).is_empty());
         registry.receive(notice("b", vec![]), at(5));

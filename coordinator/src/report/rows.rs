@@ -259,7 +259,7 @@ fn computing(report: &Report) -> Vec<String> {
         if one.in_phases {
             line.push_str(&format!(
                 "; loaded in turns, {} episodes at once: {} loads in {:.1} s",
-                thousands(one.places),
+                thousands(one.concurrency),
                 thousands(one.loads),
                 one.load_seconds
             ));

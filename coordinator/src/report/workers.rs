@@ -54,17 +54,18 @@ pub(super) fn lines(workers: &[WorkerComputing]) -> Vec<String> {
         let mut ways: Vec<Way> = worker.engines.iter().map(Way::of).collect();
         ways.sort();
         ways.dedup();
-        sums.entry((ways, worker.places)).or_default().add(worker);
+        sums.entry((ways, worker.concurrency)).or_default().add(worker);
         all.add(worker);
     }
-    let mut lines: Vec<String> = sums.iter().map(|((ways, places), sum)| line(ways, *places, sum)).collect();
+    let mut lines: Vec<String> =
+        sums.iter().map(|((ways, concurrency), sum)| line(ways, *concurrency, sum)).collect();
     if lines.len() > 1 {
         lines.push(format!("all {} workers together: {}", thousands(all.workers()), all.cost()));
     }
     lines
 }
 
-fn line(ways: &[Way], places: u32, sum: &Sum) -> String {
+fn line(ways: &[Way], concurrency: u32, sum: &Sum) -> String {
     let alike: BTreeSet<_> = ways.iter().map(|way| (&way.device, &way.weights)).collect();
     let mut line = match alike.first() {
         Some((device, weights)) if alike.len() == 1 => format!("models computed on {device} in {weights}"),
@@ -82,7 +83,7 @@ fn line(ways: &[Way], places: u32, sum: &Sum) -> String {
         line.push_str(&format!("; {} loaded in turns", roles.join(" and ")));
     }
     let each = if sum.workers() == 1 { "" } else { " each" };
-    line.push_str(&format!(", {} episodes at once{each}: {}", thousands(u64::from(places)), sum.cost()));
+    line.push_str(&format!(", {} episodes at once{each}: {}", thousands(u64::from(concurrency)), sum.cost()));
     line
 }
 
@@ -143,7 +144,7 @@ mod tests {
     }
 
     fn worker(host: &str, engines: Vec<EngineUse>) -> WorkerComputing {
-        WorkerComputing { host: host.to_owned(), places: 8, engines, ..WorkerComputing::default() }
+        WorkerComputing { host: host.to_owned(), concurrency: 8, engines, ..WorkerComputing::default() }
     }
 
     #[test]

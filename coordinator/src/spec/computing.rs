@@ -109,7 +109,7 @@ mod tests {
         let one = read("device = 'cuda:1'\nmemory = '20GiB'\nswap = 'never'\nplaces = 128").unwrap();
         assert_eq!(one.device, Some(Placement::on(Device::Cuda(1))));
         assert_eq!((one.memory, one.swap), (Some(MemorySize(20 << 30)), Some(Swap::Never)));
-        assert_eq!(one.places, Some(128));
+        assert_eq!(one.concurrency, Some(128));
         assert_eq!(read("memory = 4096").unwrap().memory, Some(MemorySize(4096)));
         let text = read("device = 'planner=cuda:0,grounder=cuda:1'").unwrap();
         let table = read("[device]\nplanner = 'cuda:0'\ngrounder = 'cuda:1'").unwrap();

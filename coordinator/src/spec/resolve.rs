@@ -88,8 +88,8 @@ impl RunSpec {
         if let Some(dtype) = self.dtype.as_deref().filter(|dtype| !DTYPES.contains(dtype)) {
             problems.add("dtype", format!("unknown type `{dtype}`: expected one of {}", DTYPES.join(", ")));
         }
-        if self.places == Some(0) {
-            problems.add("places", "expected a positive integer, found 0; omit it for the default");
+        if self.concurrency == Some(0) {
+            problems.add("concurrency", "expected a positive integer, found 0; omit it for the default");
         }
         if let Some(name) = &self.name {
             problems.name(name);
@@ -116,7 +116,7 @@ impl RunSpec {
             device: self.device.unwrap_or_default(),
             memory: self.memory,
             swap: self.swap.unwrap_or_default(),
-            places: self.places,
+            concurrency: self.concurrency,
             dtype: self.dtype,
             limits,
             skip_invalid: self.skip_invalid.unwrap_or(false),

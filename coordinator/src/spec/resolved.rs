@@ -57,8 +57,8 @@ pub struct ResolvedSpec {
     #[serde(default, skip_serializing_if = "is_default")]
     pub swap: Swap,
     /// Number of episodes driven at the same time, if specified.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub places: Option<u32>,
+    #[serde(default, rename = "places", skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
     /// Data type of the models, if specified.
     pub dtype: Option<String>,
     /// Limits.

@@ -69,7 +69,8 @@ pub struct RunSpec {
     /// Whether models that do not fit in memory together take turns.
     pub swap: Option<Swap>,
     /// Number of episodes driven at the same time.
-    pub places: Option<u32>,
+    #[serde(alias = "places")]
+    pub concurrency: Option<u32>,
     /// Data type of the models: `f32`, `bf16`, `f16`.
     pub dtype: Option<String>,
     /// Limits.
@@ -288,7 +289,7 @@ impl RunSpec {
             device: over.device.or(self.device),
             memory: over.memory.or(self.memory),
             swap: over.swap.or(self.swap),
-            places: over.places.or(self.places),
+            concurrency: over.concurrency.or(self.concurrency),
             dtype: over.dtype.or(self.dtype),
             limits: LimitsSpec {
                 time_limit: over.limits.time_limit.or(self.limits.time_limit),

@@ -126,17 +126,17 @@ impl Layout {
         format!("{}.results.>", self.root())
     }
 
-    /// Subjects of a lane's messages, over all runs.
-    pub(super) fn lane_subjects(&self, lane: &Lane) -> String {
-        format!("{}.work.{}.{}.>", self.root(), lane.needs, lane.priority)
+    /// Subjects of a shard's messages, over all runs.
+    pub(super) fn shard_subjects(&self, shard: &Shard) -> String {
+        format!("{}.work.{}.{}.>", self.root(), shard.needs, shard.priority)
     }
 
-    /// Prefix of the subjects of a lane's messages of one run, before the message id.
-    pub(super) fn lane_root(&self, lane: &Lane, run: &str) -> String {
-        format!("{}.work.{}.{}.{run}", self.root(), lane.needs, lane.priority)
+    /// Prefix of the subjects of a shard's messages of one run, before the message id.
+    pub(super) fn shard_root(&self, shard: &Shard, run: &str) -> String {
+        format!("{}.work.{}.{}.{run}", self.root(), shard.needs, shard.priority)
     }
 
-    /// Subjects of a run's work messages, over all lanes.
+    /// Subjects of a run's work messages, over all shards.
     pub(super) fn run_work(&self, run: &str) -> String {
         format!("{}.work.*.*.{run}.>", self.root())
     }
@@ -146,7 +146,7 @@ impl Layout {
         format!("{}.results.{run}", self.root())
     }
 
-    /// Subject for testing whether the work stream stores messages. Its lane does not exist.
+    /// Subject for testing whether the work stream stores messages. Its shard does not exist.
     pub(super) fn work_probe(&self) -> String {
         format!("{}.work.probe.0.probe", self.root())
     }
@@ -215,17 +215,17 @@ pub(super) fn stream_of_lease(token: &str) -> Option<&str> {
     }
 }
 
-/// The two parts of a lane's name.
+/// The two parts of a shard's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lane {
+pub(super) struct Shard {
     needs: String,
     priority: u8,
 }
 
-impl Lane {
+impl Shard {
     pub(super) fn parse(text: &str) -> Result<Self, NatsError> {
         let wrong =
-            || NatsError::Address(format!("invalid lane `{text}`: expected <needs>.<priority 0 to 9>"));
+            || NatsError::Address(format!("invalid shard `{text}`: expected <needs>.<priority 0 to 9>"));
         let (needs, priority) = text.split_once('.').ok_or_else(wrong)?;
         let priority = match priority.as_bytes() {
             [digit @ b'0'..=b'9'] => digit - b'0',
@@ -297,10 +297,10 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_two_tokens() {
-        assert_eq!(Lane::parse("00ff.3").unwrap().consumer(), "lane-00ff-3");
+    fn shards_are_two_tokens() {
+        assert_eq!(Shard::parse("00ff.3").unwrap().consumer(), "lane-00ff-3");
         for bad in ["", "x", "x.", "x.10", "x.y", ".1", "a.b.1", "a*.1"] {
-            assert!(Lane::parse(bad).is_err(), "{bad}");
+            assert!(Shard::parse(bad).is_err(), "{bad}");
         }
     }
 }

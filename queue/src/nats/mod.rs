@@ -22,9 +22,9 @@
 //!
 //! With prefix `lumos` and protocol 2: the streams `lumos-2-work` and `lumos-2-results`, key-value buckets
 //! `lumos-2-runs`, `-workers`, `-owners` and `-status`, object buckets `lumos-2-payloads` and `lumos-2-shared`. Work is
-//! published to `lumos.2.work.<needs>.<priority>.<run>.<id>`, and each lane `<needs>.<priority>` has one durable
+//! published to `lumos.2.work.<needs>.<priority>.<run>.<id>`, and each shard `<needs>.<priority>` has one durable
 //! consumer that all workers pull from. Results are published to `lumos.2.results.<run>.<id>` and consumed by one
-//! consumer per run. Consumers of lanes remain after runs end; they need no resources.
+//! consumer per run. Consumers of shards remain after runs end; they need no resources.
 //!
 //! The body of a message is JSON, compressed with zstd above 4 KiB (`Lumos-Encoding: zstd`). `Lumos-Protocol` is the
 //! protocol number, `Lumos-Checksum` is the SHA-256 of id, encoding and body. A body above the server's message limit
@@ -80,4 +80,4 @@ pub use layout::Layout;
 pub use pulling::Rejected;
 pub use queue::NatsQueue;
 pub use server::{Connecting, ConnectionState, Server};
-pub use setup::LaneStanding;
+pub use setup::ShardState;

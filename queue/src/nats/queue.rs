@@ -21,7 +21,7 @@ use crate::{Lease, Queue, QueueError};
 ///   with [`QueueError::Unreachable`]; the message may have been stored, and publishing it again is safe. A
 ///   stream at its size limit gives [`QueueError::Full`]. Ids are letters, digits, `_` and `-`.
 /// - [`Queue::claim`] waits until a message is available, through disconnections and restarts of the server, and
-///   fails with [`QueueError::Gone`] while the lane does not exist. Order is not guaranteed. Dropping a claim loses
+///   fails with [`QueueError::Gone`] while the shard does not exist. Order is not guaranteed. Dropping a claim loses
 ///   no message.
 /// - [`Lease::extend`] extends the lease by its full duration from now, and fails with [`QueueError::LeaseLost`] once
 ///   it has expired by this machine's clock, because the server does not report it.

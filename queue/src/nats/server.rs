@@ -15,13 +15,13 @@ use tokio_util::task::TaskTracker;
 
 use super::complaints::Complaints;
 use super::connect::{self, Connected};
-use super::layout::{Bucket, Lane, check_run, is_token, results_consumer};
+use super::layout::{Bucket, Shard, check_run, is_token, results_consumer};
 use super::lease::{ANSWERS, GIVE_BACK, Outgoing, send_answers};
 use super::link::{Failure, Link, SharedLink};
 use super::objects::Objects;
 use super::publishing::Publisher;
 use super::pulling::{Puller, Source};
-use super::{Access, Blobs, KeyValue, LaneStanding, Layout, NatsError, NatsQueue};
+use super::{Access, Blobs, KeyValue, Layout, NatsError, NatsQueue, ShardState};
 
 /// Time limit for a stream to store a probe message.
 const PROBE: Duration = Duration::from_secs(4);
@@ -119,20 +119,20 @@ impl Server {
         self.link.ensure().await.map(|_| ())
     }
 
-    /// Recreates streams, buckets and consumers (of these lanes and of the run's results) that were deleted
+    /// Recreates streams, buckets and consumers (of these shards and of the run's results) that were deleted
     /// during a run. Returns the names of those that were missing. The content of a deleted stream or bucket
     /// is lost.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request. Objects created before the failure remain.
-    pub async fn restore(&self, run: &str, lanes: &[String]) -> Result<Vec<String>, NatsError> {
+    pub async fn restore(&self, run: &str, shards: &[String]) -> Result<Vec<String>, NatsError> {
         check_run(run)?;
         let mut made = self.link.ensure().await?;
         let layout = &self.link.layout;
         let mut consumers = vec![(layout.results_stream(), results_consumer(run), layout.results_of(run))];
-        for lane in lanes {
-            let lane = Lane::parse(lane)?;
-            consumers.push((layout.work_stream(), lane.consumer(), layout.lane_subjects(&lane)));
+        for shard in shards {
+            let shard = Shard::parse(shard)?;
+            consumers.push((layout.work_stream(), shard.consumer(), layout.shard_subjects(&shard)));
         }
         for (stream, consumer, subjects) in consumers {
             if self.link.restore_consumer(&stream, &consumer, &subjects).await? {
@@ -155,25 +155,26 @@ impl Server {
         self.link.remake_consumer(&stream, &name, &subjects).await.map(|_| ())
     }
 
-    /// Returns the state of a lane's consumer, over all runs.
+    /// Returns the state of a shard's consumer, over all runs.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
-    pub async fn lane_standing(&self, lane: &str) -> Result<LaneStanding, NatsError> {
-        let lane = Lane::parse(lane)?;
+    pub async fn shard_standing(&self, shard: &str) -> Result<ShardState, NatsError> {
+        let shard = Shard::parse(shard)?;
         let layout = &self.link.layout;
-        self.link.standing(&layout.work_stream(), &lane.consumer(), &layout.lane_subjects(&lane)).await
+        self.link.standing(&layout.work_stream(), &shard.consumer(), &layout.shard_subjects(&shard)).await
     }
 
-    /// Replaces a lane's consumer, for use if it no longer delivers the content of its stream. Units are
+    /// Replaces a shard's consumer, for use if it no longer delivers the content of its stream. Units are
     /// redelivered, including those that are leased.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
-    pub async fn remake_lane(&self, lane: &str) -> Result<(), NatsError> {
-        let lane = Lane::parse(lane)?;
+    pub async fn remake_shard(&self, shard: &str) -> Result<(), NatsError> {
+        let shard = Shard::parse(shard)?;
         let layout = &self.link.layout;
-        let (stream, name, subjects) = (layout.work_stream(), lane.consumer(), layout.lane_subjects(&lane));
+        let (stream, name, subjects) =
+            (layout.work_stream(), shard.consumer(), layout.shard_subjects(&shard));
         self.link.remake_consumer(&stream, &name, &subjects).await.map(|_| ())
     }
 
@@ -256,37 +257,37 @@ impl Server {
         Ok(self.link.tell(token, GIVE_BACK).await?)
     }
 
-    /// Returns the publishing end of a lane (`<needs>.<priority>`) for one run. Creates the lane's consumer
+    /// Returns the publishing end of a shard (`<needs>.<priority>`) for one run. Creates the shard's consumer
     /// if it is missing.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
-    pub async fn lane_publisher<T>(&self, lane: &str, run: &str) -> Result<NatsQueue<T>, NatsError>
+    pub async fn shard_publisher<T>(&self, shard: &str, run: &str) -> Result<NatsQueue<T>, NatsError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         check_run(run)?;
-        let lane = Lane::parse(lane)?;
+        let shard = Shard::parse(shard)?;
         let layout = &self.link.layout;
         self.link
-            .ensure_consumer(&layout.work_stream(), &lane.consumer(), &layout.lane_subjects(&lane))
+            .ensure_consumer(&layout.work_stream(), &shard.consumer(), &layout.shard_subjects(&shard))
             .await?;
-        let root = layout.lane_root(&lane, run);
+        let root = layout.shard_root(&shard, run);
         Ok(NatsQueue::publishing(Publisher::new(self.link.clone(), root, run.to_owned())))
     }
 
-    /// Returns the claiming end of a lane, for all runs. Does not create the lane's consumer.
+    /// Returns the claiming end of a shard, for all runs. Does not create the shard's consumer.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if the lane does not exist.
-    pub async fn lane_consumer<T>(&self, lane: &str) -> Result<NatsQueue<T>, NatsError>
+    /// [`NatsError::Missing`] if the shard does not exist.
+    pub async fn shard_consumer<T>(&self, shard: &str) -> Result<NatsQueue<T>, NatsError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let lane = Lane::parse(lane)?;
-        let (stream, consumer) = (self.link.layout.work_stream(), lane.consumer());
+        let shard = Shard::parse(shard)?;
+        let (stream, consumer) = (self.link.layout.work_stream(), shard.consumer());
         let config = self.link.consumer(&stream, &consumer).await?;
-        let subjects = self.link.layout.lane_subjects(&lane);
+        let subjects = self.link.layout.shard_subjects(&shard);
         self.claiming(stream, consumer, &subjects, config.ack_wait).await
     }
 
@@ -319,7 +320,7 @@ impl Server {
         self.claiming(stream, consumer, &subjects, config.ack_wait).await
     }
 
-    /// Returns the ids of a run's messages in the work stream, queued or leased, over all lanes.
+    /// Returns the ids of a run's messages in the work stream, queued or leased, over all shards.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.

@@ -35,12 +35,12 @@ struct StreamConfig {
 struct ConsumerInfo {
     config: ConsumerConfig,
     #[serde(flatten)]
-    standing: LaneStanding,
+    standing: ShardState,
 }
 
-/// State of a lane's consumer, as reported by the server.
+/// State of a shard's consumer, as reported by the server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-pub struct LaneStanding {
+pub struct ShardState {
     /// Messages that were not delivered yet.
     #[serde(default, rename = "num_pending")]
     pub pending: usize,
@@ -50,7 +50,7 @@ pub struct LaneStanding {
     /// Pull requests that wait for messages.
     #[serde(default, rename = "num_waiting")]
     pub waiting: usize,
-    /// Messages of the lane in the stream. All of them are pending or unacknowledged, unless the consumer has
+    /// Messages of the shard in the stream. All of them are pending or unacknowledged, unless the consumer has
     /// lost some, which are then never delivered.
     #[serde(skip)]
     pub messages: usize,
@@ -289,10 +289,10 @@ impl Link {
         stream: &str,
         name: &str,
         filter: &str,
-    ) -> Result<LaneStanding, NatsError> {
+    ) -> Result<ShardState, NatsError> {
         let messages = self.subjects(stream, filter).await?.len();
         let info: ConsumerInfo = self.api(&format!("CONSUMER.INFO.{stream}.{name}"), &Value::Null).await?;
-        Ok(LaneStanding { messages, ..info.standing })
+        Ok(ShardState { messages, ..info.standing })
     }
 
     /// Creates a consumer if it is missing. Returns whether it was missing.

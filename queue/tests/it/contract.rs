@@ -83,8 +83,9 @@ async fn over_nats(program: &Path, term: Duration) -> Fixture {
     let connecting = Connecting { name: "contract".to_owned(), patience: Some(LONG), layout };
     let connection = Server::connect(&Access::new(&server.url()).unwrap(), connecting).await.unwrap();
     connection.ensure().await.unwrap();
-    let publisher = connection.lane_publisher::<u32>("00000000000000aa.5", "00000000000000bb").await.unwrap();
-    let claimer = connection.lane_consumer::<u32>("00000000000000aa.5").await.unwrap();
+    let publisher =
+        connection.shard_publisher::<u32>("00000000000000aa.5", "00000000000000bb").await.unwrap();
+    let claimer = connection.shard_consumer::<u32>("00000000000000aa.5").await.unwrap();
     Fixture {
         publisher: Box::new(publisher),
         claimer: Box::new(claimer),

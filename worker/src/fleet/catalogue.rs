@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use lumos_queue::nats::{Change, NatsError};
 use lumos_tasks::fleet::{
-    LaneId, MessageError, PROTOCOL, RunNotice, RunState, SharedInputs, UnitMessage, WorkMessage,
+    MessageError, PROTOCOL, RunNotice, RunState, ShardId, SharedInputs, UnitMessage, WorkMessage,
 };
 use lumos_tasks::{Assignment, Configuration, ContentHash, RunToken};
 use serde::Deserialize;
@@ -22,14 +22,14 @@ use crate::terms::{RunTerms, Runs};
 /// Delay before a failed fetch is retried.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// A run's configurations by identity, each with the `needs` part of its lane.
+/// A run's configurations by identity, each with the `needs` part of its shard.
 type Configurations = BTreeMap<ContentHash, (Arc<Configuration>, RunToken)>;
 
-/// A lane of an active run.
+/// A shard of an active run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct KnownLane {
+pub struct KnownShard {
     /// Its id.
-    pub id: LaneId,
+    pub id: ShardId,
     /// The configurations of its units, over all runs.
     pub configurations: Vec<Arc<Configuration>>,
 }
@@ -41,7 +41,7 @@ pub enum Unpacking {
     Unknown,
     /// Its run accepts no more results.
     Over,
-    /// It is queued in the wrong lane.
+    /// It is queued in the wrong shard.
     Misplaced,
     /// It is invalid.
     Bad(MessageError),
@@ -60,8 +60,8 @@ struct State {
     shared: HashMap<ContentHash, Arc<Configurations>>,
     /// Shared inputs that were fetched and cannot be decoded.
     unreadable: BTreeSet<ContentHash>,
-    /// Lanes of the active runs, recomputed after every change.
-    lanes: Arc<Vec<KnownLane>>,
+    /// Shards of the active runs, recomputed after every change.
+    shards: Arc<Vec<KnownShard>>,
     /// Warnings that were already logged.
     said: BTreeSet<String>,
 }
@@ -120,11 +120,11 @@ impl Catalogue {
         let read = bytes.map(|bytes| serde_json::from_slice::<SharedInputs>(&bytes));
         match read {
             Ok(Ok(inputs)) => {
-                let with_lanes = inputs.by_identity().into_iter().map(|(identity, configuration)| {
-                    let needs = LaneId::of(&configuration, 0).needs;
+                let with_shards = inputs.by_identity().into_iter().map(|(identity, configuration)| {
+                    let needs = ShardId::of(&configuration, 0).needs;
                     (identity, (configuration, needs))
                 });
-                state.shared.insert(hash.clone(), Arc::new(with_lanes.collect()));
+                state.shared.insert(hash.clone(), Arc::new(with_shards.collect()));
                 state.clean_up();
             }
             // The bytes match the hash, so fetching them again cannot help.
@@ -151,16 +151,16 @@ impl Catalogue {
         self.lock().runs.values().filter(|run| run.is_active()).count()
     }
 
-    /// Returns the lanes of all active runs whose configurations are known.
-    pub fn lanes(&self) -> Arc<Vec<KnownLane>> {
-        Arc::clone(&self.lock().lanes)
+    /// Returns the shards of all active runs whose configurations are known.
+    pub fn shards(&self) -> Arc<Vec<KnownShard>> {
+        Arc::clone(&self.lock().shards)
     }
 
-    /// Converts a work message of a lane to an assignment.
+    /// Converts a work message of a shard to an assignment.
     ///
     /// # Errors
     /// See [`Unpacking`].
-    pub fn unpack(&self, lane: &LaneId, message: &WorkMessage) -> Result<Assignment, Unpacking> {
+    pub fn unpack(&self, shard: &ShardId, message: &WorkMessage) -> Result<Assignment, Unpacking> {
         let configurations = {
             let state = self.lock();
             let run = state.runs.get(&message.run).ok_or(Unpacking::Unknown)?;
@@ -170,7 +170,7 @@ impl Catalogue {
             state.shared.get(&run.notice.shared).cloned().ok_or(Unpacking::Unknown)?
         };
         let UnitMessage::Episode { configuration, .. } = &message.work;
-        if configurations.get(configuration).is_some_and(|(_, needs)| *needs != lane.needs) {
+        if configurations.get(configuration).is_some_and(|(_, needs)| *needs != shard.needs) {
             return Err(Unpacking::Misplaced);
         }
         message
@@ -267,26 +267,26 @@ impl State {
         }
     }
 
-    /// Removes shared inputs that no active run needs, and recomputes the lanes.
+    /// Removes shared inputs that no active run needs, and recomputes the shards.
     fn clean_up(&mut self) {
         let needed: BTreeSet<&ContentHash> =
             self.runs.values().filter(|run| run.is_active()).map(|run| &run.notice.shared).collect();
         self.shared.retain(|hash, _| needed.contains(hash));
         self.unreadable.retain(|hash| needed.contains(hash));
-        self.lanes = Arc::new(self.list());
+        self.shards = Arc::new(self.list());
     }
 
-    fn list(&self) -> Vec<KnownLane> {
-        let mut lanes: BTreeMap<LaneId, Vec<Arc<Configuration>>> = BTreeMap::new();
+    fn list(&self) -> Vec<KnownShard> {
+        let mut shards: BTreeMap<ShardId, Vec<Arc<Configuration>>> = BTreeMap::new();
         for run in self.runs.values().filter(|run| run.is_active()) {
             let Some(configurations) = self.shared.get(&run.notice.shared) else { continue };
-            for id in &run.notice.lanes {
-                let of_lane = configurations.values().filter(|(_, needs)| *needs == id.needs);
-                lanes.entry(id.clone()).or_default().extend(of_lane.map(|(one, _)| Arc::clone(one)));
+            for id in &run.notice.shards {
+                let of_shard = configurations.values().filter(|(_, needs)| *needs == id.needs);
+                shards.entry(id.clone()).or_default().extend(of_shard.map(|(one, _)| Arc::clone(one)));
             }
         }
-        let known = lanes.into_iter().filter(|(_, configurations)| !configurations.is_empty());
-        known.map(|(id, configurations)| KnownLane { id, configurations }).collect()
+        let known = shards.into_iter().filter(|(_, configurations)| !configurations.is_empty());
+        known.map(|(id, configurations)| KnownShard { id, configurations }).collect()
     }
 
     fn say_once(&mut self, message: &str) {

@@ -1,6 +1,6 @@
-//! Checks whether this worker can serve a lane: its models and tools must be available on this host and
-//! identical to those that the run was planned with. The check runs once per lane, on a blocking thread,
-//! because hashing weights takes long. Refused lanes are checked again later.
+//! Checks whether this worker can serve a shard: its models and tools must be available on this host and
+//! identical to those that the run was planned with. The check runs once per shard, on a blocking thread,
+//! because hashing weights takes long. Refused shards are checked again later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,15 +14,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::catalogue::{Catalogue, KnownLane};
+use super::catalogue::{Catalogue, KnownShard};
 use super::policy::ModelKey;
 
-/// Delay before a refused lane is verified again.
+/// Delay before a refused shard is verified again.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// A model that a lane needs, with a name under which it was found on this host.
+/// A model that a shard needs, with a name under which it was found on this host.
 #[derive(Debug, Clone)]
-pub struct LaneModel {
+pub struct ShardModel {
     /// Its identity.
     pub identity: ModelIdentity,
     /// A role it serves.
@@ -33,11 +33,11 @@ pub struct LaneModel {
     pub bytes: u64,
 }
 
-/// The requirements of a lane, all available on this host.
+/// The requirements of a shard, all available on this host.
 #[derive(Debug, Default)]
 pub struct Needs {
     /// Its models.
-    pub models: Vec<LaneModel>,
+    pub models: Vec<ShardModel>,
     /// Their keys. If they are swapped with each other, the single key of all of them together.
     pub keys: Arc<BTreeSet<ModelKey>>,
     /// Key of all models together if they are swapped with each other within the whole memory. They are then
@@ -45,9 +45,9 @@ pub struct Needs {
     pub turns: Option<ModelKey>,
 }
 
-/// Whether a lane can be served.
+/// Whether a shard can be served.
 #[derive(Debug, Clone)]
-pub enum LaneVerdict {
+pub enum ShardVerdict {
     /// It can be served.
     Fits(Arc<Needs>),
     /// It cannot be served, with the reason for messages.
@@ -55,19 +55,19 @@ pub enum LaneVerdict {
 }
 
 struct Judged {
-    /// What was verified. Another run of the lane may use other names for its models.
+    /// What was verified. Another run of the shard may use other names for its models.
     looked_at: Looked,
-    verdict: LaneVerdict,
+    verdict: ShardVerdict,
     at: Instant,
 }
 
-/// The models of a lane by name, role, formulation and content.
+/// The models of a shard by name, role, formulation and content.
 type Looked = BTreeSet<(String, Role, Formulation, ContentHash)>;
 
 /// The name of a model, with its role and formulation if they affect the result.
 type Asked = (String, Option<(Role, Formulation)>);
 
-/// Verifies lanes on this host, and keeps the verdicts.
+/// Verifies shards on this host, and keeps the verdicts.
 pub struct Eligibility {
     models: Arc<ModelRegistry>,
     tools: Arc<ToolSets>,
@@ -76,7 +76,7 @@ pub struct Eligibility {
     judged: Mutex<BTreeMap<RunToken, Judged>>,
     /// Content and size in bytes of the models found on this host. Each is hashed once.
     found: Mutex<BTreeMap<Asked, (ContentHash, u64)>>,
-    /// Whether a lane is being verified.
+    /// Whether a shard is being verified.
     looking: AtomicBool,
     changed: watch::Sender<u64>,
 }
@@ -101,32 +101,32 @@ impl Eligibility {
         Self { memory: memory.map(|memory| (memory, swap)), ..self }
     }
 
-    /// Returns the verdict for lanes with these needs, or `None` if they were not verified yet.
-    pub fn of(&self, needs: &RunToken) -> Option<LaneVerdict> {
+    /// Returns the verdict for shards with these needs, or `None` if they were not verified yet.
+    pub fn of(&self, needs: &RunToken) -> Option<ShardVerdict> {
         self.judged().get(needs).map(|judged| judged.verdict.clone())
     }
 
-    /// Returns the reasons for refused lanes, for messages.
+    /// Returns the reasons for refused shards, for messages.
     pub fn refusals(&self) -> Vec<String> {
         let judged = self.judged();
         let refusals = judged.values().filter_map(|judged| match &judged.verdict {
-            LaneVerdict::Refused(message) => Some(message.clone()),
-            LaneVerdict::Fits(_) => None,
+            ShardVerdict::Refused(message) => Some(message.clone()),
+            ShardVerdict::Fits(_) => None,
         });
         refusals.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Refuses a lane whose model failed to load. It is verified again later.
+    /// Refuses a shard whose model failed to load. It is verified again later.
     pub fn refuse(&self, needs: &RunToken, error: &LoadModelError) {
         tracing::warn!("{error}");
         if let Some(judged) = self.judged().get_mut(needs) {
-            judged.verdict = LaneVerdict::Refused(error.to_string());
+            judged.verdict = ShardVerdict::Refused(error.to_string());
             judged.at = Instant::now();
         }
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Returns whether a lane is being verified, for example by hashing its models. It may be servable
+    /// Returns whether a shard is being verified, for example by hashing its models. It may be servable
     /// afterwards.
     pub fn is_looking(&self) -> bool {
         self.looking.load(Ordering::Relaxed)
@@ -137,16 +137,16 @@ impl Eligibility {
         self.changed.subscribe()
     }
 
-    /// Verifies the lanes of a catalogue as they appear, until `stop` is cancelled.
+    /// Verifies the shards of a catalogue as they appear, until `stop` is cancelled.
     pub async fn follow(self: Arc<Self>, catalogue: Arc<Catalogue>, stop: CancellationToken) {
         let mut changes = catalogue.changes();
         let verifying = async {
             loop {
                 changes.mark_unchanged();
-                let lanes = catalogue.lanes();
-                self.judged().retain(|needs, _| lanes.iter().any(|lane| lane.id.needs == *needs));
-                for lane in lanes.iter() {
-                    self.verify(lane).await;
+                let shards = catalogue.shards();
+                self.judged().retain(|needs, _| shards.iter().any(|shard| shard.id.needs == *needs));
+                for shard in shards.iter() {
+                    self.verify(shard).await;
                 }
                 tokio::select! {
                     changed = changes.changed() => if changed.is_err() { break },
@@ -157,38 +157,38 @@ impl Eligibility {
         stop.run_until_cancelled(verifying).await;
     }
 
-    /// Verifies a lane, unless its verdict is still valid.
-    pub async fn verify(self: &Arc<Self>, lane: &KnownLane) {
-        let looked_at = looked_at(&lane.configurations);
+    /// Verifies a shard, unless its verdict is still valid.
+    pub async fn verify(self: &Arc<Self>, shard: &KnownShard) {
+        let looked_at = looked_at(&shard.configurations);
         let mut before = None;
-        if let Some(judged) = self.judged().get(&lane.id.needs) {
-            let fits = matches!(judged.verdict, LaneVerdict::Fits(_));
+        if let Some(judged) = self.judged().get(&shard.id.needs) {
+            let fits = matches!(judged.verdict, ShardVerdict::Fits(_));
             if judged.looked_at == looked_at && (fits || judged.at.elapsed() < AGAIN) {
                 return;
             }
             before = Some(judged.verdict.clone());
         }
-        let needs = lane.id.needs.clone();
-        let (this, configurations) = (Arc::clone(self), lane.configurations.clone());
+        let needs = shard.id.needs.clone();
+        let (this, configurations) = (Arc::clone(self), shard.configurations.clone());
         self.looking.store(true, Ordering::Relaxed);
         let verdict = match tokio::task::spawn_blocking(move || this.judge(&configurations)).await {
-            Ok(Ok(fits)) => LaneVerdict::Fits(Arc::new(fits)),
-            Ok(Err(message)) => LaneVerdict::Refused(message),
-            Err(error) => LaneVerdict::Refused(format!("failed to verify the models of a lane: {error}")),
+            Ok(Ok(fits)) => ShardVerdict::Fits(Arc::new(fits)),
+            Ok(Err(message)) => ShardVerdict::Refused(message),
+            Err(error) => ShardVerdict::Refused(format!("failed to verify the models of a shard: {error}")),
         };
         self.looking.store(false, Ordering::Relaxed);
-        if let LaneVerdict::Refused(message) = &verdict
-            && !matches!(&before, Some(LaneVerdict::Refused(before)) if before == message)
+        if let ShardVerdict::Refused(message) = &verdict
+            && !matches!(&before, Some(ShardVerdict::Refused(before)) if before == message)
         {
-            tracing::warn!(lane = %needs, "{message}");
+            tracing::warn!(shard = %needs, "{message}");
         }
         self.judged().insert(needs, Judged { looked_at, verdict, at: Instant::now() });
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Locates all models and tools of a lane's configurations. Blocks.
+    /// Locates all models and tools of a shard's configurations. Blocks.
     fn judge(&self, configurations: &[Arc<Configuration>]) -> Result<Needs, String> {
-        let mut needs: BTreeMap<ModelKey, Result<LaneModel, String>> = BTreeMap::new();
+        let mut needs: BTreeMap<ModelKey, Result<ShardModel, String>> = BTreeMap::new();
         for configuration in configurations {
             for backend in &configuration.tools {
                 self.tools.verify(backend)?;
@@ -202,7 +202,7 @@ impl Eligibility {
             }
         }
         let keys: BTreeSet<ModelKey> = needs.keys().cloned().collect();
-        let models: Vec<LaneModel> = needs.into_values().collect::<Result<_, _>>()?;
+        let models: Vec<ShardModel> = needs.into_values().collect::<Result<_, _>>()?;
         let bytes = models.iter().map(|model| model.bytes);
         let take_turns = self.memory.is_some_and(|(memory, swap)| {
             swap != Swap::Never
@@ -225,7 +225,7 @@ impl Eligibility {
         identity: &ModelIdentity,
         role: Role,
         configuration: &Arc<Configuration>,
-    ) -> Result<LaneModel, String> {
+    ) -> Result<ShardModel, String> {
         let formulation = configuration.formulation;
         let use_matters = identity.name.starts_with("builtin:");
         let asked = (identity.name.clone(), use_matters.then_some((role, formulation)));
@@ -260,7 +260,7 @@ impl Eligibility {
             ));
         }
         self.models.engine_settings(identity, role).map_err(|error| error.to_string())?;
-        Ok(LaneModel { identity: identity.clone(), role, configuration: Arc::clone(configuration), bytes })
+        Ok(ShardModel { identity: identity.clone(), role, configuration: Arc::clone(configuration), bytes })
     }
 
     fn judged(&self) -> MutexGuard<'_, BTreeMap<RunToken, Judged>> {

@@ -3,12 +3,12 @@
 mod access;
 pub mod catalogue;
 pub mod eligibility;
-pub mod lanes;
 pub mod lease_table;
 pub mod policy;
 pub mod presence;
 pub mod pull_history;
 mod result_batcher;
+pub mod shards;
 pub mod source;
 pub mod spool;
 mod spool_files;

@@ -81,7 +81,7 @@ pub struct Presence {
     pub held: Arc<LeaseTable>,
     /// The known runs. A notice is written when a run starts or ends.
     pub catalogue: Arc<Catalogue>,
-    /// Source of the reasons for refused lanes.
+    /// Source of the reasons for refused shards.
     pub eligibility: Arc<Eligibility>,
     /// The loaded models.
     pub models: Arc<ModelRegistry>,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lumos_queue::nats::{NatsError, NatsQueue, Server};
 use lumos_queue::{Lease, Queue, QueueError};
-use lumos_tasks::fleet::{LaneId, ResultBatch, WorkMessage};
+use lumos_tasks::fleet::{ResultBatch, ShardId, WorkMessage};
 use lumos_tasks::{ContentHash, RunToken};
 
-/// The claiming end of one lane. Dropping a pending claim loses no messages.
+/// The claiming end of one shard. Dropping a pending claim loses no messages.
 #[async_trait]
-pub trait LaneQueue: Send + Sync {
+pub trait ShardQueue: Send + Sync {
     /// Claims up to `max` messages that are available now.
     ///
     /// # Errors
@@ -27,14 +27,14 @@ pub trait LaneQueue: Send + Sync {
     fn close(&self);
 }
 
-/// Opens lanes.
+/// Opens shards.
 #[async_trait]
-pub trait LaneSource: Send + Sync {
-    /// Opens a lane. Returns `None` if it does not exist yet.
+pub trait ShardSource: Send + Sync {
+    /// Opens a shard. Returns `None` if it does not exist yet.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
-    async fn open(&self, lane: &LaneId) -> Result<Option<Arc<dyn LaneQueue>>, QueueError>;
+    async fn open(&self, shard: &ShardId) -> Result<Option<Arc<dyn ShardQueue>>, QueueError>;
 }
 
 /// Opens the results queues of runs.
@@ -58,7 +58,7 @@ pub trait SharedStore: Send + Sync {
 }
 
 #[async_trait]
-impl LaneQueue for NatsQueue<WorkMessage> {
+impl ShardQueue for NatsQueue<WorkMessage> {
     async fn try_claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError> {
         NatsQueue::try_claim(self, max).await
     }
@@ -73,9 +73,9 @@ impl LaneQueue for NatsQueue<WorkMessage> {
 }
 
 #[async_trait]
-impl LaneSource for Server {
-    async fn open(&self, lane: &LaneId) -> Result<Option<Arc<dyn LaneQueue>>, QueueError> {
-        match self.lane_consumer::<WorkMessage>(&lane.to_string()).await {
+impl ShardSource for Server {
+    async fn open(&self, shard: &ShardId) -> Result<Option<Arc<dyn ShardQueue>>, QueueError> {
+        match self.shard_consumer::<WorkMessage>(&shard.to_string()).await {
             Ok(queue) => Ok(Some(Arc::new(queue))),
             Err(NatsError::Missing(_)) => Ok(None),
             Err(error) => Err(as_queue_error(&error)),

@@ -35,18 +35,18 @@ pub struct Situation {
     pub runs: usize,
     /// Whether the configurations of some runs were not fetched yet.
     pub unknown: bool,
-    /// Number of lanes of these runs.
-    pub lanes: usize,
+    /// Number of shards of these runs.
+    pub shards: usize,
     /// Whether models are being verified.
     pub looking: bool,
-    /// Reasons for refused lanes.
+    /// Reasons for refused shards.
     pub refusals: Vec<String>,
 }
 
 impl Situation {
     /// Returns what the worker waits for: the first applicable cause, since the others follow from it.
     pub fn wait(self) -> Wait {
-        let Self { connected, spooled, refused, held, sources, runs, unknown, lanes, looking, refusals } =
+        let Self { connected, spooled, refused, held, sources, runs, unknown, shards, looking, refusals } =
             self;
         match () {
             () if !connected => Wait::Connection,
@@ -59,7 +59,7 @@ impl Situation {
             () if unknown => Wait::Configurations,
             () if looking => Wait::Models,
             () if !refusals.is_empty() => Wait::Capability { refusals },
-            () => Wait::Units { lanes },
+            () => Wait::Units { shards },
         }
     }
 }
@@ -113,7 +113,7 @@ impl Watch {
             sources: self.activity.sources(),
             runs: self.catalogue.active(),
             unknown: !self.catalogue.wanted().is_empty(),
-            lanes: self.catalogue.lanes().len(),
+            shards: self.catalogue.shards().len(),
             looking: self.eligibility.is_looking(),
             refusals: self.eligibility.refusals(),
         }

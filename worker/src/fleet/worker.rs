@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalogue::Catalogue;
 use super::eligibility::Eligibility;
-use super::lanes::{Lanes, LanesSettings};
 use super::lease_table::LeaseTable;
 use super::policy::PolicySettings;
 use super::presence::{Presence, ServerBoard};
+use super::shards::{LanesSettings, Shards};
 use super::spool::Spool;
 use super::throughput::Throughput;
 use super::watch::Watch;
@@ -45,7 +45,7 @@ pub struct WorkerSettings {
     /// Compute device: `cpu`, `cuda:0`.
     pub device: String,
     /// Episodes executed concurrently.
-    pub places: usize,
+    pub concurrency: usize,
     /// Memory limit for models in bytes; `None` for no limit. Counts weights in their dtype, and keys and values of one
     /// sequence of full length.
     pub memory: Option<u64>,
@@ -77,7 +77,7 @@ impl Default for WorkerSettings {
             name: worker_name(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             device: "cpu".to_owned(),
-            places: 8,
+            concurrency: 8,
             memory: None,
             swap: Swap::Auto,
             tools: BTreeSet::new(),
@@ -162,7 +162,7 @@ pub async fn serve_fleet(
         () = drain.cancelled() => return Ok(nothing_done),
         () = stop.cancelled() => return Ok(nothing_done),
     };
-    // Lanes are closed before leases are returned; otherwise this worker would claim the messages again.
+    // Shards are closed before leases are returned; otherwise this worker would claim the messages again.
     let (draining, stopping, ended) =
         (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
 
@@ -178,7 +178,7 @@ pub async fn serve_fleet(
     let spool = Spool::new(Arc::new(server.clone()), settings.spool.clone(), Arc::clone(&meter))
         .map_err(|source| WorkerError::Spool { path: settings.spool.clone().unwrap_or_default(), source })?;
     let spool = Arc::new(spool);
-    let lanes = Arc::new(Lanes::new(
+    let shards = Arc::new(Shards::new(
         LanesSettings { memory: settings.memory, tools: settings.tools.clone(), policy: settings.policy },
         Arc::new(server.clone()),
         Arc::clone(&catalogue),
@@ -233,15 +233,15 @@ pub async fn serve_fleet(
 
     let idle = CancellationToken::new();
     background.spawn({
-        let (lanes, idle, draining, stopping) =
-            (Arc::clone(&lanes), idle.clone(), draining.clone(), stopping.clone());
+        let (shards, idle, draining, stopping) =
+            (Arc::clone(&shards), idle.clone(), draining.clone(), stopping.clone());
         let closing = async move {
             tokio::select! {
                 () = drain.cancelled() => {}
                 () = idle.cancelled() => {}
                 () = stop.cancelled() => {}
             }
-            lanes.close();
+            shards.close();
             draining.cancel();
             stop.cancelled().await;
             stopping.cancel();
@@ -258,7 +258,7 @@ pub async fn serve_fleet(
 
     let worker = Arc::new(Worker {
         name: name.clone(),
-        places: settings.places,
+        concurrency: settings.concurrency,
         models,
         tools,
         runs: catalogue,
@@ -270,8 +270,8 @@ pub async fn serve_fleet(
             activity,
         },
     });
-    let served = worker.serve(Arc::clone(&lanes) as _, spool, draining).await;
-    lanes.close();
+    let served = worker.serve(Arc::clone(&shards) as _, spool, draining).await;
+    shards.close();
     ended.cancel();
     while background.join_next().await.is_some() {}
     // Last, because a removed notice means that the worker holds no leases.
@@ -326,7 +326,7 @@ fn first_notice(settings: &WorkerSettings) -> WorkerNotice {
             memory: settings.memory,
             tools: settings.tools.iter().cloned().collect(),
             models: Vec::new(),
-            places: u32::try_from(settings.places).unwrap_or(u32::MAX),
+            concurrency: u32::try_from(settings.concurrency).unwrap_or(u32::MAX),
         },
         started_ms: now,
         written_ms: now,
@@ -356,7 +356,7 @@ async fn send_leftovers(
     ended.run_until_cancelled(sending).await;
 }
 
-/// Cancels `idle` once the worker has held no lease for `limit` and no lane is being verified.
+/// Cancels `idle` once the worker has held no lease for `limit` and no shard is being verified.
 async fn watch_idleness(
     held: Arc<LeaseTable>,
     eligibility: Arc<Eligibility>,

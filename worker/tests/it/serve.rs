@@ -61,7 +61,7 @@ fn unit(model: &str, question: &str) -> EpisodeUnit {
 fn worker() -> Arc<Worker> {
     Arc::new(Worker {
         name: "test".to_owned(),
-        places: 4,
+        concurrency: 4,
         models: Arc::new(ModelRegistry::new(EngineSettings::default())),
         tools: Arc::new(ToolSets::default()),
         runs: Arc::new(RunTerms {

@@ -108,13 +108,18 @@ impl Stage {
         }
     }
 
-    pub(super) fn lane(&self) -> String {
-        announce::lanes(&self.manifest, settings().priority)[0].to_string()
+    pub(super) fn shard(&self) -> String {
+        announce::shards(&self.manifest, settings().priority)[0].to_string()
     }
 
     /// Returns a worker that returns results.
     pub(super) fn worker(&self, name: &str) -> Hand {
-        Hand { server: self.server.clone(), lane: self.lane(), run: self.run.clone(), name: name.to_owned() }
+        Hand {
+            server: self.server.clone(),
+            shard: self.shard(),
+            run: self.run.clone(),
+            name: name.to_owned(),
+        }
     }
 
     pub(super) async fn status(&self) -> RunStatus {
@@ -145,7 +150,7 @@ pub(super) fn settings() -> CoordinatorSettings {
 #[derive(Clone)]
 pub(super) struct Hand {
     server: Server,
-    lane: String,
+    shard: String,
     run: RunToken,
     name: String,
 }
@@ -153,7 +158,7 @@ pub(super) struct Hand {
 impl Hand {
     pub(super) async fn open(&self) -> (NatsQueue<WorkMessage>, NatsQueue<ResultBatch>) {
         loop {
-            if let Ok(work) = self.server.lane_consumer(&self.lane).await {
+            if let Ok(work) = self.server.shard_consumer(&self.shard).await {
                 return (work, self.server.results_publisher(self.run.as_str()).await.unwrap());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;

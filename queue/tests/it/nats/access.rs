@@ -76,13 +76,13 @@ on_servers! {
                 { user: worker, password: x, permissions: { publish: [\"$JS.API.INFO\"], subscribe: [\"_INBOX.>\"] } } ] }",
         );
         let boss = let_in(&with_credentials(&server, "boss:x")).await;
-        let _lane = boss.lane_publisher::<u32>(LANE, RUN).await.unwrap();
+        let _shard = boss.shard_publisher::<u32>(SHARD, RUN).await.unwrap();
         let worker = Server::connect(&with_credentials(&server, "worker:x"), connecting(Layout::default())).await.unwrap();
         // Detected by the reported violation, not by a timeout.
         let error = worker.check().await.unwrap_err();
         assert!(matches!(&error, NatsError::Refused(why) if why.to_lowercase().contains("permissions")), "{error}");
-        let lane = worker_lane(&server).await;
-        assert!(matches!(timeout(LONG, lane.claim(1)).await.unwrap(), Err(QueueError::Refused(_))));
+        let shard = worker_shard(&server).await;
+        assert!(matches!(timeout(LONG, shard.claim(1)).await.unwrap(), Err(QueueError::Refused(_))));
         let results = worker.results_publisher::<u32>(RUN).await.unwrap();
         assert!(matches!(results.publish("a", 1).await, Err(QueueError::Refused(_))));
     }
@@ -162,11 +162,11 @@ on_servers! {
     }
 }
 
-/// Returns the claiming end of a lane for a user that may read the consumer but not pull from it.
-async fn worker_lane(server: &NatsServer) -> NatsQueue<u32> {
+/// Returns the claiming end of a shard for a user that may read the consumer but not pull from it.
+async fn worker_shard(server: &NatsServer) -> NatsQueue<u32> {
     let idle =
         Server::connect(&with_credentials(server, "idle:x"), connecting(Layout::default())).await.unwrap();
-    idle.lane_consumer(LANE).await.unwrap()
+    idle.shard_consumer(SHARD).await.unwrap()
 }
 
 async fn refused_within(access: &Access) -> NatsError {

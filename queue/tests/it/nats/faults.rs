@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::proxy::{Proxy, Way};
 
-fn lanes() -> Vec<String> {
-    vec![LANE.to_owned()]
+fn shards() -> Vec<String> {
+    vec![SHARD.to_owned()]
 }
 
 /// Deletes a stream, as an administrator would.
@@ -25,7 +25,7 @@ on_servers! {
         let bench = Bench::new(program, Layout::default()).await;
         let (publisher, consumer) = (bench.publisher::<u32>().await, bench.consumer::<u32>().await);
         let results = bench.connection.results_consumer::<u32>(RUN).await.unwrap();
-        assert_eq!(bench.connection.restore(RUN, &lanes()).await.unwrap(), Vec::<String>::new());
+        assert_eq!(bench.connection.restore(RUN, &shards()).await.unwrap(), Vec::<String>::new());
         publisher.publish("before", 1).await.unwrap();
         let context = async_nats::jetstream::new(bench.plain().await);
         let mut names: Vec<String> = context.stream_names().map(Result::unwrap).collect().await;
@@ -38,10 +38,10 @@ on_servers! {
         }
         let gone = timeout(LONG, consumer.claim(1)).await.unwrap();
         assert!(matches!(gone, Err(QueueError::Gone(ref why)) if why.contains("was deleted")), "{gone:?}");
-        let gone = bench.connection.lane_consumer::<u32>(LANE).await.unwrap_err();
+        let gone = bench.connection.shard_consumer::<u32>(SHARD).await.unwrap_err();
         assert!(matches!(gone, NatsError::Missing(ref why) if why.contains("lumos-2-work")), "{gone:?}");
 
-        let restored: BTreeSet<String> = bench.connection.restore(RUN, &lanes()).await.unwrap().into_iter().collect();
+        let restored: BTreeSet<String> = bench.connection.restore(RUN, &shards()).await.unwrap().into_iter().collect();
         let consumers = ["lumos-2-results/results-00000000000000bb", "lumos-2-work/lane-00000000000000aa-5"];
         let expected: BTreeSet<String> = names.into_iter().chain(consumers.map(str::to_owned)).collect();
         assert_eq!(restored, expected);
@@ -75,7 +75,7 @@ on_servers! {
             let mut changes = Box::pin(runs.watch());
             while timeout(LONG, changes.next()).await.unwrap().unwrap().key != "a" {}
             delete_stream(&bench, "KV_lumos-2-runs").await;
-            assert_eq!(bench.connection.restore(RUN, &lanes()).await.unwrap()[0], "KV_lumos-2-runs");
+            assert_eq!(bench.connection.restore(RUN, &shards()).await.unwrap()[0], "KV_lumos-2-runs");
             runs.put("b", b"2").await.unwrap();
             let change = timeout(LONG, changes.next()).await.expect("timed out waiting for the change").unwrap();
             assert_eq!((change.key.as_str(), change.value.as_deref()), ("b", Some(b"2".as_slice())));
@@ -93,7 +93,7 @@ on_servers! {
         }
         proxy.flip(Way::ToClient, "pears", 3);
         proxy.flip(Way::ToClient, "Lumos-Checksum", 1);
-        let consumer = through.lane_consumer::<String>(LANE).await.unwrap();
+        let consumer = through.shard_consumer::<String>(SHARD).await.unwrap();
         let mut seen = BTreeSet::new();
         while seen.len() < 20 {
             for lease in timeout(LONG, consumer.claim(4)).await.expect("timed out waiting for a message").unwrap() {
@@ -108,7 +108,7 @@ on_servers! {
         // A message that was corrupted before it was stored stays corrupt: it is terminated, and its
         // publisher finds it missing.
         proxy.flip(Way::ToServer, "pears", 1);
-        let through_publisher = through.lane_publisher::<String>(LANE, RUN).await.unwrap();
+        let through_publisher = through.shard_publisher::<String>(SHARD, RUN).await.unwrap();
         through_publisher.publish("damaged", question(21)).await.unwrap();
         tokio::select! {
             leases = consumer.claim(1) => panic!("{:?}", leases.unwrap()[0].body()),
@@ -148,9 +148,9 @@ on_servers! {
         }
         // Simulates a consumer that lost its deliveries: this one is never settled.
         std::mem::forget(claim_one(&consumer).await);
-        let standing = bench.connection.lane_standing(LANE).await.unwrap();
+        let standing = bench.connection.shard_standing(SHARD).await.unwrap();
         assert_eq!((standing.pending, standing.unacknowledged, standing.messages), (2, 1, 3));
-        bench.connection.remake_lane(LANE).await.unwrap();
+        bench.connection.remake_shard(SHARD).await.unwrap();
         let mut seen = BTreeSet::new();
         while seen.len() < 3 {
             for lease in timeout(LONG, consumer.claim(4)).await.expect("timed out waiting for a message").unwrap_or_default() {

@@ -17,7 +17,7 @@ use lumos_queue::nats::{Access, Connecting, Layout, NatsQueue, Server};
 use lumos_queue::{Lease, Queue};
 use tokio::time::{Instant, sleep, timeout};
 
-const LANE: &str = "00000000000000aa.5";
+const SHARD: &str = "00000000000000aa.5";
 const RUN: &str = "00000000000000bb";
 const LONG: Duration = Duration::from_secs(30);
 
@@ -39,14 +39,14 @@ impl Bench {
     where
         T: serde::Serialize + serde::de::DeserializeOwned + Send + Sync + 'static,
     {
-        self.connection.lane_publisher(LANE, RUN).await.unwrap()
+        self.connection.shard_publisher(SHARD, RUN).await.unwrap()
     }
 
     async fn consumer<T>(&self) -> NatsQueue<T>
     where
         T: serde::Serialize + serde::de::DeserializeOwned + Send + Sync + 'static,
     {
-        self.connection.lane_consumer(LANE).await.unwrap()
+        self.connection.shard_consumer(SHARD).await.unwrap()
     }
 
     /// A plain NATS client, for operations that the queue does not support.

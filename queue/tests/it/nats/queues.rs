@@ -1,4 +1,4 @@
-//! Tests of lanes, results, recalled leases and listings.
+//! Tests of shards, results, recalled leases and listings.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ on_servers! {
         assert!(matches!(&error, NatsError::Missing(why) if why.contains("no coordinator")), "{error}");
         assert!(matches!(strange.runs().await, Err(NatsError::Missing(_))));
         assert!(matches!(strange.shared().await, Err(NatsError::Missing(_))));
-        assert!(matches!(other.lane_consumer::<u32>(LANE).await, Err(NatsError::Missing(_))));
+        assert!(matches!(other.shard_consumer::<u32>(SHARD).await, Err(NatsError::Missing(_))));
     }
 
     async fn a_stream_of_another_kind_is_refused(program) {
@@ -76,7 +76,7 @@ on_servers! {
         publisher.publish("a", 1).await.unwrap();
         // The holder disappears without returning its lease.
         let gone = connect(&bench.server, Layout::default()).await;
-        let lease = claim_one(&gone.lane_consumer::<u32>(LANE).await.unwrap()).await;
+        let lease = claim_one(&gone.shard_consumer::<u32>(SHARD).await.unwrap()).await;
         let token = lease.token().unwrap().to_owned();
         std::mem::forget(lease);
         bench.connection.reassign(&token).await.unwrap();
@@ -91,17 +91,17 @@ on_servers! {
         let publisher = bench.publisher::<u32>().await;
         // A worker, which does not know the coordinator's `--lease`.
         let other = connect(&bench.server, Layout::default()).await;
-        let consumer = other.lane_consumer::<u32>(LANE).await.unwrap();
+        let consumer = other.shard_consumer::<u32>(SHARD).await.unwrap();
         publisher.publish("a", 1).await.unwrap();
         let lease = claim_one(&consumer).await;
         assert_eq!(lease.duration(), Some(short_lease().lease));
     }
 
-    async fn two_consumers_of_a_lane_share_its_messages(program) {
+    async fn two_consumers_of_a_shard_share_its_messages(program) {
         let bench = Bench::new(program, long_lease()).await;
         let publisher = bench.publisher::<u32>().await;
         let other = connect(&bench.server, Layout::default()).await;
-        let consumers = [bench.consumer::<u32>().await, other.lane_consumer::<u32>(LANE).await.unwrap()];
+        let consumers = [bench.consumer::<u32>().await, other.shard_consumer::<u32>(SHARD).await.unwrap()];
         publisher.publish_all((0..300).map(|number| (number.to_string(), number)).collect()).await.unwrap();
         let mut seen = Vec::new();
         while seen.len() < 300 {
@@ -130,7 +130,7 @@ on_servers! {
         // The server handles requests in order, so after this claim it has delivered exactly the claimed
         // messages.
         held.push(claim_one(&greedy).await);
-        let standing = bench.connection.lane_standing(LANE).await.unwrap();
+        let standing = bench.connection.shard_standing(SHARD).await.unwrap();
         assert_eq!((standing.unacknowledged, standing.pending), (11, 29));
         let mut rest = Vec::new();
         while rest.len() < 29 {
@@ -160,7 +160,7 @@ on_servers! {
         assert!(lease.deliveries() <= 2, "{lease:?}");
     }
 
-    async fn a_deleted_lane_is_told(program) {
+    async fn a_deleted_shard_is_told(program) {
         let bench = Bench::new(program, Layout::default()).await;
         let publisher = bench.publisher::<u32>().await;
         let consumer = bench.consumer::<u32>().await;
@@ -175,7 +175,7 @@ on_servers! {
         // Claiming continues once the consumer is recreated.
         let _again = bench.publisher::<u32>().await;
         publisher.publish("a", 1).await.unwrap();
-        eventually("the lane exists again", async || {
+        eventually("the shard exists again", async || {
             matches!(timeout(LONG, consumer.claim(1)).await.unwrap(), Ok(leases) if leases.len() == 1)
         })
         .await;
@@ -184,12 +184,12 @@ on_servers! {
     async fn a_run_can_be_listed_and_removed(program) {
         let bench = Bench::new(program, Layout::default()).await;
         let work = bench.publisher::<String>().await;
-        let other_lane = bench.connection.lane_publisher::<String>("00000000000000ac.0", RUN).await.unwrap();
-        let other_run = bench.connection.lane_publisher::<String>(LANE, "00000000000000bc").await.unwrap();
+        let other_shard = bench.connection.shard_publisher::<String>("00000000000000ac.0", RUN).await.unwrap();
+        let other_run = bench.connection.shard_publisher::<String>(SHARD, "00000000000000bc").await.unwrap();
         let results = bench.connection.results_publisher::<String>(RUN).await.unwrap();
         work.publish("a-1", String::new()).await.unwrap();
         work.publish("b-1", noise(2 << 20)).await.unwrap();
-        other_lane.publish("c-2", String::new()).await.unwrap();
+        other_shard.publish("c-2", String::new()).await.unwrap();
         other_run.publish("d-1", String::new()).await.unwrap();
         results.publish("a-1", noise(2 << 20)).await.unwrap();
         let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<HashSet<_>>();
@@ -219,7 +219,7 @@ on_servers! {
         let bench = Bench::new(program, long_lease()).await;
         let publisher = bench.publisher::<u32>().await;
         let leaving = connect(&bench.server, Layout::default()).await;
-        let queue = leaving.lane_consumer::<u32>(LANE).await.unwrap();
+        let queue = leaving.shard_consumer::<u32>(SHARD).await.unwrap();
         publisher.publish("a", 1).await.unwrap();
         let lease = claim_one(&queue).await;
         drop(lease);

@@ -27,18 +27,18 @@ fn a_run_is_served_once_its_shared_inputs_are_here() {
     let (_folder, mut run) = run();
     let catalogue = Catalogue::default();
     run.notice.time_limit = Some(7.5);
-    assert_eq!(catalogue.unpack(&run.notice.lanes[0], &run.message(0, 0)), Err(Unpacking::Unknown));
+    assert_eq!(catalogue.unpack(&run.notice.shards[0], &run.message(0, 0)), Err(Unpacking::Unknown));
     update(&catalogue, &run);
-    assert_eq!(catalogue.unpack(&run.notice.lanes[0], &run.message(0, 0)), Err(Unpacking::Unknown));
-    assert!(catalogue.lanes().is_empty());
+    assert_eq!(catalogue.unpack(&run.notice.shards[0], &run.message(0, 0)), Err(Unpacking::Unknown));
+    assert!(catalogue.shards().is_empty());
     assert_eq!(catalogue.wanted().into_iter().collect::<Vec<_>>(), [run.notice.shared.clone()]);
 
     catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
     assert!(catalogue.wanted().is_empty());
-    let unpacked = catalogue.unpack(&run.notice.lanes[0], &run.message(0, 0)).unwrap();
+    let unpacked = catalogue.unpack(&run.notice.shards[0], &run.message(0, 0)).unwrap();
     assert_eq!(unpacked.unit, assignment(&run.configurations[0], 0).unit);
     assert_eq!(unpacked.run.as_ref(), Some(run.token()));
-    assert_eq!(catalogue.lanes()[0].id, run.notice.lanes[0]);
+    assert_eq!(catalogue.shards()[0].id, run.notice.shards[0]);
     let terms = catalogue.terms(Some(run.token()));
     assert_eq!(terms.limits.time.unwrap().as_secs_f64(), 7.5);
     assert!(!terms.cancelled.is_cancelled());
@@ -56,10 +56,10 @@ async fn a_bucket_is_followed_and_what_is_missing_is_asked_for_again() {
     let following =
         tokio::spawn(Arc::clone(&catalogue).follow(changes, Arc::clone(&store) as _, stop.clone()));
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert!(catalogue.lanes().is_empty());
+    assert!(catalogue.shards().is_empty());
     store.0.lock().unwrap().insert(run.notice.shared.to_string(), run.shared.clone());
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(catalogue.lanes().len(), 1);
+    assert_eq!(catalogue.shards().len(), 1);
     stop.cancel();
     following.await.unwrap();
 }
@@ -74,8 +74,8 @@ fn a_cancelled_run_is_over_and_may_be_taken_up_again() {
     for over in [RunState::Cancelled, RunState::Ended] {
         run.notice.state = over;
         update(&catalogue, &run);
-        assert!(terms.cancelled.is_cancelled() && catalogue.lanes().is_empty());
-        assert_eq!(catalogue.unpack(&run.notice.lanes[0], &run.message(0, 0)), Err(Unpacking::Over));
+        assert!(terms.cancelled.is_cancelled() && catalogue.shards().is_empty());
+        assert_eq!(catalogue.unpack(&run.notice.shards[0], &run.message(0, 0)), Err(Unpacking::Over));
     }
     run.notice.state = RunState::Active;
     update(&catalogue, &run);
@@ -96,14 +96,14 @@ fn other_protocols_and_nonsense_are_left_alone() {
     run.notice.protocol = PROTOCOL;
     catalogue.update("00000000000000ff", Some(&run.written()));
     assert_eq!(catalogue.state_of(run.token()), None);
-    assert!(catalogue.wanted().is_empty() && catalogue.lanes().is_empty());
+    assert!(catalogue.wanted().is_empty() && catalogue.shards().is_empty());
 
     // Shared inputs that are missing or invalid.
     update(&catalogue, &run);
     catalogue.supply(&run.notice.shared, Err(NatsError::Missing("not yet".to_owned())));
     assert_eq!(catalogue.wanted().len(), 1, "requested again");
     catalogue.supply(&run.notice.shared, Ok(b"nonsense".to_vec()));
-    assert!(catalogue.wanted().is_empty() && catalogue.lanes().is_empty());
+    assert!(catalogue.wanted().is_empty() && catalogue.shards().is_empty());
 }
 
 #[test]
@@ -115,10 +115,13 @@ fn units_that_are_not_what_they_say_are_told() {
     let mut message: WorkMessage = run.message(0, 0);
     let lumos_tasks::fleet::UnitMessage::Episode { item, .. } = &mut message.work;
     item.occurrence += 1;
-    assert!(matches!(catalogue.unpack(&run.notice.lanes[0], &message), Err(Unpacking::Bad(_))));
+    assert!(matches!(catalogue.unpack(&run.notice.shards[0], &message), Err(Unpacking::Bad(_))));
     let other = Run::new(
         "run",
         vec![Arc::new(lumos_tasks::Configuration { seed: 9, ..(*run.configurations[0]).clone() })],
     );
-    assert!(matches!(catalogue.unpack(&other.notice.lanes[0], &other.message(0, 0)), Err(Unpacking::Bad(_))));
+    assert!(matches!(
+        catalogue.unpack(&other.notice.shards[0], &other.message(0, 0)),
+        Err(Unpacking::Bad(_))
+    ));
 }

@@ -16,7 +16,7 @@ use super::support::{Handed, LONG, assignment, configuration, identity, script, 
 fn worker(models: Arc<ModelRegistry>, runs: RunTerms, terms: LeaseTerms) -> Arc<Worker> {
     Arc::new(Worker {
         name: "test".to_owned(),
-        places: 4,
+        concurrency: 4,
         models,
         tools: Arc::new(ToolSets::default()),
         runs: Arc::new(runs),

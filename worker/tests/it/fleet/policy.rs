@@ -1,12 +1,12 @@
-//! The lane policy, with arbitrary lanes.
+//! The shard policy, with arbitrary shards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lumos_tasks::ContentHash;
 use lumos_tasks::RunToken;
-use lumos_tasks::fleet::LaneId;
-use lumos_worker::fleet::policy::{Holding, Lane, ModelKey, PolicySettings, decide};
+use lumos_tasks::fleet::ShardId;
+use lumos_worker::fleet::policy::{Holding, ModelKey, PolicySettings, Shard, decide};
 use lumos_worker::fleet::pull_history::PullHistory;
 use proptest::prelude::*;
 
@@ -14,13 +14,13 @@ fn model(number: u8) -> ModelKey {
     ModelKey { content: ContentHash::of_bytes(&[number]), dtype: None }
 }
 
-fn lane_id(number: u8, priority: u8) -> LaneId {
-    LaneId { needs: RunToken::of(&ContentHash::of_bytes(&[number])), priority }
+fn shard_id(number: u8, priority: u8) -> ShardId {
+    ShardId { needs: RunToken::of(&ContentHash::of_bytes(&[number])), priority }
 }
 
-fn lane(number: u8, priority: u8, models: BTreeMap<ModelKey, u64>) -> Lane {
-    Lane {
-        id: lane_id(number, priority),
+fn shard(number: u8, priority: u8, models: BTreeMap<ModelKey, u64>) -> Shard {
+    Shard {
+        id: shard_id(number, priority),
         models,
         tools: BTreeSet::new(),
         refused: false,
@@ -50,9 +50,9 @@ fn moment() -> impl Strategy<Value = Option<Duration>> {
 }
 
 prop_compose! {
-    fn any_lanes()(
+    fn any_shards()(
         sizes in sizes(),
-        lanes in prop::collection::vec(
+        shards in prop::collection::vec(
             (0u8..4, prop::collection::btree_set(0u8..5, 0..4), any::<[bool; 3]>(), moment(), moment(), moment()),
             0..6,
         ),
@@ -61,51 +61,51 @@ prop_compose! {
         memory in prop::option::of(0u64..60),
         last_switch in moment(),
         has_tool in any::<bool>(),
-    ) -> (Vec<Lane>, Holding) {
+    ) -> (Vec<Shard>, Holding) {
         let size = |number: &u8| (model(*number), sizes[usize::from(*number)]);
-        let lanes = lanes.into_iter().enumerate().map(|(index, (priority, models, flags, work, since, dry))| Lane {
+        let shards = shards.into_iter().enumerate().map(|(index, (priority, models, flags, work, since, dry))| Shard {
             tools: if flags[0] && flags[1] { BTreeSet::from(["chromium".to_owned()]) } else { BTreeSet::new() },
             refused: flags[1] && flags[2],
             last_work: work,
             dry_since: since,
             last_dry: dry,
-            ..lane(u8::try_from(index).unwrap(), priority, models.iter().map(size).collect())
+            ..shard(u8::try_from(index).unwrap(), priority, models.iter().map(size).collect())
         }).collect();
         let loaded: BTreeMap<ModelKey, u64> = loaded.iter().map(size).collect();
         let in_use = in_use.into_iter().map(model).filter(|model| loaded.contains_key(model)).collect();
         let tools = has_tool.then(|| "chromium".to_owned()).into_iter().collect();
-        (lanes, Holding { memory, loaded, in_use, tools, last_switch })
+        (shards, Holding { memory, loaded, in_use, tools, last_switch })
     }
 }
 
-fn holdable(lane: &Lane, holding: &Holding) -> bool {
-    !lane.refused
-        && lane.tools.iter().all(|tool| holding.tools.contains(tool))
-        && holding.memory.is_none_or(|memory| lane.models.values().sum::<u64>() <= memory)
+fn holdable(shard: &Shard, holding: &Holding) -> bool {
+    !shard.refused
+        && shard.tools.iter().all(|tool| holding.tools.contains(tool))
+        && holding.memory.is_none_or(|memory| shard.models.values().sum::<u64>() <= memory)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2048, ..ProptestConfig::default() })]
 
     #[test]
-    fn decisions_keep_the_rules((lanes, holding) in any_lanes(), now in 100u64..200) {
+    fn decisions_keep_the_rules((shards, holding) in any_shards(), now in 100u64..200) {
         let (settings, now) = (settings(), Duration::from_secs(now));
-        let decision = decide(&lanes, &holding, now, &settings);
-        let find = |id: &LaneId| lanes.iter().find(|lane| lane.id == *id).unwrap();
+        let decision = decide(&shards, &holding, now, &settings);
+        let find = |id: &ShardId| shards.iter().find(|shard| shard.id == *id).unwrap();
 
-        let expected: BTreeSet<_> = lanes
+        let expected: BTreeSet<_> = shards
             .iter()
-            .filter(|lane| holdable(lane, &holding))
-            .filter(|lane| lane.models.keys().all(|model| holding.loaded.contains_key(model)))
-            .map(|lane| lane.id.clone())
+            .filter(|shard| holdable(shard, &holding))
+            .filter(|shard| shard.models.keys().all(|model| holding.loaded.contains_key(model)))
+            .map(|shard| shard.id.clone())
             .collect();
         prop_assert_eq!(decision.ask.iter().cloned().collect::<BTreeSet<_>>(), expected);
         prop_assert!(decision.ask.windows(2).all(|pair| pair[0].priority <= pair[1].priority));
 
         let Some(switch) = decision.switch else { return Ok(()) };
         let to = find(&switch.to);
-        prop_assert!(holdable(to, &holding), "the lane cannot be held");
-        prop_assert!(!decision.ask.contains(&switch.to), "the lane is already loaded");
+        prop_assert!(holdable(to, &holding), "the shard cannot be held");
+        prop_assert!(!decision.ask.contains(&switch.to), "the shard is already loaded");
         let missing: BTreeSet<_> = to.models.keys().filter(|model| !holding.loaded.contains_key(model)).collect();
         prop_assert_eq!(switch.load.iter().collect::<BTreeSet<_>>(), missing);
         for model in &switch.unload {
@@ -141,21 +141,21 @@ proptest! {
     #[test]
     fn all_work_that_fits_is_done(
         sizes in sizes(),
-        lanes in prop::collection::vec((0u8..4, prop::collection::btree_set(0u8..5, 1..4), 0u32..5), 1..6),
+        shards in prop::collection::vec((0u8..4, prop::collection::btree_set(0u8..5, 1..4), 0u32..5), 1..6),
         memory in 10u64..60,
     ) {
         let size = |number: &u8| (model(*number), sizes[usize::from(*number)]);
         let mut world = World::new(memory);
-        for (index, (priority, models, work)) in lanes.iter().enumerate() {
-            let lane = lane(u8::try_from(index).unwrap(), *priority, models.iter().map(size).collect());
-            world.add(lane, *work);
+        for (index, (priority, models, work)) in shards.iter().enumerate() {
+            let shard = shard(u8::try_from(index).unwrap(), *priority, models.iter().map(size).collect());
+            world.add(shard, *work);
         }
         for _ in 0..6_000 {
             world.step(Duration::from_millis(100));
         }
-        for (lane, work) in world.lanes.iter().zip(&world.work) {
-            let fits = lane.models.values().sum::<u64>() <= memory;
-            prop_assert!(*work == 0 || !fits, "lane {} has {work} units left", lane.id);
+        for (shard, work) in world.shards.iter().zip(&world.work) {
+            let fits = shard.models.values().sum::<u64>() <= memory;
+            prop_assert!(*work == 0 || !fits, "shard {} has {work} units left", shard.id);
         }
     }
 
@@ -163,7 +163,7 @@ proptest! {
     fn trickles_cost_one_switch_per_patience(first in 1u32..40, second in 1u32..40, bytes in 5u64..15) {
         let mut world = World::new(bytes + 4);
         for number in 0..2 {
-            world.add(lane(number, 5, BTreeMap::from([(model(number), bytes)])), 0);
+            world.add(shard(number, 5, BTreeMap::from([(model(number), bytes)])), 0);
         }
         for step in 0..6_000u32 {
             for (index, every) in [first, second].into_iter().enumerate() {
@@ -177,16 +177,17 @@ proptest! {
 }
 
 #[test]
-fn the_urgent_lane_is_loaded_first_and_nothing_waits_at_the_start() {
-    let lanes = [lane(0, 5, BTreeMap::from([(model(0), 10)])), lane(1, 2, BTreeMap::from([(model(1), 15)]))];
+fn the_urgent_shard_is_loaded_first_and_nothing_waits_at_the_start() {
+    let shards =
+        [shard(0, 5, BTreeMap::from([(model(0), 10)])), shard(1, 2, BTreeMap::from([(model(1), 15)]))];
     let holding = Holding { memory: Some(20), ..Holding::default() };
-    let decision = decide(&lanes, &holding, Duration::ZERO, &settings());
-    assert_eq!(decision.switch.unwrap().to, lanes[1].id);
+    let decision = decide(&shards, &holding, Duration::ZERO, &settings());
+    assert_eq!(decision.switch.unwrap().to, shards[1].id);
 }
 
-/// Lanes with units, and a worker that follows the policy. Units take no time.
+/// Shards with units, and a worker that follows the policy. Units take no time.
 struct World {
-    lanes: Vec<Lane>,
+    shards: Vec<Shard>,
     work: Vec<u32>,
     holding: Holding,
     history: PullHistory,
@@ -197,7 +198,7 @@ struct World {
 impl World {
     fn new(memory: u64) -> Self {
         Self {
-            lanes: Vec::new(),
+            shards: Vec::new(),
             work: Vec::new(),
             holding: Holding { memory: Some(memory), ..Holding::default() },
             history: PullHistory::default(),
@@ -206,26 +207,26 @@ impl World {
         }
     }
 
-    fn add(&mut self, lane: Lane, work: u32) {
-        self.lanes.push(lane);
+    fn add(&mut self, shard: Shard, work: u32) {
+        self.shards.push(shard);
         self.work.push(work);
     }
 
-    fn view(&self) -> Vec<Lane> {
-        let with_answers = |lane: &Lane| {
-            let answers = self.history.of(&lane.id);
-            Lane {
+    fn view(&self) -> Vec<Shard> {
+        let with_answers = |shard: &Shard| {
+            let answers = self.history.of(&shard.id);
+            Shard {
                 last_work: answers.last_work,
                 dry_since: answers.dry_since,
                 last_dry: answers.last_dry,
-                ..lane.clone()
+                ..shard.clone()
             }
         };
-        self.lanes.iter().map(with_answers).collect()
+        self.shards.iter().map(with_answers).collect()
     }
 
-    fn ask(&mut self, id: &LaneId) -> bool {
-        let index = self.lanes.iter().position(|lane| lane.id == *id).unwrap();
+    fn ask(&mut self, id: &ShardId) -> bool {
+        let index = self.shards.iter().position(|shard| shard.id == *id).unwrap();
         if self.work[index] == 0 {
             self.history.was_dry(id, self.now);
             return false;
@@ -238,16 +239,16 @@ impl World {
     fn step(&mut self, by: Duration) {
         self.now += by;
         let decision = decide(&self.view(), &self.holding, self.now, &settings());
-        if decision.ask.iter().any(|lane| self.ask(lane)) {
+        if decision.ask.iter().any(|shard| self.ask(shard)) {
             return;
         }
         let Some(switch) = decide(&self.view(), &self.holding, self.now, &settings()).switch else { return };
         if !self.ask(&switch.to) {
             return;
         }
-        let lane = self.lanes.iter().find(|lane| lane.id == switch.to).unwrap().clone();
+        let shard = self.shards.iter().find(|shard| shard.id == switch.to).unwrap().clone();
         self.holding.loaded.retain(|model, _| !switch.unload.contains(model));
-        self.holding.loaded.extend(lane.models);
+        self.holding.loaded.extend(shard.models);
         self.holding.last_switch = Some(self.now);
         self.switches += 1;
     }

@@ -52,9 +52,9 @@ impl Bench {
     async fn run(&self, name: &str, model: ModelIdentity, units: usize) -> Run {
         let run = Run::new(name, vec![configuration(model)]);
         self.announce(&run).await;
-        let lane = run.notice.lanes[0].to_string();
+        let shard = run.notice.shards[0].to_string();
         let publisher =
-            self.connection.lane_publisher::<WorkMessage>(&lane, run.token().as_str()).await.unwrap();
+            self.connection.shard_publisher::<WorkMessage>(&shard, run.token().as_str()).await.unwrap();
         let messages = (0..units).map(|number| run.message(0, number)).map(|one| (one.message_id(), one));
         publisher.publish_all(messages.collect()).await.unwrap();
         run
@@ -152,8 +152,8 @@ impl Serving {
     }
 }
 
-fn settings(places: usize) -> WorkerSettings {
-    WorkerSettings { places, heartbeat: Duration::from_millis(500), ..WorkerSettings::default() }
+fn settings(concurrency: usize) -> WorkerSettings {
+    WorkerSettings { concurrency, heartbeat: Duration::from_millis(500), ..WorkerSettings::default() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -222,11 +222,12 @@ async fn a_drained_worker_gives_back_what_it_holds() {
     bench.until(|notices| notices.iter().any(|one| one.held.len() == 3 && one.in_use == 3)).await;
     worker.drain().await;
     assert!(bench.notices().await.is_empty());
-    let lane = bench.connection.lane_consumer::<WorkMessage>(&run.notice.lanes[0].to_string()).await.unwrap();
+    let shard =
+        bench.connection.shard_consumer::<WorkMessage>(&run.notice.shards[0].to_string()).await.unwrap();
     let mut leases = Vec::new();
     let claiming = async {
         while leases.len() < 3 {
-            leases.extend(lane.claim(3 - leases.len()).await.unwrap());
+            leases.extend(shard.claim(3 - leases.len()).await.unwrap());
         }
     };
     timeout(PATIENCE, claiming).await.unwrap();
@@ -280,7 +281,7 @@ async fn a_worker_waits_for_its_server_to_be_set_up_and_refuses_what_it_must() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cancelled_run_leaves_the_places() {
+async fn a_cancelled_run_leaves_the_slots() {
     let Some(bench) = Bench::start().await else { return };
     let mut run = bench.run("run", identity(&bench.script("one", 2)), 2).await;
     let worker = Serving::start(&bench.nats, slow_models(LONG * 100), settings(2)).await;

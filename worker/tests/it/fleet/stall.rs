@@ -9,7 +9,7 @@ use lumos_worker::stall::{Wait, message};
 
 fn every_wait() -> Vec<Wait> {
     let of = |change: fn(&mut Situation)| {
-        let mut situation = Situation { connected: true, runs: 1, lanes: 2, ..Situation::default() };
+        let mut situation = Situation { connected: true, runs: 1, shards: 2, ..Situation::default() };
         change(&mut situation);
         situation.wait()
     };
@@ -75,7 +75,7 @@ fn every_wait_says_what_for_since_when_and_what_to_do() {
         "a run that this worker can serve: there is no model `plan`\n\
          hint: copy the missing files to this machine (pass the location of a model with --model-at <PLANNED=LOCAL>), \
          or leave these runs to other workers",
-        "units in 2 lanes, which are empty\n\
+        "units in 2 shards, which are empty\n\
          hint: no action needed: other workers have the units, or the run is about to end",
         "a run: none is active on this queue\n\
          hint: start a run: lumos run --queue URL …",

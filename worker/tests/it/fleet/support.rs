@@ -13,12 +13,12 @@ use lumos_models::ModelRegistry;
 use lumos_models::{EngineSettings, ModelsSettings};
 use lumos_queue::nats::NatsError;
 use lumos_queue::{Lease, LeaseControl, MemoryQueue, Queue, QueueError};
-use lumos_tasks::fleet::{LaneId, PROTOCOL, RunNotice, RunState, SharedInputs, WorkMessage};
+use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunState, ShardId, SharedInputs, WorkMessage};
 use lumos_tasks::{
     Assignment, Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId,
     ModelIdentity, Role, RunToken, Setup, Task, WorkUnit,
 };
-use lumos_worker::fleet::source::{LaneQueue, LaneSource, SharedStore};
+use lumos_worker::fleet::source::{ShardQueue, ShardSource, SharedStore};
 
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
@@ -97,15 +97,15 @@ impl Run {
     pub(crate) fn with_priority(name: &str, configurations: Vec<Arc<Configuration>>, priority: u8) -> Self {
         let inputs = SharedInputs { configurations: configurations.clone() };
         let shared = serde_json::to_vec(&inputs).unwrap();
-        let lanes: std::collections::BTreeSet<LaneId> =
-            configurations.iter().map(|one| LaneId::of(one, priority)).collect();
+        let shards: std::collections::BTreeSet<ShardId> =
+            configurations.iter().map(|one| ShardId::of(one, priority)).collect();
         let notice = RunNotice {
             protocol: PROTOCOL,
             run: RunToken::of(&ContentHash::of_bytes(name.as_bytes())),
             name: name.to_owned(),
             state: RunState::Active,
             shared: ContentHash::of_bytes(&shared),
-            lanes: lanes.into_iter().collect(),
+            shards: shards.into_iter().collect(),
             time_limit: None,
             written_ms: 0,
         };
@@ -127,27 +127,27 @@ impl Run {
     }
 }
 
-/// Lanes in memory.
+/// Shards in memory.
 #[derive(Default, Clone)]
-pub(crate) struct MemoryLanes {
-    lanes: Arc<Mutex<BTreeMap<LaneId, MemoryQueue<WorkMessage>>>>,
+pub(crate) struct MemoryShards {
+    shards: Arc<Mutex<BTreeMap<ShardId, MemoryQueue<WorkMessage>>>>,
 }
 
-impl MemoryLanes {
-    pub(crate) fn lane(&self, id: &LaneId) -> MemoryQueue<WorkMessage> {
-        let mut lanes = self.lanes.lock().unwrap();
-        lanes.entry(id.clone()).or_insert_with(|| MemoryQueue::bounded(256)).clone()
+impl MemoryShards {
+    pub(crate) fn shard(&self, id: &ShardId) -> MemoryQueue<WorkMessage> {
+        let mut shards = self.shards.lock().unwrap();
+        shards.entry(id.clone()).or_insert_with(|| MemoryQueue::bounded(256)).clone()
     }
 
-    pub(crate) async fn publish(&self, lane: &LaneId, message: WorkMessage) {
-        self.lane(lane).publish(&message.message_id(), message).await.unwrap();
+    pub(crate) async fn publish(&self, shard: &ShardId, message: WorkMessage) {
+        self.shard(shard).publish(&message.message_id(), message).await.unwrap();
     }
 }
 
-struct MemoryLane(MemoryQueue<WorkMessage>);
+struct MemoryShard(MemoryQueue<WorkMessage>);
 
 #[async_trait]
-impl LaneQueue for MemoryLane {
+impl ShardQueue for MemoryShard {
     async fn try_claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError> {
         self.0.claim(max).now_or_never().unwrap_or(Ok(Vec::new()))
     }
@@ -160,9 +160,9 @@ impl LaneQueue for MemoryLane {
 }
 
 #[async_trait]
-impl LaneSource for MemoryLanes {
-    async fn open(&self, lane: &LaneId) -> Result<Option<Arc<dyn LaneQueue>>, QueueError> {
-        Ok(self.lanes.lock().unwrap().get(lane).map(|queue| Arc::new(MemoryLane(queue.clone())) as _))
+impl ShardSource for MemoryShards {
+    async fn open(&self, shard: &ShardId) -> Result<Option<Arc<dyn ShardQueue>>, QueueError> {
+        Ok(self.shards.lock().unwrap().get(shard).map(|queue| Arc::new(MemoryShard(queue.clone())) as _))
     }
 }
 

@@ -1,11 +1,11 @@
-//! Publishes each unit to the lane of its configuration.
+//! Publishes each unit to the shard of its configuration.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use lumos_queue::nats::NatsQueue;
 use lumos_queue::{Lease, Queue, QueueError};
-use lumos_tasks::fleet::{LaneId, WorkMessage};
+use lumos_tasks::fleet::{ShardId, WorkMessage};
 use lumos_tasks::{Assignment, Configuration, ContentHash, RunToken, WorkUnit};
 
 use super::error::CoordinatorError;
@@ -13,50 +13,50 @@ use super::retrying_client::RetryingClient;
 use super::{Around, announce};
 use crate::manifest::Manifest;
 
-/// A configuration and the lane of its units.
+/// A configuration and the shard of its units.
 struct Route {
     configuration: Arc<Configuration>,
     identity: ContentHash,
-    lane: usize,
+    shard: usize,
 }
 
-/// The lanes of a run, combined into one queue for publishing.
-pub(super) struct Lanes {
+/// The shards of a run, combined into one queue for publishing.
+pub(super) struct Shards {
     run: RunToken,
-    lanes: Vec<NatsQueue<WorkMessage>>,
+    shards: Vec<NatsQueue<WorkMessage>>,
     names: Vec<String>,
     routes: Vec<Route>,
 }
 
-impl Lanes {
-    /// Opens the lanes of a run and creates missing ones.
+impl Shards {
+    /// Opens the shards of a run and creates missing ones.
     pub(super) async fn open(
         manifest: &Manifest,
         around: &Around,
         client: &RetryingClient,
     ) -> Result<Self, CoordinatorError> {
-        let mut names: Vec<LaneId> = Vec::new();
+        let mut names: Vec<ShardId> = Vec::new();
         let mut routes = Vec::new();
-        let lanes = announce::lanes(manifest, around.settings.priority);
-        for (planned, lane) in manifest.configurations.iter().zip(lanes) {
-            let known = names.iter().position(|name| *name == lane);
-            let lane = known.unwrap_or_else(|| {
-                names.push(lane);
+        let shards = announce::shards(manifest, around.settings.priority);
+        for (planned, shard) in manifest.configurations.iter().zip(shards) {
+            let known = names.iter().position(|name| *name == shard);
+            let shard = known.unwrap_or_else(|| {
+                names.push(shard);
                 names.len() - 1
             });
             let configuration = Arc::clone(&planned.configuration);
-            routes.push(Route { configuration, identity: planned.identity.clone(), lane });
+            routes.push(Route { configuration, identity: planned.identity.clone(), shard });
         }
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        let mut lanes = Vec::with_capacity(names.len());
+        let mut shards = Vec::with_capacity(names.len());
         for name in &names {
             let run = around.run.as_str();
-            lanes.push(client.call(|| around.server.lane_publisher(name, run)).await?);
+            shards.push(client.call(|| around.server.shard_publisher(name, run)).await?);
         }
-        Ok(Self { run: around.run.clone(), lanes, names, routes })
+        Ok(Self { run: around.run.clone(), shards, names, routes })
     }
 
-    /// Names of the lanes.
+    /// Names of the shards.
     pub(super) fn names(&self) -> &[String] {
         &self.names
     }
@@ -67,28 +67,28 @@ impl Lanes {
         self.routes
             .iter()
             .find(|route| Arc::ptr_eq(&route.configuration, &unit.configuration))
-            .ok_or_else(|| QueueError::Refused(format!("unit {} belongs to no lane of this run", unit.id)))
+            .ok_or_else(|| QueueError::Refused(format!("unit {} belongs to no shard of this run", unit.id)))
     }
 }
 
 #[async_trait]
-impl Queue<Assignment> for Lanes {
+impl Queue<Assignment> for Shards {
     async fn publish(&self, id: &str, body: Assignment) -> Result<(), QueueError> {
         self.publish_all(vec![(id.to_owned(), body)]).await
     }
 
     async fn publish_all(&self, messages: Vec<(String, Assignment)>) -> Result<(), QueueError> {
-        let mut by_lane: Vec<Vec<(String, WorkMessage)>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        let mut by_shard: Vec<Vec<(String, WorkMessage)>> = self.shards.iter().map(|_| Vec::new()).collect();
         for (id, assignment) in messages {
-            let Route { identity, lane, .. } = self.route(&assignment)?;
+            let Route { identity, shard, .. } = self.route(&assignment)?;
             let message = WorkMessage::pack(self.run.clone(), assignment, identity.clone());
-            if let Some(lane) = by_lane.get_mut(*lane) {
-                lane.push((id, message));
+            if let Some(shard) = by_shard.get_mut(*shard) {
+                shard.push((id, message));
             }
         }
-        for (lane, messages) in self.lanes.iter().zip(by_lane) {
+        for (shard, messages) in self.shards.iter().zip(by_shard) {
             if !messages.is_empty() {
-                lane.publish_all(messages).await?;
+                shard.publish_all(messages).await?;
             }
         }
         Ok(())
@@ -99,8 +99,8 @@ impl Queue<Assignment> for Lanes {
     }
 
     fn close(&self) {
-        for lane in &self.lanes {
-            lane.close();
+        for shard in &self.shards {
+            shard.close();
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The lanes of all runs as one queue of assignments: pulled in the policy's order, with models switched when the
-//! policy decides so and the lane has work.
+//! The shards of all runs as one queue of assignments: pulled in the policy's order, with models switched when the
+//! policy decides so and the shard has work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lumos_models::ModelRegistry;
 use lumos_queue::{Lease, Queue, QueueError};
-use lumos_tasks::fleet::{LaneId, WorkMessage};
+use lumos_tasks::fleet::{ShardId, WorkMessage};
 use lumos_tasks::{Assignment, ModelIdentity, Swap};
 use lumos_tools::TOOLS;
 use tokio::sync::watch;
@@ -16,22 +16,22 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::catalogue::{Catalogue, Unpacking};
-use super::eligibility::{Eligibility, LaneVerdict, Needs};
+use super::eligibility::{Eligibility, Needs, ShardVerdict};
 use super::lease_table::LeaseTable;
-use super::policy::{self, Decision, Holding, Lane, ModelKey, Moment, PolicySettings, Switch};
+use super::policy::{self, Decision, Holding, ModelKey, Moment, PolicySettings, Shard, Switch};
 use super::pull_history::PullHistory;
-use super::source::{LaneQueue, LaneSource};
+use super::source::{ShardQueue, ShardSource};
 
-/// Time limit of a claim from one lane before all lanes are pulled again.
+/// Time limit of a claim from one shard before all shards are pulled again.
 const WAIT: Duration = Duration::from_secs(1);
-/// Delay before the next decision if no lane has its models loaded.
+/// Delay before the next decision if no shard has its models loaded.
 const IDLE: Duration = Duration::from_millis(250);
-/// How long a decision for a single lane is reused, unless the catalogue or a verdict changes.
+/// How long a decision for a single shard is reused, unless the catalogue or a verdict changes.
 const STEADY: Duration = Duration::from_millis(250);
 /// How long units of an unknown run are held before they are returned to the queue.
 const UNKNOWN: Duration = Duration::from_secs(5);
 
-/// Settings of [`Lanes`].
+/// Settings of [`Shards`].
 pub struct LanesSettings {
     /// Memory limit for models in bytes; `None` for no limit.
     pub memory: Option<u64>,
@@ -41,10 +41,10 @@ pub struct LanesSettings {
     pub policy: PolicySettings,
 }
 
-/// The lanes of all runs, as one queue to claim from. Only one claim may run at a time.
-pub struct Lanes {
+/// The shards of all runs, as one queue to claim from. Only one claim may run at a time.
+pub struct Shards {
     settings: LanesSettings,
-    source: Arc<dyn LaneSource>,
+    source: Arc<dyn ShardSource>,
     catalogue: Arc<Catalogue>,
     eligibility: Arc<Eligibility>,
     models: Arc<ModelRegistry>,
@@ -57,13 +57,13 @@ pub struct Lanes {
 #[derive(Default)]
 struct State {
     history: PullHistory,
-    open: BTreeMap<LaneId, Arc<dyn LaneQueue>>,
+    open: BTreeMap<ShardId, Arc<dyn ShardQueue>>,
     last_switch: Option<Moment>,
-    /// Deleted lanes that were not recreated yet.
-    gone: BTreeSet<LaneId>,
+    /// Deleted shards that were not recreated yet.
+    gone: BTreeSet<ShardId>,
     /// The models that are currently swapped with each other.
     turns: Option<Turns>,
-    /// The last decision, if there was only one lane to pull from.
+    /// The last decision, if there was only one shard to pull from.
     steady: Option<RecentDecision>,
 }
 
@@ -89,24 +89,24 @@ struct Turns {
     models: Vec<ModelIdentity>,
 }
 
-/// The current decision, and the needs of the servable lanes.
+/// The current decision, and the needs of the servable shards.
 struct View {
     decision: Decision,
-    needs: BTreeMap<LaneId, Arc<Needs>>,
+    needs: BTreeMap<ShardId, Arc<Needs>>,
 }
 
 impl View {
-    /// Whether there is only one lane to choose from.
+    /// Whether there is only one shard to choose from.
     fn is_alone(&self) -> bool {
         self.decision.ask.len() == 1 && self.needs.len() == 1
     }
 }
 
-impl Lanes {
-    /// Creates the queue. No lane is open yet.
+impl Shards {
+    /// Creates the queue. No shard is open yet.
     pub fn new(
         settings: LanesSettings,
-        source: Arc<dyn LaneSource>,
+        source: Arc<dyn ShardSource>,
         catalogue: Arc<Catalogue>,
         eligibility: Arc<Eligibility>,
         models: Arc<ModelRegistry>,
@@ -144,8 +144,8 @@ impl Lanes {
                 }
             };
             if !view.is_alone() {
-                for lane in &view.decision.ask {
-                    let leases = self.ask(&view, lane, max).await;
+                for shard in &view.decision.ask {
+                    let leases = self.ask(&view, shard, max).await;
                     if !leases.is_empty() {
                         return leases;
                     }
@@ -157,13 +157,13 @@ impl Lanes {
                     if !leases.is_empty() {
                         return leases;
                     }
-                    // The lane had no work, or its model failed to load; try another one.
+                    // The shard had no work, or its model failed to load; try another one.
                     continue;
                 }
             }
             let waiting = async {
                 match view.decision.ask.first() {
-                    Some(lane) => self.wait(&view, lane, max).await,
+                    Some(shard) => self.wait(&view, shard, max).await,
                     None => {
                         tokio::time::sleep(IDLE).await;
                         Vec::new()
@@ -186,24 +186,24 @@ impl Lanes {
         state.steady.as_ref().filter(|steady| steady.holds()).map(|steady| Arc::clone(&steady.view))
     }
 
-    /// Claims the messages of a lane that are available now.
-    async fn ask(&self, view: &View, lane: &LaneId, max: usize) -> Vec<Lease<Assignment>> {
-        let claimed = match self.queue(lane).await {
+    /// Claims the messages of a shard that are available now.
+    async fn ask(&self, view: &View, shard: &ShardId, max: usize) -> Vec<Lease<Assignment>> {
+        let claimed = match self.queue(shard).await {
             Some(queue) => queue.try_claim(max).await,
             None => Ok(Vec::new()),
         };
-        self.take(view, lane, claimed).await
+        self.take(view, shard, claimed).await
     }
 
-    /// Waits for messages of a lane.
-    async fn wait(&self, view: &View, lane: &LaneId, max: usize) -> Vec<Lease<Assignment>> {
-        let Some(queue) = self.queue(lane).await else {
+    /// Waits for messages of a shard.
+    async fn wait(&self, view: &View, shard: &ShardId, max: usize) -> Vec<Lease<Assignment>> {
+        let Some(queue) = self.queue(shard).await else {
             tokio::time::sleep(WAIT).await;
             return Vec::new();
         };
         let claimed = timeout(WAIT, queue.claim(max)).await.unwrap_or_else(|_| Ok(Vec::new()));
         let failed = claimed.is_err();
-        let leases = self.take(view, lane, claimed).await;
+        let leases = self.take(view, shard, claimed).await;
         if failed {
             tokio::time::sleep(WAIT).await;
         }
@@ -214,36 +214,36 @@ impl Lanes {
     async fn take(
         &self,
         view: &View,
-        lane: &LaneId,
+        shard: &ShardId,
         claimed: Result<Vec<Lease<WorkMessage>>, QueueError>,
     ) -> Vec<Lease<Assignment>> {
         let claimed = claimed.unwrap_or_else(|error| {
-            tracing::debug!(%lane, %error, "failed to pull from a lane");
+            tracing::debug!(%shard, %error, "failed to pull from a shard");
             let mut state = self.state();
             if !matches!(error, QueueError::Unreachable(_)) {
-                // The lane may have been recreated, so it is opened again.
-                state.open.remove(lane);
+                // The shard may have been recreated, so it is opened again.
+                state.open.remove(shard);
             }
-            if matches!(error, QueueError::Gone(_)) && state.gone.insert(lane.clone()) {
+            if matches!(error, QueueError::Gone(_)) && state.gone.insert(shard.clone()) {
                 tracing::warn!("{error}; waiting for the coordinator of the run to create it again");
             }
             Vec::new()
         });
         let now = self.started.elapsed();
         if claimed.is_empty() {
-            self.state().history.was_dry(lane, now);
+            self.state().history.was_dry(shard, now);
             return Vec::new();
         }
         {
             let mut state = self.state();
-            state.history.gave_work(lane, now);
-            state.gone.remove(lane);
+            state.history.gave_work(shard, now);
+            state.gone.remove(shard);
         }
-        let keys = view.needs.get(lane).map(|needs| Arc::clone(&needs.keys)).unwrap_or_default();
+        let keys = view.needs.get(shard).map(|needs| Arc::clone(&needs.keys)).unwrap_or_default();
         let mut leases = Vec::new();
         let patience = Instant::now() + UNKNOWN;
         for lease in claimed {
-            leases.extend(self.unpack(lane, lease, &keys, patience).await);
+            leases.extend(self.unpack(shard, lease, &keys, patience).await);
         }
         leases
     }
@@ -252,12 +252,12 @@ impl Lanes {
     /// `None`.
     async fn unpack(
         &self,
-        lane: &LaneId,
+        shard: &ShardId,
         lease: Lease<WorkMessage>,
         keys: &Arc<BTreeSet<ModelKey>>,
         patience: Instant,
     ) -> Option<Lease<Assignment>> {
-        let why = match self.unpacked(lane, &lease, patience).await {
+        let why = match self.unpacked(shard, &lease, patience).await {
             Ok(assignment) => return Some(self.held.hold(lease, assignment, Arc::clone(keys))),
             Err(Unpacking::Unknown) => {
                 tracing::warn!(run = %lease.body().run, "returned a unit of an unknown run to the queue");
@@ -267,7 +267,7 @@ impl Lanes {
             // The coordinator removes the other messages. When the run is resumed, it publishes those it
             // still needs.
             Err(Unpacking::Over) => "the run has ended".to_owned(),
-            Err(Unpacking::Misplaced) => "it is queued in the wrong lane".to_owned(),
+            Err(Unpacking::Misplaced) => "it is queued in the wrong shard".to_owned(),
             Err(Unpacking::Bad(error)) => error.to_string(),
         };
         tracing::warn!(unit = lease.id(), run = %lease.body().run, "discarding a unit: {why}");
@@ -280,7 +280,7 @@ impl Lanes {
     /// Converts a message to an assignment. Waits until `until` for a run that is not known yet.
     async fn unpacked(
         &self,
-        lane: &LaneId,
+        shard: &ShardId,
         lease: &Lease<WorkMessage>,
         until: Instant,
     ) -> Result<Assignment, Unpacking> {
@@ -288,7 +288,7 @@ impl Lanes {
         let known = async {
             loop {
                 changes.mark_unchanged();
-                match self.catalogue.unpack(lane, lease.body()) {
+                match self.catalogue.unpack(shard, lease.body()) {
                     Err(Unpacking::Unknown) => {}
                     known => return known,
                 }
@@ -300,8 +300,8 @@ impl Lanes {
         timeout_at(until, known).await.unwrap_or(Err(Unpacking::Unknown))
     }
 
-    /// Switches models for a lane, if it has work. One of its units is claimed first, so that no models are
-    /// loaded for an empty lane.
+    /// Switches models for a shard, if it has work. One of its units is claimed first, so that no models are
+    /// loaded for an empty shard.
     async fn switch(&self, view: &View, switch: &Switch) -> Vec<Lease<Assignment>> {
         let leases = self.ask(view, &switch.to, 1).await;
         let Some(needs) = view.needs.get(&switch.to).filter(|_| !leases.is_empty()) else {
@@ -386,11 +386,11 @@ impl Lanes {
             .iter()
             .map(|model| (ModelKey::from(&model.identity), model.bytes))
             .collect();
-        let known = self.catalogue.lanes();
+        let known = self.catalogue.shards();
         let mut needs = BTreeMap::new();
-        let mut lanes = Vec::with_capacity(known.len());
+        let mut shards = Vec::with_capacity(known.len());
         let mut state = self.state();
-        let ids: BTreeSet<&LaneId> = known.iter().map(|lane| &lane.id).collect();
+        let ids: BTreeSet<&ShardId> = known.iter().map(|shard| &shard.id).collect();
         state.history.keep_only(|id| ids.contains(id));
         state.gone.retain(|id| ids.contains(id));
         state.open.retain(|id, queue| {
@@ -400,12 +400,12 @@ impl Lanes {
             }
             kept
         });
-        for lane in known.iter() {
-            let answers = state.history.of(&lane.id);
+        for shard in known.iter() {
+            let answers = state.history.of(&shard.id);
             let mut models: BTreeMap<ModelKey, u64> = BTreeMap::new();
-            let refused = match self.eligibility.of(&lane.id.needs) {
-                Some(LaneVerdict::Fits(fits)) => {
-                    let bytes = |model: &super::eligibility::LaneModel| {
+            let refused = match self.eligibility.of(&shard.id.needs) {
+                Some(ShardVerdict::Fits(fits)) => {
+                    let bytes = |model: &super::eligibility::ShardModel| {
                         (ModelKey::from(&model.identity), model.bytes)
                     };
                     match &fits.turns {
@@ -415,16 +415,16 @@ impl Lanes {
                         }
                         None => models.extend(fits.models.iter().map(bytes)),
                     }
-                    needs.insert(lane.id.clone(), fits);
+                    needs.insert(shard.id.clone(), fits);
                     false
                 }
-                // A lane that was not verified yet is not served yet.
-                Some(LaneVerdict::Refused(_)) | None => true,
+                // A shard that was not verified yet is not served yet.
+                Some(ShardVerdict::Refused(_)) | None => true,
             };
-            lanes.push(Lane {
-                id: lane.id.clone(),
+            shards.push(Shard {
+                id: shard.id.clone(),
                 models,
-                tools: extra_tools(lane),
+                tools: extra_tools(shard),
                 refused,
                 last_work: answers.last_work,
                 dry_since: answers.dry_since,
@@ -438,7 +438,7 @@ impl Lanes {
             loaded.insert(turns.key.clone(), self.settings.memory.unwrap_or(0));
         }
         // Loaded models use the sizes that were found during verification.
-        for (key, bytes) in lanes.iter().flat_map(|lane| &lane.models) {
+        for (key, bytes) in shards.iter().flat_map(|shard| &shard.models) {
             loaded.entry(key.clone()).and_modify(|known| *known = *bytes);
         }
         let holding = Holding {
@@ -449,24 +449,24 @@ impl Lanes {
             last_switch: state.last_switch,
         };
         drop(state);
-        let decision = policy::decide(&lanes, &holding, self.started.elapsed(), &self.settings.policy);
+        let decision = policy::decide(&shards, &holding, self.started.elapsed(), &self.settings.policy);
         View { decision, needs }
     }
 
-    async fn queue(&self, lane: &LaneId) -> Option<Arc<dyn LaneQueue>> {
-        let open = self.state().open.get(lane).cloned();
+    async fn queue(&self, shard: &ShardId) -> Option<Arc<dyn ShardQueue>> {
+        let open = self.state().open.get(shard).cloned();
         if open.is_some() {
             return open;
         }
-        match self.source.open(lane).await {
+        match self.source.open(shard).await {
             Ok(Some(queue)) => {
-                self.state().open.insert(lane.clone(), Arc::clone(&queue));
+                self.state().open.insert(shard.clone(), Arc::clone(&queue));
                 Some(queue)
             }
-            // The coordinator creates the lane with its first unit.
+            // The coordinator creates the shard with its first unit.
             Ok(None) => None,
             Err(error) => {
-                tracing::debug!(%lane, %error, "failed to open a lane");
+                tracing::debug!(%shard, %error, "failed to open a shard");
                 None
             }
         }
@@ -477,17 +477,17 @@ impl Lanes {
     }
 }
 
-/// Returns the tools of a lane in addition to those that every worker has. Their backends are verified
+/// Returns the tools of a shard in addition to those that every worker has. Their backends are verified
 /// separately.
-fn extra_tools(lane: &super::catalogue::KnownLane) -> BTreeSet<String> {
-    let tools = lane.configurations.iter().flat_map(|configuration| &configuration.tools);
+fn extra_tools(shard: &super::catalogue::KnownShard) -> BTreeSet<String> {
+    let tools = shard.configurations.iter().flat_map(|configuration| &configuration.tools);
     tools.map(|backend| backend.tool.clone()).filter(|tool| !TOOLS.contains(&tool.as_str())).collect()
 }
 
 #[async_trait]
-impl Queue<Assignment> for Lanes {
+impl Queue<Assignment> for Shards {
     async fn publish(&self, _id: &str, _body: Assignment) -> Result<(), QueueError> {
-        Err(QueueError::Refused("cannot publish: this end of the lanes only claims units".to_owned()))
+        Err(QueueError::Refused("cannot publish: this end of the shards only claims units".to_owned()))
     }
 
     async fn claim(&self, max: usize) -> Result<Vec<Lease<Assignment>>, QueueError> {

@@ -1,4 +1,4 @@
-//! Lanes in memory: order, eligibility, and model switches within a memory budget.
+//! Shards in memory: order, eligibility, and model switches within a memory budget.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use lumos_models::ModelRegistry;
 use lumos_models::ModelsSettings;
 use lumos_queue::{Lease, Queue};
-use lumos_tasks::fleet::{LaneId, RunState};
+use lumos_tasks::fleet::{RunState, ShardId};
 use lumos_tasks::{
     Assignment, Configuration, ContentHash, Formulation, Input, ModelIdentity, Request, Role, Sampling, Stop,
     Swap,
@@ -15,22 +15,22 @@ use lumos_tasks::{
 use lumos_tools::ToolSets;
 use lumos_worker::Backends;
 use lumos_worker::fleet::catalogue::Catalogue;
-use lumos_worker::fleet::eligibility::{Eligibility, LaneVerdict};
-use lumos_worker::fleet::lanes::{Lanes, LanesSettings};
+use lumos_worker::fleet::eligibility::{Eligibility, ShardVerdict};
 use lumos_worker::fleet::lease_table::LeaseTable;
 use lumos_worker::fleet::policy::PolicySettings;
+use lumos_worker::fleet::shards::{LanesSettings, Shards};
 use tokio::time::timeout;
 
-use super::support::{LONG, MemoryLanes, Run, configuration, identity, models, script};
+use super::support::{LONG, MemoryShards, Run, configuration, identity, models, script};
 
 struct Bench {
     folder: tempfile::TempDir,
-    source: MemoryLanes,
+    source: MemoryShards,
     catalogue: Arc<Catalogue>,
     eligibility: Arc<Eligibility>,
     held: Arc<LeaseTable>,
     models: Arc<ModelRegistry>,
-    lanes: Lanes,
+    shards: Shards,
 }
 
 impl Bench {
@@ -43,13 +43,13 @@ impl Bench {
     }
 
     fn with_swap(memory: Option<u64>, models: Arc<ModelRegistry>, swap: Swap) -> Self {
-        let source = MemoryLanes::default();
+        let source = MemoryShards::default();
         let catalogue = Arc::new(Catalogue::default());
         let eligibility = Eligibility::new(Arc::clone(&models), Arc::new(ToolSets::default()));
         let eligibility = Arc::new(eligibility.within(memory, swap));
         let held = Arc::new(LeaseTable::default());
         let policy = PolicySettings { least: Duration::from_millis(50), ..PolicySettings::default() };
-        let lanes = Lanes::new(
+        let shards = Shards::new(
             LanesSettings { memory, tools: BTreeSet::new(), policy },
             Arc::new(source.clone()),
             Arc::clone(&catalogue),
@@ -57,7 +57,7 @@ impl Bench {
             Arc::clone(&models),
             Arc::clone(&held),
         );
-        Self { folder: tempfile::tempdir().unwrap(), source, catalogue, eligibility, held, models, lanes }
+        Self { folder: tempfile::tempdir().unwrap(), source, catalogue, eligibility, held, models, shards }
     }
 
     /// Announces a run with one configuration and publishes its units.
@@ -65,7 +65,7 @@ impl Bench {
         let run = Run::with_priority(name, vec![configuration(model.clone())], priority);
         self.note(&run).await;
         for number in 0..units {
-            self.source.publish(&run.notice.lanes[0], run.message(0, number)).await;
+            self.source.publish(&run.notice.shards[0], run.message(0, number)).await;
         }
         run
     }
@@ -73,13 +73,13 @@ impl Bench {
     async fn note(&self, run: &Run) {
         self.catalogue.update(run.token().as_str(), Some(&run.written()));
         self.catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
-        for lane in self.catalogue.lanes().iter() {
-            self.eligibility.verify(lane).await;
+        for shard in self.catalogue.shards().iter() {
+            self.eligibility.verify(shard).await;
         }
     }
 
     async fn claim(&self, max: usize) -> Vec<Lease<Assignment>> {
-        timeout(LONG, self.lanes.claim(max)).await.unwrap().unwrap()
+        timeout(LONG, self.shards.claim(max)).await.unwrap().unwrap()
     }
 
     async fn loaded(&self) -> BTreeSet<String> {
@@ -101,8 +101,8 @@ async fn models_change_under_a_memory_budget_and_never_under_an_episode() {
     assert!(more.iter().chain(&leases).all(|lease| lease.body().run.as_ref() == Some(first.token())));
     assert_eq!(bench.loaded().await, BTreeSet::from([names[0].clone()]));
 
-    // The other lane's model does not fit in addition to the first, which is in use.
-    assert!(timeout(Duration::from_millis(1_500), bench.lanes.claim(8)).await.is_err());
+    // The other shard's model does not fit in addition to the first, which is in use.
+    assert!(timeout(Duration::from_millis(1_500), bench.shards.claim(8)).await.is_err());
     assert_eq!(bench.loaded().await, BTreeSet::from([names[0].clone()]));
     for lease in leases.into_iter().chain(more) {
         lease.acknowledge().await.unwrap();
@@ -112,15 +112,15 @@ async fn models_change_under_a_memory_budget_and_never_under_an_episode() {
     assert_eq!(leases[0].body().run.as_ref(), Some(second.token()));
     assert_eq!(bench.loaded().await, BTreeSet::from([names[1].clone()]));
     drop(leases);
-    assert_eq!(bench.source.lane(&second.notice.lanes[0]).waiting(), 1, "a dropped lease is released");
+    assert_eq!(bench.source.shard(&second.notice.shards[0]).waiting(), 1, "a dropped lease is released");
 }
 
 #[tokio::test]
-async fn a_lane_that_is_alone_no_longer_is_asked_as_one_of_several_at_once() {
+async fn a_shard_that_is_alone_no_longer_is_asked_as_one_of_several_at_once() {
     let bench = Bench::new(None);
     let model = identity(&script(bench.folder.path(), "one", 2, 0));
     let first = bench.run("first", &model, 5, 4).await;
-    // The first claim loads the model, the second has only one lane.
+    // The first claim loads the model, the second has only one shard.
     for _ in 0..2 {
         assert_eq!(bench.claim(1).await[0].body().run.as_ref(), Some(first.token()));
     }
@@ -130,10 +130,10 @@ async fn a_lane_that_is_alone_no_longer_is_asked_as_one_of_several_at_once() {
 }
 
 #[tokio::test]
-async fn a_lane_without_work_is_not_loaded() {
+async fn a_shard_without_work_is_not_loaded() {
     let bench = Bench::new(None);
     let names = ["one", "two"].map(|name| script(bench.folder.path(), name, 2, 0));
-    // The first lane is more urgent, and empty.
+    // The first shard is more urgent, and empty.
     bench.run("first", &identity(&names[0]), 0, 0).await;
     let second = bench.run("second", &identity(&names[1]), 5, 1).await;
     let leases = bench.claim(8).await;
@@ -162,11 +162,11 @@ async fn a_model_that_is_another_or_not_here_is_refused() {
         refusals.iter().all(|one| !one.contains(content.short())),
         "the refusal reveals the file's content: {refusals:?}"
     );
-    assert!(timeout(Duration::from_millis(300), bench.lanes.claim(8)).await.is_err());
+    assert!(timeout(Duration::from_millis(300), bench.shards.claim(8)).await.is_err());
 
-    // The lane does not depend on the name of the model.
+    // The shard does not depend on the name of the model.
     let found = ModelIdentity { content: missing.content.clone(), ..identity(&name) };
-    assert_eq!(LaneId::of(&configuration(found), 5), LaneId::of(&configuration(missing), 5));
+    assert_eq!(ShardId::of(&configuration(found), 5), ShardId::of(&configuration(missing), 5));
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn a_model_may_lie_elsewhere_on_this_host() {
     let models = Arc::new(ModelRegistry::new(ModelsSettings { names, ..ModelsSettings::default() }));
     let bench = Bench::with(None, models);
     let run = bench.run("run", &planned, 5, 1).await;
-    assert!(matches!(bench.eligibility.of(&run.notice.lanes[0].needs), Some(LaneVerdict::Fits(_))));
+    assert!(matches!(bench.eligibility.of(&run.notice.shards[0].needs), Some(ShardVerdict::Fits(_))));
     assert_eq!(bench.claim(1).await.len(), 1);
 }
 
@@ -190,11 +190,11 @@ async fn units_that_cannot_be_worked_on_are_taken_out_or_given_back() {
     ended.notice.state = RunState::Ended;
     bench.note(&ended).await;
     let run = bench.run("run", &identity(&names[0]), 5, 0).await;
-    let lane = &run.notice.lanes[0];
+    let shard = &run.notice.shards[0];
     let foreign = bench.run("foreign", &identity(&names[1]), 5, 0).await;
-    // Published to the wrong lane.
-    bench.source.publish(lane, foreign.message(0, 3)).await;
-    bench.source.publish(lane, run.message(0, 2)).await;
+    // Published to the wrong shard.
+    bench.source.publish(shard, foreign.message(0, 3)).await;
+    bench.source.publish(shard, run.message(0, 2)).await;
     let mut claimed = Vec::new();
     while claimed.is_empty() {
         claimed = bench.claim(8).await;
@@ -202,7 +202,7 @@ async fn units_that_cannot_be_worked_on_are_taken_out_or_given_back() {
     claimed.extend(bench.claim(8).now_or_none().await);
     assert_eq!(claimed.len(), 1);
     assert_eq!(claimed[0].body().run.as_ref(), Some(run.token()));
-    assert_eq!((bench.source.lane(lane).waiting(), bench.source.lane(lane).leased()), (0, 1));
+    assert_eq!((bench.source.shard(shard).waiting(), bench.source.shard(shard).leased()), (0, 1));
 }
 
 trait NowOrNone {
@@ -216,14 +216,14 @@ impl<F: Future<Output = Vec<Lease<Assignment>>>> NowOrNone for F {
 }
 
 #[tokio::test]
-async fn closed_lanes_end_a_claim_that_waits() {
+async fn closed_shards_end_a_claim_that_waits() {
     let bench = Arc::new(Bench::new(None));
     let claiming = {
         let bench = Arc::clone(&bench);
-        tokio::spawn(async move { bench.lanes.claim(4).await.unwrap().len() })
+        tokio::spawn(async move { bench.shards.claim(4).await.unwrap().len() })
     };
     tokio::time::sleep(Duration::from_millis(50)).await;
-    bench.lanes.close();
+    bench.shards.close();
     assert_eq!(timeout(LONG, claiming).await.unwrap().unwrap(), 0);
 }
 
@@ -246,7 +246,7 @@ async fn models_that_do_not_fit_together_take_turns() {
     let bench = Bench::new(Some(16_000_000));
     let run = Run::new("pair", vec![pair()]);
     bench.note(&run).await;
-    bench.source.publish(&run.notice.lanes[0], run.message(0, 0)).await;
+    bench.source.publish(&run.notice.shards[0], run.message(0, 0)).await;
     let leases = bench.claim(1).await;
     assert_eq!(leases.len(), 1);
     assert_eq!(bench.models.list().await.len(), 1, "one of them is resident");
@@ -273,8 +273,8 @@ async fn models_that_may_not_take_turns_are_left_to_others() {
     let bench = Bench::with_swap(Some(16_000_000), models(), Swap::Never);
     let run = Run::new("pair", vec![pair()]);
     bench.note(&run).await;
-    bench.source.publish(&run.notice.lanes[0], run.message(0, 0)).await;
-    assert!(timeout(Duration::from_millis(500), bench.lanes.claim(1)).await.is_err());
+    bench.source.publish(&run.notice.shards[0], run.message(0, 0)).await;
+    assert!(timeout(Duration::from_millis(500), bench.shards.claim(1)).await.is_err());
 }
 
 /// Earlier versions rounded the rotary frequencies of half-precision folders; the runs they planned lack the
@@ -291,7 +291,7 @@ async fn a_run_planned_with_rounded_rotary_frequencies_is_not_continued() {
     };
     let (now, before) = (planned(&found), planned(&old));
     assert_ne!(now.identity(), before.identity(), "recorded results are separate");
-    assert_ne!(LaneId::of(&now, 5), LaneId::of(&before, 5));
+    assert_ne!(ShardId::of(&now, 5), ShardId::of(&before, 5));
     bench.note(&Run::new("now", vec![now.clone()])).await;
     bench.note(&Run::new("before", vec![before.clone()])).await;
     let refusals = bench.eligibility.refusals();
