@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use lumos_coordinator::dispatch::{DispatchConfig, dispatch};
 use lumos_coordinator::manifest::{ManifestParts, PlannedData};
 use lumos_coordinator::spec::{ModelSet, RunSpec};
-use lumos_coordinator::{Checkpoint, Manifest, Record};
+use lumos_coordinator::{Checkpoint, Manifest, Record, RunStore};
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{
     Assignment, Behaviour, Configuration, ContentHash, Ending, EpisodeUnit, Finish, Finished, Formulation,

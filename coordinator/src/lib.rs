@@ -38,9 +38,10 @@ pub mod fuzzing {
 }
 
 pub use atomic_file::remove_left_behind;
-pub use checkpoint::{Checkpoint, CheckpointError, CheckpointReader, Record, Recorded};
+pub use checkpoint::{Checkpoint, CheckpointError, CheckpointReader, Record, Recorded, RunStore};
 pub use identity::RunIdentity;
 pub use ledger::Ledger;
 pub use manifest::Manifest;
 pub use report::Report;
 pub use spec::{ResolvedSpec, RunSpec};
+pub use unit_key::UnitKey;

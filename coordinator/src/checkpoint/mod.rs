@@ -51,6 +51,7 @@ mod reader;
 mod record;
 mod recover;
 mod recovery;
+mod run_store;
 mod store;
 mod writer;
 
@@ -78,6 +79,7 @@ pub use index::{Settlement, UnitStatus};
 pub use reader::CheckpointReader;
 pub use record::{Record, Recorded};
 pub use recovery::{Lost, Named, Recovery, Restored};
+pub use run_store::{ItemIds, RunStore};
 
 use codec::encode;
 use database::Database;
@@ -280,20 +282,8 @@ impl Checkpoint {
         recorded.first().copied().ok_or(CheckpointError::Ended)
     }
 
-    /// Records outcomes that arrived together; they share a flush. Returns the result of each, in order.
-    ///
-    /// # Errors
-    /// If they could not be written. Any of them may or may not be stored then.
-    pub async fn record_all(&self, records: Vec<Record>) -> Result<Vec<Recorded>, CheckpointError> {
-        self.writer.record(records).await
-    }
-
-    /// Sets the value that [`CheckpointReader::seconds`] returns. Flushed with the next record, or when the
-    /// checkpoint is closed.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub(crate) fn note_seconds(&self, seconds: f64) -> Result<(), CheckpointError> {
+    /// Writes the value that [`CheckpointReader::seconds`] returns.
+    fn write_seconds(&self, seconds: f64) -> Result<(), CheckpointError> {
         self.write_note(&mut self.journal(), SECONDS_KEY, &seconds)
     }
 
@@ -415,5 +405,7 @@ fn item_key(benchmark: &str, index: u64) -> Vec<u8> {
 mod cost_tests;
 #[cfg(test)]
 mod damage_tests;
+#[cfg(test)]
+mod model_tests;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use lumos_tasks::{
 };
 
 use super::unit_tracker::{UnitAttempt, UnitIndex, UnitTracker};
-use crate::checkpoint::{Checkpoint, CheckpointError, UnitStatus};
+use crate::checkpoint::{CheckpointError, RunStore};
 use crate::manifest::Manifest;
 use crate::score::is_correct;
 use crate::unit_key::UnitKey;
@@ -26,7 +26,7 @@ struct Known {
 
 /// Builds assignments, and scores outcomes for the running accuracy.
 pub(crate) struct AssignmentBuilder<'a> {
-    checkpoint: &'a Checkpoint,
+    store: &'a dyn RunStore,
     configurations: Vec<Known>,
     scoring: Option<Scoring>,
     run: Option<RunToken>,
@@ -37,17 +37,17 @@ pub(crate) struct AssignmentBuilder<'a> {
 /// Creates the tracker with every unit of the plan that is not settled.
 pub(crate) fn tracker(
     manifest: &Manifest,
-    checkpoint: &Checkpoint,
+    store: &dyn RunStore,
     retries: u32,
 ) -> Result<UnitTracker, CheckpointError> {
     let mut tracker = UnitTracker::new(manifest.configurations.len(), retries);
-    let open = manifest.planned().saturating_sub(checkpoint.settled());
+    let open = manifest.planned().saturating_sub(store.settled());
     tracker.reserve(usize::try_from(open).unwrap_or(0));
     for (position, planned) in (0..).zip(&manifest.configurations) {
-        for item in checkpoint.item_ids(&planned.configuration.benchmark) {
+        for item in store.item_ids(&planned.configuration.benchmark) {
             let (item, id) = item?;
             let unit = UnitKey::of(&EpisodeUnit::identity_of(&id, &planned.identity));
-            let status: UnitStatus = checkpoint.with_index(|index| index.status(&unit));
+            let status = store.unit_status(&unit);
             tracker.add(position, item, unit, status);
         }
     }
@@ -56,7 +56,7 @@ pub(crate) fn tracker(
 }
 
 impl<'a> AssignmentBuilder<'a> {
-    pub(crate) fn new(manifest: &Manifest, checkpoint: &'a Checkpoint, run: Option<RunToken>) -> Self {
+    pub(crate) fn new(manifest: &Manifest, store: &'a dyn RunStore, run: Option<RunToken>) -> Self {
         let configurations = manifest
             .configurations
             .iter()
@@ -67,7 +67,7 @@ impl<'a> AssignmentBuilder<'a> {
             })
             .collect();
         let scoring = manifest.spec.scoring.first().copied();
-        Self { checkpoint, configurations, scoring, run, targets: HashMap::new() }
+        Self { store, configurations, scoring, run, targets: HashMap::new() }
     }
 
     /// Returns the message of an attempt and its id.
@@ -77,7 +77,7 @@ impl<'a> AssignmentBuilder<'a> {
         unit_attempt: &UnitAttempt,
     ) -> Result<(String, Assignment), CheckpointError> {
         let lost =
-            |detail: String| CheckpointError::Corrupt { folder: self.checkpoint.folder().to_owned(), detail };
+            |detail: String| CheckpointError::Corrupt { folder: self.store.folder().to_owned(), detail };
         let (configuration, item) = tracker
             .place(unit_attempt.unit_index)
             .ok_or_else(|| lost("planned unit not found".to_owned()))?;
@@ -87,7 +87,7 @@ impl<'a> AssignmentBuilder<'a> {
             .ok_or_else(|| lost(format!("configuration {configuration} not found")))?;
         let benchmark = &known.configuration.benchmark;
         let Item { id, task, setup, target, .. } = self
-            .checkpoint
+            .store
             .item(benchmark, item)?
             .ok_or_else(|| lost(format!("item {item} of {benchmark} not found")))?;
         let unit = EpisodeUnit::under(id, task, setup, Arc::clone(&known.configuration), &known.identity);
@@ -116,7 +116,7 @@ impl<'a> AssignmentBuilder<'a> {
             Some(target) => target,
             // An earlier session published this unit. The running accuracy is for display only: items that
             // cannot be read are left out, and scoring for the report returns the error.
-            None => self.checkpoint.item(&known.configuration.benchmark, item).ok()??.target,
+            None => self.store.item(&known.configuration.benchmark, item).ok()??.target,
         };
         is_correct(known.benchmark?, &target, outcome, self.scoring?)
     }

@@ -5,7 +5,7 @@ use lumos_queue::Lease;
 use lumos_tasks::{Ending, Fault, NanoDollars, UnitId};
 
 use super::unit_tracker::UnitIndex;
-use crate::checkpoint::{Checkpoint, CheckpointError, Record, Recorded, Settlement};
+use crate::checkpoint::{CheckpointError, Record, Recorded, RunStore, Settlement};
 
 /// Data of a result that is kept while its record is written.
 #[derive(Debug)]
@@ -56,10 +56,10 @@ impl Claimed {
     /// Records and flushes the results, then acknowledges their messages.
     pub(super) async fn record(
         self,
-        checkpoint: &Checkpoint,
+        store: &dyn RunStore,
     ) -> Result<Vec<(PendingResult, Recorded)>, CheckpointError> {
         let Self { leases, records, notes } = self;
-        let recorded = if records.is_empty() { Vec::new() } else { checkpoint.record_all(records).await? };
+        let recorded = if records.is_empty() { Vec::new() } else { store.record_all(records).await? };
         let acknowledged = join_all(leases.into_iter().map(Lease::acknowledge)).await;
         if let Some(error) = acknowledged.into_iter().find_map(Result::err) {
             tracing::debug!(%error, "a result was acknowledged too late; it is redelivered and dropped");

@@ -74,7 +74,7 @@ impl Session<'_> {
     }
 
     fn is_settled(&self, unit: &UnitKey) -> bool {
-        matches!(self.checkpoint.with_index(|index| index.status(unit)), UnitStatus::Settled(_))
+        matches!(self.store.unit_status(unit), UnitStatus::Settled(_))
     }
 
     /// Applies a recorded result to the unit tracker and emits the event.

@@ -18,7 +18,7 @@ use super::control::{Asker, Command, ControlChannel, EventSink};
 use super::ingest::PendingResult;
 use super::unit_tracker::{Present, UnitAttempt, UnitTracker};
 use super::{DispatchConfig, DispatchError, Summary};
-use crate::checkpoint::{Checkpoint, CheckpointError, Recorded};
+use crate::checkpoint::{CheckpointError, Recorded, RunStore};
 use crate::events::Event;
 use crate::manifest::Manifest;
 use crate::unit_key::UnitKey;
@@ -46,7 +46,7 @@ pub(crate) struct Session<'a> {
     terms: DispatchConfig,
     run: String,
     labels: Vec<String>,
-    pub(super) checkpoint: &'a Checkpoint,
+    pub(super) store: &'a dyn RunStore,
     pub(super) sink: EventSink,
     pub(super) tracker: UnitTracker,
     pub(super) builder: AssignmentBuilder<'a>,
@@ -95,7 +95,7 @@ impl<'a> Session<'a> {
     pub(crate) fn open(
         manifest: &Manifest,
         terms: DispatchConfig,
-        checkpoint: &'a Checkpoint,
+        store: &'a dyn RunStore,
         sink: EventSink,
         link: Option<ControlChannel>,
     ) -> Result<Self, CheckpointError> {
@@ -104,10 +104,10 @@ impl<'a> Session<'a> {
             terms,
             run: manifest.spec.name.clone(),
             labels: manifest.configurations.iter().map(|planned| planned.label.clone()).collect(),
-            checkpoint,
+            store,
             sink,
-            tracker: tracker(manifest, checkpoint, terms.retry_on_error)?,
-            builder: AssignmentBuilder::new(manifest, checkpoint, run),
+            tracker: tracker(manifest, store, terms.retry_on_error)?,
+            builder: AssignmentBuilder::new(manifest, store, run),
             link,
             publishing: true,
             ending: false,
@@ -116,7 +116,7 @@ impl<'a> Session<'a> {
             patience: [Patience::default(); 2],
             away_since: None,
             began: Instant::now(),
-            seconds_before: checkpoint.seconds()?.unwrap_or_default(),
+            seconds_before: store.seconds()?.unwrap_or_default(),
             seconds_noted: Instant::now(),
             seconds_due: false,
         })
@@ -178,17 +178,17 @@ impl<'a> Session<'a> {
         let mut again: Vec<UnitAttempt> = Vec::new();
         let mut closed = false;
         let mut gathering = Duration::ZERO;
-        let checkpoint = self.checkpoint;
+        let store = self.store;
         loop {
             if recording.is_none()
                 && let Some(leases) = claimed.take()
             {
-                recording = Some(Box::pin(self.admit(leases).record(checkpoint)));
+                recording = Some(Box::pin(self.admit(leases).record(store)));
             }
             self.show_gauges(recording.is_some());
             let idle = recording.is_none() && claimed.is_none();
             if idle && (self.tracker.is_done() || self.ending || closed) {
-                return self.note_seconds(checkpoint);
+                return self.note_seconds(store);
             }
             if publishing.is_none() && self.publishing {
                 publishing = self.publish(work, std::mem::take(&mut again))?;
@@ -208,7 +208,7 @@ impl<'a> Session<'a> {
                     }
                     self.seconds_due = true;
                     if self.seconds_noted.elapsed() >= NOTE_SECONDS_EVERY {
-                        self.note_seconds(checkpoint)?;
+                        self.note_seconds(store)?;
                     }
                     self.stop_if_too_many_faulted(work, drain).await;
                 }
@@ -272,10 +272,10 @@ impl<'a> Session<'a> {
     }
 
     /// Writes the run's elapsed time if something was recorded since the last write.
-    fn note_seconds(&mut self, checkpoint: &Checkpoint) -> Result<(), DispatchError> {
+    fn note_seconds(&mut self, store: &dyn RunStore) -> Result<(), DispatchError> {
         if std::mem::take(&mut self.seconds_due) {
             self.seconds_noted = Instant::now();
-            checkpoint.note_seconds(self.seconds_before + self.began.elapsed().as_secs_f64())?;
+            store.note_seconds(self.seconds_before + self.began.elapsed().as_secs_f64())?;
         }
         Ok(())
     }
@@ -283,9 +283,8 @@ impl<'a> Session<'a> {
     async fn obey(&mut self, command: Command, work: &dyn Queue<Assignment>) -> Result<(), DispatchError> {
         match command {
             Command::Present { present, round } => {
-                let checkpoint = self.checkpoint;
-                let recorded =
-                    |unit: &UnitKey, attempt| checkpoint.with_index(|index| index.has(unit, attempt));
+                let store = self.store;
+                let recorded = |unit: &UnitKey, attempt| store.has(unit, attempt);
                 let units = self.tracker.missing(&present, round, recorded);
                 if units > 0 && self.publishing {
                     self.emit(Event::Recovered { units }).await;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use lumos_tasks::{ContentHash, Item, ItemId};
 use thiserror::Error;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointReader, PlanMark, Record};
+use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointReader, PlanMark, Record, RunStore};
 use crate::identity::RunIdentity;
 use crate::manifest::compare::differences;
 use crate::manifest::{DataRecord, Manifest, ManifestError};
