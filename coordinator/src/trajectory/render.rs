@@ -1,6 +1,6 @@
 //! Renders a record as text.
 
-use lumos_benchmarks::Scoring;
+use lumos_benchmarks::{Scoring, Share, Unit};
 use lumos_tasks::{Ending, Finish, Step};
 
 use crate::checkpoint::Record;
@@ -56,21 +56,28 @@ pub fn show(found: &FoundUnit<'_>, scorings: &[Scoring], how: Show) -> Result<St
             let verdicts: Vec<_> = score
                 .shares()
                 .map(|(metric, share)| {
-                    let full = if score.is_full(metric) { "correct" } else { "wrong" };
-                    if share.denominator > 0.0
-                        && share.denominator <= 1.0
-                        && [0.0, 1.0].contains(&share.numerator)
-                    {
-                        format!("{full} by {metric}")
-                    } else {
-                        format!("{} of {} by {metric}", share.numerator, share.denominator)
-                    }
+                    let definition = benchmark.metrics().iter().find(|definition| definition.name == metric);
+                    verdict(metric, share, definition.map_or(Unit::Percent, |definition| definition.unit))
                 })
                 .collect();
             page.entry("verdict", &format!("{} ({scoring} scoring)", verdicts.join(", ")));
         }
     }
     Ok(page.finish())
+}
+
+/// Describes an item's score in a metric.
+fn verdict(metric: &str, share: Share, unit: Unit) -> String {
+    let Share { numerator, denominator } = share;
+    match unit {
+        Unit::Count(counted) if counted == metric => format!("{numerator} {counted}"),
+        Unit::Count(counted) => format!("{numerator} {counted} by {metric}"),
+        Unit::Percent if denominator > 0.0 && denominator <= 1.0 && [0.0, 1.0].contains(&numerator) => {
+            let full = if numerator >= denominator { "correct" } else { "wrong" };
+            format!("{full} by {metric}")
+        }
+        Unit::Percent => format!("{numerator} of {denominator} by {metric}"),
+    }
 }
 
 fn attempt(page: &mut Page, record: &Record, how: Show) {
@@ -127,5 +134,20 @@ fn attempt(page: &mut Page, record: &Record, how: Show) {
             );
         }
         Ending::Faulted(fault) => page.entry("faulted", &fault.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_fractions_are_correct_or_wrong() {
+        let share = |numerator, denominator| Share { numerator, denominator };
+        assert_eq!(verdict("exact_match", share(1.0, 1.0), Unit::Percent), "correct by exact_match");
+        assert_eq!(verdict("exact_match", share(0.0, 1.0), Unit::Percent), "wrong by exact_match");
+        assert_eq!(verdict("reward", share(0.25, 1.0), Unit::Percent), "0.25 of 1 by reward");
+        assert_eq!(verdict("turns", share(1.0, 1.0), Unit::Count("turns")), "1 turns");
+        assert_eq!(verdict("turns", share(7.0, 1.0), Unit::Count("turns")), "7 turns");
     }
 }
