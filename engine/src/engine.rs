@@ -13,11 +13,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::Backend;
 use crate::cache::{PageLayout, Pool, TILE, page_size_is_supported};
-use crate::description::ModelDescription;
 use crate::device::DeviceName;
 use crate::error::{GenerateError, LoadError};
 use crate::load;
-use crate::loaded::Loaded;
+use crate::loaded::{Loaded, ModelDescription};
 use crate::memory::{Reservation, cache_share, device_share};
 use crate::model::Matrices;
 use crate::options::{LoadOptions, ModelSource};

@@ -15,13 +15,11 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-mod aligned;
 mod backend;
 pub mod bench;
 mod cache;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // without it only tests compute with it
 mod cuda;
-mod description;
 mod device;
 mod encoder;
 mod engine;
@@ -56,13 +54,12 @@ pub mod fuzzing {
 mod fixtures;
 
 pub use cuda::gpus;
-pub use description::{ModelDescription, WeightFile};
 pub use device::{DeviceName, Gpu, NoGpu};
 pub use encoder::{CrossEncoder, DprReader, EncoderError, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
-pub use load::{AdapterBase, StoredChat, adapter_base};
-pub use loaded::Footprint;
+pub use load::{AdapterBase, StoredChat, WeightFile, adapter_base};
+pub use loaded::{Footprint, ModelDescription};
 pub use memory::{MemoryBudget, free_memory};
 pub use model::{linear_path, quantized_path};
 pub use models::EngineRegistry;

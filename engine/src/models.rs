@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
-use crate::description::WeightFile;
 use crate::device::DeviceName;
 use crate::engine::{Engine, Inner, check};
 use crate::error::LoadError;
-use crate::load::{self, Opened};
+use crate::load::{self, Opened, WeightFile};
 use crate::memory::MemoryBudget;
 use crate::options::{DType, LoadOptions, ModelSource};
 use crate::random::RandomShape;

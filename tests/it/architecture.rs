@@ -122,7 +122,7 @@ const LAYERS: [(&str, &[&str]); 4] = [
     (
         "engine",
         &[
-            "aligned",
+            "vector",
             "cache",
             "device",
             "error",
@@ -131,9 +131,7 @@ const LAYERS: [(&str, &[&str]); 4] = [
             "memory",
             "random",
             "options",
-            "description",
             "load",
-            "vector",
             "request",
             "sampler",
             "model",
