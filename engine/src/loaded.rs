@@ -115,13 +115,8 @@ impl Opened {
     }
 
     /// Reads the weights. `options` must name a concrete device, not
-    /// [`DeviceName::Auto`](crate::DeviceName::Auto). `files` is the result of
-    /// [`weight_files`](Self::weight_files) if it is already known.
-    pub(crate) fn load(
-        mut self,
-        options: &LoadOptions,
-        files: Option<Vec<WeightFile>>,
-    ) -> Result<Loaded, LoadError> {
+    /// [`DeviceName::Auto`](crate::DeviceName::Auto).
+    pub(crate) fn load(mut self, options: &LoadOptions) -> Result<Loaded, LoadError> {
         let (rows, matrices) = self.matrices(options.device, options.dtype)?;
         let weight_bytes =
             Backend::weight_bytes(options.device, &self.config, rows, options.dtype, &matrices);
@@ -133,9 +128,7 @@ impl Opened {
         let (model, weight_files) = std::thread::scope(|scope| {
             let opened = &self;
             let hashes = std::thread::Builder::new()
-                .spawn_scoped(scope, move || {
-                    files.map_or_else(|| opened.weight_files(options.hash_weights), Ok)
-                })
+                .spawn_scoped(scope, move || opened.weight_files(options.hash_weights))
                 .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
             let model = Backend::load(&self.config, &self.weights, options, weight_bytes)?;
             let failed = |_| LoadError::Thread { reason: "hashing the weights failed".to_owned() };

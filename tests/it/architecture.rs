@@ -145,7 +145,6 @@ const LAYERS: [(&str, &[&str]); 4] = [
             "engine",
             "bench",
             "encoder",
-            "models",
         ],
     ),
     (

@@ -119,18 +119,6 @@ impl Opened {
             }
         }
     }
-
-    /// A hash of shape, tokenizer and weights. Models that compute the same have the same hash, independent
-    /// of their location.
-    pub(crate) fn content(&self, files: &[WeightFile]) -> String {
-        let mut hasher = Sha256::new();
-        hasher.update(format!("{:?}\0{}\0", self.config, self.tokenizer.id_limit()));
-        hasher.update(self.tokenizer.sha256());
-        for file in files {
-            hasher.update(format!("\0{}\0{}", file.bytes, file.sha256));
-        }
-        hex::encode(hasher.finalize())
-    }
 }
 
 /// The contents of a model folder, with the configuration not yet parsed.
