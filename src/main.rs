@@ -1,6 +1,6 @@
 //! Distributed batch evaluation of Lumos language agents: planning, grounding, execution.
 //!
-//! This crate is the command line. `cli` defines the arguments, `commands` contains one module per command,
+//! This crate is the command line. `cli` defines the arguments, `commands` contains the commands by subject,
 //! and `settings`, `planning` and `session` turn arguments into a specification, a manifest and a running
 //! session. `exit` determines the exit code.
 
@@ -11,10 +11,8 @@ mod data_folder;
 mod estimate;
 mod exit;
 mod fetch;
-mod fitting;
 mod fleet;
 mod interrupt;
-mod local_model;
 mod logging;
 mod memory;
 mod planning;
@@ -97,27 +95,27 @@ async fn run(cli: Cli) -> CommandResult {
         Command::Run(arguments) => commands::run::run(&arguments, quiet).await,
         Command::Resume(arguments) => commands::run::resume(&arguments, quiet).await,
         Command::Worker(arguments) => commands::worker::run(&arguments, quiet).await,
-        Command::Status(arguments) => commands::status::status(&arguments).await,
-        Command::Watch(arguments) => commands::status::watch(&arguments).await,
-        Command::Cancel(arguments) => commands::cancel::run(&arguments).await,
-        Command::Merge(arguments) => commands::merge::run(&arguments).await,
+        Command::Status(arguments) => commands::queue::status(&arguments).await,
+        Command::Watch(arguments) => commands::queue::watch(&arguments).await,
+        Command::Cancel(arguments) => commands::queue::cancel(&arguments).await,
+        Command::Merge(arguments) => commands::results::merge(&arguments).await,
         Command::Validate(arguments) => commands::run::validate(&arguments).await,
-        Command::Report(arguments) => commands::report::run(&arguments),
-        Command::Score(arguments) => commands::score::run(&arguments, quiet).await,
-        Command::Show(arguments) => commands::show::run(&arguments),
+        Command::Report(arguments) => commands::results::report(&arguments),
+        Command::Score(arguments) => commands::results::score(&arguments, quiet).await,
+        Command::Show(arguments) => commands::results::show(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),
-        Command::Repair(arguments) => commands::repair::run(&arguments).await,
-        Command::Replay(arguments) => commands::replay::run(&arguments),
+        Command::Repair(arguments) => commands::results::repair(&arguments).await,
+        Command::Replay(arguments) => commands::verify::replay(&arguments),
         Command::Tool(arguments) => commands::tool::run(&arguments).await,
         Command::Complete(arguments) => commands::complete::run(arguments).await,
         Command::Bench(arguments) => commands::bench::run(&arguments).await,
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Estimate(arguments) => commands::estimate::run(&arguments).await,
-        Command::Verify(arguments) => commands::verify::run(&arguments).await,
-        Command::Serve(arguments) => commands::serve::run(&arguments).await,
-        Command::Fetch(arguments) => commands::fetch::run(&arguments, quiet).await,
-        Command::ServeModel(arguments) => commands::serve_model::run(&arguments, quiet).await,
-        Command::Data(arguments) => commands::data::run(arguments).await,
-        Command::Completions(arguments) => commands::completions::run(&arguments),
+        Command::Verify(arguments) => commands::verify::verify(&arguments).await,
+        Command::Serve(arguments) => commands::serve::environment(&arguments).await,
+        Command::Fetch(arguments) => commands::data::fetch(&arguments, quiet).await,
+        Command::ServeModel(arguments) => commands::serve::models(&arguments, quiet).await,
+        Command::Data(arguments) => commands::data::convert(arguments).await,
+        Command::Completions(arguments) => commands::completions(&arguments),
     }
 }

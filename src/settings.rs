@@ -1,6 +1,6 @@
 //! Resolves flags, environment and files into one specification.
 //!
-//! [`resolve`] merges the layers of `lumos run`. The other functions return the engine, device and
+//! [`resolve`] merges the layers of `lumos run`. The other functions return the model, engine, device and
 //! concurrency settings of commands without a specification.
 
 use std::collections::BTreeMap;
@@ -13,9 +13,11 @@ use lumos_coordinator::spec::{
     BatchSize, FailOnError, GenerationSpec, LimitsSpec, ModelSet, Partition, Preset, ResolvedSpec, RunSpec,
     expand_names, parse_samples,
 };
-use lumos_engine::DType;
+use lumos_engine::{DType, ModelSource};
+use lumos_http::AccessPolicy;
 use lumos_models::ModelName;
-use lumos_models::{EngineSettings, ModelsSettings};
+use lumos_models::hub::Hub;
+use lumos_models::{EngineSettings, ModelsSettings, builtin_source, locate};
 use lumos_tasks::{Behaviour, Device, Formulation, Placement, Role};
 use lumos_tools::browser::BrowserName;
 use lumos_tools::sessions::catalogue::ShopFiles;
@@ -326,6 +328,34 @@ pub(crate) fn concurrency(spec: &ResolvedSpec, in_phases: bool) -> usize {
             auto_concurrency(spec, std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
         }
     }
+}
+
+/// Returns the source of a model that is computed in this process, for a role.
+pub(crate) fn model_source(name: &str, role: Role, formulation: Formulation) -> Result<ModelSource, Failure> {
+    let parsed = ModelName::given(name).map_err(Failure::usage)?;
+    match parsed {
+        ModelName::Candle(path) => located(&path),
+        ModelName::Lumos(pair) => {
+            let model = pair.resolve(role, formulation).map_err(Failure::input)?;
+            located(Path::new(&model.to_string()))
+        }
+        ModelName::BuiltinTiny => builtin_source(role, formulation)
+            .ok_or_else(|| Failure::input(format!("builtin:tiny has no {role} for {formulation}"))),
+        ModelName::OpenAi(_) => Err(Failure::input(format!(
+            "unsupported model `{name}`: this command computes models in this process; pass candle:<folder> or \
+             builtin:tiny"
+        ))),
+        ModelName::Script(_) => Err(Failure::input(format!(
+            "unsupported model `{name}`: a script cannot generate; pass candle:<folder> or builtin:tiny"
+        ))),
+    }
+}
+
+/// Locates a local model or the hub's model of that name. Blocks during a download.
+fn located(path: &Path) -> Result<ModelSource, Failure> {
+    locate(path, &Hub::default(), false, &AccessPolicy::default())
+        .map(|located| located.source)
+        .map_err(Failure::usage)
 }
 
 #[cfg(test)]

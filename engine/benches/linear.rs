@@ -10,9 +10,6 @@
 //! the first-level cache.
 
 #[allow(dead_code, unreachable_pub)]
-#[path = "../src/aligned.rs"]
-mod aligned;
-#[allow(dead_code, unreachable_pub)]
 #[path = "../src/model/elementwise.rs"]
 mod elementwise;
 #[allow(dead_code, unreachable_pub)]
@@ -33,7 +30,6 @@ mod vector;
 
 use std::time::{Duration, Instant};
 
-use aligned::AlignedBuffer;
 use candle_core::{DType, Device, Tensor};
 use kernel::{Execution, PanelWeights};
 use pulp::{Arch, Simd, WithSimd};
@@ -44,6 +40,7 @@ use simd::{
     Element, Kernel, PANEL, Path, QuantizedFormat, QuantizedPath, Target, Unit, Weights, for_each_window,
 };
 use support::Uniform;
+use vector::AlignedBuffer;
 
 /// Inputs × outputs.
 const SHAPES: [(usize, usize); 7] =

@@ -13,11 +13,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::Backend;
 use crate::cache::{PageLayout, Pool, TILE, page_size_is_supported};
-use crate::description::ModelDescription;
 use crate::device::DeviceName;
 use crate::error::{GenerateError, LoadError};
 use crate::load;
-use crate::loaded::Loaded;
+use crate::loaded::{Loaded, ModelDescription};
 use crate::memory::{Reservation, cache_share, device_share};
 use crate::model::Matrices;
 use crate::options::{LoadOptions, ModelSource};
@@ -64,10 +63,10 @@ const MOST_AUTO_BATCH: usize = 256;
 /// ```
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) inner: Arc<Inner>,
+    inner: Arc<Inner>,
 }
 
-pub(crate) struct Inner {
+struct Inner {
     description: ModelDescription,
     device: DeviceName,
     tokenizer: Arc<Tokenizer>,
@@ -105,11 +104,11 @@ impl Engine {
     pub fn load(source: ModelSource, options: LoadOptions) -> Result<Self, LoadError> {
         let options = LoadOptions { device: options.device.resolved(), ..options };
         check(&options)?;
-        Self::start(load::open(&source)?.load(&options, None)?, &options)
+        Self::start(load::open(&source)?.load(&options)?, &options)
     }
 
     /// Starts the scheduler of a loaded model.
-    pub(crate) fn start(loaded: Loaded, options: &LoadOptions) -> Result<Self, LoadError> {
+    fn start(loaded: Loaded, options: &LoadOptions) -> Result<Self, LoadError> {
         let Loaded { config, tokenizer, model, description, matrices, weight_bytes, reservation } = loaded;
         let layout = model.layout(options.page_size);
         let (pages, max_batch) = cache_size(options, &layout, config.context_length, model.free_bytes());
@@ -320,7 +319,7 @@ impl Engine {
 }
 
 /// Validates the options that do not depend on a file.
-pub(crate) fn check(options: &LoadOptions) -> Result<(), LoadError> {
+fn check(options: &LoadOptions) -> Result<(), LoadError> {
     if page_size_is_supported(options.page_size) {
         return Ok(());
     }

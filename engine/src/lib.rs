@@ -2,8 +2,8 @@
 //!
 //! [`Engine::load`] loads a Hugging Face folder (Llama 1 to 3, Mistral, TinyLlama and their fine-tunes;
 //! safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) or a GGUF file of these models.
-//! [`Engine::generate`] continues sequences, many at once. [`EngineRegistry`] shares engines between roles. A
-//! [`DprReader`] scores passages with a BERT encoder, a [`CrossEncoder`] scores texts with RoBERTa or DeBERTa.
+//! [`Engine::generate`] continues sequences, many at once. A [`DprReader`] scores passages with a BERT encoder, a
+//! [`CrossEncoder`] scores texts with RoBERTa or DeBERTa.
 //!
 //! Candle reads and converts the weights. The forward pass is implemented in this crate, because batching
 //! must not change results: a sequence's float32 logits are bit-identical whatever else is in the batch and
@@ -15,13 +15,11 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-mod aligned;
 mod backend;
 pub mod bench;
 mod cache;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // without it only tests compute with it
 mod cuda;
-mod description;
 mod device;
 mod encoder;
 mod engine;
@@ -31,7 +29,6 @@ mod loaded;
 mod machine;
 mod memory;
 mod model;
-mod models;
 mod options;
 mod random;
 mod request;
@@ -56,16 +53,14 @@ pub mod fuzzing {
 mod fixtures;
 
 pub use cuda::gpus;
-pub use description::{ModelDescription, WeightFile};
 pub use device::{DeviceName, Gpu, NoGpu};
 pub use encoder::{CrossEncoder, DprReader, EncoderError, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
-pub use load::{AdapterBase, StoredChat, adapter_base};
-pub use loaded::Footprint;
+pub use load::{AdapterBase, StoredChat, WeightFile, adapter_base};
+pub use loaded::{Footprint, ModelDescription};
 pub use memory::{MemoryBudget, free_memory};
 pub use model::{linear_path, quantized_path};
-pub use models::EngineRegistry;
 pub use options::{DType, LoadOptions, ModelFiles, ModelSource};
 pub use random::RandomShape;
 pub use request::{

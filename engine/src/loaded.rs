@@ -1,14 +1,17 @@
 //! Loads an opened model onto a device: estimates its memory, reserves it, reads the weights and hashes the files.
 //!
-//! [`Opened::load`] returns [`Loaded`], from which [`Engine`](crate::Engine) starts its scheduler.
+//! [`Opened::load`] returns [`Loaded`], from which [`Engine`](crate::Engine) starts its scheduler. Its
+//! [`ModelDescription`] is for manifests and reports: architecture, types, and hashes of the files that the model was
+//! read from. [`Footprint`] is the memory that a model would need.
+
+use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
 use crate::cache::{KeyValueShape, PageLayout, Storage, TILE};
-use crate::description::{ModelDescription, WeightFile};
 use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
-use crate::load::{self, EMBEDDING, Opened};
+use crate::load::{self, EMBEDDING, Opened, WeightFile};
 use crate::memory::Reservation;
 use crate::model::Matrices;
 use crate::options::{DType, LoadOptions, ModelSource};
@@ -25,6 +28,29 @@ pub(crate) struct Loaded {
     pub(crate) weight_bytes: u64,
     /// The weights' part of the memory budget.
     pub(crate) reservation: Option<Reservation>,
+}
+
+/// Properties of a loaded model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelDescription {
+    /// Class name in config.json, such as `LlamaForCausalLM`.
+    pub architecture: String,
+    /// Number of parameters.
+    pub parameters: u64,
+    /// Rows of the embedding; the tokenizer may have fewer ids.
+    pub vocabulary: usize,
+    /// Type of the weights in memory, except quantized ones.
+    pub dtype: DType,
+    /// Quantization formats of the matrices, by ggml's names, the format of most values first: `Q4_K`, `Q4_K
+    /// + Q6_K`. `None` if the matrices are not quantized.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantization: Option<String>,
+    /// The files that the weights were read from; an adapter's configuration and weights come last.
+    pub weight_files: Vec<WeightFile>,
+    /// SHA-256 of the tokenizer file, in hexadecimal.
+    pub tokenizer_sha256: String,
+    /// Maximum sequence length in tokens, prompt and completion together.
+    pub context_length: usize,
 }
 
 /// Memory requirements of a model.
@@ -89,13 +115,8 @@ impl Opened {
     }
 
     /// Reads the weights. `options` must name a concrete device, not
-    /// [`DeviceName::Auto`](crate::DeviceName::Auto). `files` is the result of
-    /// [`weight_files`](Self::weight_files) if it is already known.
-    pub(crate) fn load(
-        mut self,
-        options: &LoadOptions,
-        files: Option<Vec<WeightFile>>,
-    ) -> Result<Loaded, LoadError> {
+    /// [`DeviceName::Auto`](crate::DeviceName::Auto).
+    pub(crate) fn load(mut self, options: &LoadOptions) -> Result<Loaded, LoadError> {
         let (rows, matrices) = self.matrices(options.device, options.dtype)?;
         let weight_bytes =
             Backend::weight_bytes(options.device, &self.config, rows, options.dtype, &matrices);
@@ -107,9 +128,7 @@ impl Opened {
         let (model, weight_files) = std::thread::scope(|scope| {
             let opened = &self;
             let hashes = std::thread::Builder::new()
-                .spawn_scoped(scope, move || {
-                    files.map_or_else(|| opened.weight_files(options.hash_weights), Ok)
-                })
+                .spawn_scoped(scope, move || opened.weight_files(options.hash_weights))
                 .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
             let model = Backend::load(&self.config, &self.weights, options, weight_bytes)?;
             let failed = |_| LoadError::Thread { reason: "hashing the weights failed".to_owned() };

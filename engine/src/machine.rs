@@ -14,8 +14,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
-use crate::load::quantized::QuantizedMatrix;
-use crate::load::weights::Matrix;
+use crate::load::weights::{Matrix, QuantizedMatrix};
 use crate::model::{Execution, Linear, LinearScratch};
 use crate::options::DType;
 use crate::simd::QuantizedFormat;

@@ -1,8 +1,24 @@
-//! The command line of `lumos data`.
+//! Options of the commands that work on files of data or recorded cases: `fetch`, `data` and `replay`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub(crate) struct FetchArgs {
+    /// Select benchmarks: gsm8k, svamp, hotpotqa, strategyqa, intercode_sql
+    #[arg(required = true)]
+    pub(crate) tasks: Vec<String>,
+    /// Set the data folder; each benchmark gets a folder in it
+    #[arg(long, value_name = "PATH", default_value = "data", env = "LUMOS_DATA")]
+    pub(crate) data: PathBuf,
+    /// Download again even if the file exists and its checksum is right
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Download from this mirror: <mirror>/<benchmark>/<file>
+    #[arg(long, value_name = "URL", env = "LUMOS_MIRROR")]
+    pub(crate) mirror: Option<String>,
+}
 
 /// Options of `data`.
 #[derive(Debug, Args)]
@@ -40,4 +56,14 @@ pub(crate) struct ImportSqlArgs {
     /// First drop databases of the same name on the server
     #[arg(long)]
     pub(crate) replace: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// Read recorded cases from these files, .jsonl or .jsonl.gz
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print one JSON object per case: {"id", "passed", "difference"}
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -1,10 +1,79 @@
-//! Options of `bench`, `doctor`, `verify` and `estimate`.
+//! Options of the engine, and of `bench`, `doctor`, `verify` and `estimate`.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use lumos_coordinator::spec::MemorySize;
 use lumos_engine::RandomShape;
+use lumos_tasks::Swap;
+
+/// Options of the engine.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct EngineArgs {
+    /// Set the number of sequences computed together: auto or N [default: auto]
+    ///
+    /// `auto` uses as many as fit into the memory for keys and values, at most 256. N also sets the number of
+    /// episodes in progress, unless --concurrency does. Does not change results on the same machine in f32.
+    /// Example: --batch-size 16
+    #[arg(long, value_name = "N", env = "LUMOS_BATCH_SIZE")]
+    pub(crate) batch_size: Option<String>,
+    /// Set the device of models: cpu, auto or cuda:N [default: cpu]
+    ///
+    /// For all models, or by role, comma-separated. `auto` uses a GPU if there is one. GPUs need a build with
+    /// the feature `cuda`. Examples: --device cuda:0 or --device planner=cuda:0,grounder=cuda:1
+    #[arg(long, value_name = "DEVICE", env = "LUMOS_DEVICE")]
+    pub(crate) device: Option<String>,
+    /// Set the type of weights in memory: f32, bf16 or f16 [default: f32]
+    ///
+    /// GGUF files keep the type of their quantized weights. With --preset paper, GPUs use f16 by default.
+    /// Example: --dtype bf16
+    #[arg(long, value_name = "TYPE", env = "LUMOS_DTYPE")]
+    pub(crate) dtype: Option<String>,
+    /// Reuse computed prompt prefixes: on or off [default: on]
+    ///
+    /// Does not change results. Example: --prefix-cache off
+    #[arg(long, value_name = "on|off", env = "LUMOS_PREFIX_CACHE")]
+    pub(crate) prefix_cache: Option<Switch>,
+    /// Set the number of compute threads [default: all cores]
+    ///
+    /// Example: --threads 8
+    #[arg(long, value_name = "N", env = "LUMOS_THREADS")]
+    pub(crate) threads: Option<usize>,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// Reuse prefixes
+    On,
+    /// Compute every prompt in full
+    Off,
+}
+
+/// Memory limits for models.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct MemoryArgs {
+    /// Limit the memory of models on each device, such as 20GiB
+    ///
+    /// Covers weights, keys and values together. Default: no limit. Example: --memory 24GB
+    #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY")]
+    pub(crate) memory: Option<MemorySize>,
+    /// Load models of a device in turns: auto, always or never [default: auto]
+    ///
+    /// One model is loaded at a time and computes all requests that wait for it, then the next is loaded.
+    /// `auto` does so if --memory holds each model but not all of them. Does not change results. Example:
+    /// --swap never
+    #[arg(long, value_name = "WHEN", env = "LUMOS_SWAP")]
+    pub(crate) swap: Option<Swap>,
+    /// Set the number of episodes in progress at the same time
+    ///
+    /// Default: as --batch-size. With --batch-size auto, 8 per core (at most 64) if models are computed on
+    /// the CPU, else 64. At least 256 if models are loaded in turns. Example: --concurrency 32
+    #[arg(long, value_name = "N", env = "LUMOS_CONCURRENCY", alias = "places")]
+    pub(crate) concurrency: Option<u32>,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -92,7 +161,7 @@ pub(crate) struct DoctorArgs {
 }
 
 /// Prefix reuse settings to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Reuse {
     /// With reuse of prefixes
     On,

@@ -1,10 +1,12 @@
-//! Options of queues, workers and parts of runs.
+//! Options of queues and workers.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use lumos_coordinator::spec::MemorySize;
 use lumos_tasks::Swap;
+
+use super::EngineArgs;
 
 /// Options for connecting to a queue.
 #[derive(Debug, Clone, Default, Args)]
@@ -114,7 +116,7 @@ pub(crate) struct WorkerArgs {
     #[command(flatten)]
     pub(crate) queue: QueueArgs,
     #[command(flatten)]
-    pub(crate) engine: super::EngineArgs,
+    pub(crate) engine: EngineArgs,
     /// Set the number of episodes in progress at the same time
     ///
     /// Default: as --batch-size, or 64. Example: --concurrency 16
@@ -217,26 +219,4 @@ pub(crate) struct CancelArgs {
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) queue: QueueArgs,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  lumos run --config sweep.toml --partition hash:1/2 --name part-1    (on one machine)\n  \
-                        lumos run --config sweep.toml --partition hash:2/2 --name part-2    (on another)\n  \
-                        lumos merge runs/part-1 runs/part-2 --into runs/sweep"
-)]
-pub(crate) struct MergeArgs {
-    /// Select all parts: their folders, or their names in --output-path
-    #[arg(required = true)]
-    pub(crate) parts: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) runs: super::RunsArgs,
-    /// Write the merged run to this folder, which must not exist
-    #[arg(long, value_name = "PATH")]
-    pub(crate) into: PathBuf,
-    /// Accept incomplete parts
-    ///
-    /// Their missing units are outstanding in the merged run, and `lumos resume` runs them.
-    #[arg(long)]
-    pub(crate) allow_incomplete: bool,
 }

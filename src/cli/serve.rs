@@ -1,9 +1,11 @@
-//! Options of `serve`.
+//! Options of `serve` and `serve-model`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+
+use super::EngineArgs;
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
@@ -38,4 +40,34 @@ pub(crate) struct ServeShopArgs {
     /// Listen on this port; 0 selects a free one
     #[arg(long, value_name = "PORT", default_value_t = 3000)]
     pub(crate) port: u16,
+}
+
+const SERVE_MODEL_EXAMPLES: &str = "\
+Examples:
+  lumos serve-model --model candle:models/llama
+  lumos serve-model --model planner=candle:models/plan --model grounder=candle:models/ground --batch-size 16
+  LUMOS_API_KEY=… lumos serve-model --model builtin:tiny --listen 0.0.0.0:8000
+
+Clients use the base address http://HOST:PORT/v1, as with OpenAI: /v1/models, /v1/completions, /v1/chat/completions,
+with or without streaming. Prompts of /v1/completions are used unchanged, without a BOS token. The first Ctrl-C
+finishes the requests in progress and exits, the second exits immediately.";
+
+/// Options of `serve-model`.
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_MODEL_EXAMPLES)]
+pub(crate) struct ServeModelArgs {
+    /// Serve this model; repeatable
+    ///
+    /// Forms: candle:<folder>, candle:<file.gguf> or builtin:tiny, with an optional name for clients:
+    /// NAME=MODEL. Default name: the name of the folder or file; tiny-planner-iterative, tiny-planner-onetime
+    /// and tiny-grounder for builtin:tiny.
+    #[arg(long = "model", value_name = "[NAME=]MODEL", required = true)]
+    pub(crate) models: Vec<String>,
+    /// Listen on this address; port 0 selects a free one
+    ///
+    /// If LUMOS_API_KEY is set, clients must send that key.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8000", env = "LUMOS_LISTEN")]
+    pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
 }

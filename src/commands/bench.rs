@@ -11,7 +11,7 @@ use lumos_tasks::{Formulation, Role};
 
 use crate::cli::{BenchArgs, BenchCommand, BenchEngineArgs};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::local_model;
+use crate::settings;
 
 /// Seed of random weights, the same for measured and saved models.
 const SEED: u64 = 1;
@@ -77,7 +77,7 @@ fn source(arguments: &BenchEngineArgs) -> Result<ModelSource, Failure> {
         return Ok(ModelSource::Random { shape, seed: SEED });
     }
     let name = arguments.model.as_deref().unwrap_or_default();
-    local_model::source(name, Role::Planner, Formulation::Iterative)
+    settings::model_source(name, Role::Planner, Formulation::Iterative)
 }
 
 fn write(path: &Path, report: &BenchReport) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::cli::CompleteArgs;
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::local_model;
+use crate::settings;
 
 /// A line of standard input.
 #[derive(Debug, Deserialize)]
@@ -79,9 +79,9 @@ async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
         }
     };
     let formulation: Formulation = arguments.formulation.parse().map_err(Failure::usage)?;
-    let source = local_model::source(&arguments.model, role, formulation)?;
-    let device = crate::settings::placement(&arguments.engine)?.of(role);
-    let settings = crate::settings::engine(&arguments.engine, device)?;
+    let source = settings::model_source(&arguments.model, role, formulation)?;
+    let device = settings::placement(&arguments.engine)?.of(role);
+    let settings = settings::engine(&arguments.engine, device)?;
     let options = settings.options();
     let loading = tokio::task::spawn_blocking(move || Engine::load(source, options));
     loading.await?.map_err(Failure::usage)

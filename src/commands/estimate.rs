@@ -19,11 +19,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::bench::measure_shape;
-use super::report::open;
+use super::results::open;
 use crate::cli::EstimateArgs;
-use crate::estimate::{Prediction, TokensPerItem, nearest, predict, recorded};
+use crate::estimate::{
+    Candidate, Fitting, Prediction, TokensPerItem, Use, Way, cycles, fit, nearest, predict, recorded,
+};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::fitting::{self, Candidate, Fitting, Use, Way};
 use crate::{planning, settings};
 
 /// Kind of an episode: benchmark and formulation.
@@ -119,11 +120,11 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
         let case = Use {
             models: models.iter().map(|model| on(model.device)).max().unwrap_or(0),
             memory,
-            cycles: fitting::cycles(rounds, longest, settings::concurrency(&spec, true)),
+            cycles: cycles(rounds, longest, settings::concurrency(&spec, true)),
             load_rate: arguments.load_rate.0,
             seconds: rows.iter().map(|row| row.prediction.seconds).sum(),
         };
-        fitting::fit(&report, case)
+        fit(&report, case)
     });
     show(arguments, &rows, &report, (cell.batch_size, models.len()), fitting.as_ref())?;
     Ok(Exit::Complete)

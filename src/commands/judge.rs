@@ -14,7 +14,7 @@ use lumos_tasks::{Formulation, NanoDollars, Role, Swap};
 use lumos_tools::ToolSets;
 use lumos_worker::stall::{Wait, reminded};
 
-use super::report::open;
+use super::results::open;
 use super::run::{arrange_all, fleet_of, stall_warning};
 use crate::budget::Budget;
 use crate::cli::ScoreArgs;

@@ -1,25 +1,27 @@
-//! The commands, one file each.
+//! The commands, by subject.
 
 pub(crate) mod bench;
-pub(crate) mod cancel;
 pub(crate) mod complete;
-pub(crate) mod completions;
 pub(crate) mod data;
 pub(crate) mod doctor;
 pub(crate) mod estimate;
-pub(crate) mod fetch;
 pub(crate) mod judge;
 pub(crate) mod ls;
-pub(crate) mod merge;
-pub(crate) mod repair;
-pub(crate) mod replay;
-pub(crate) mod report;
+pub(crate) mod queue;
+pub(crate) mod results;
 pub(crate) mod run;
-pub(crate) mod score;
 pub(crate) mod serve;
-pub(crate) mod serve_model;
-pub(crate) mod show;
-pub(crate) mod status;
 pub(crate) mod tool;
 pub(crate) mod verify;
 pub(crate) mod worker;
+
+use clap::CommandFactory;
+
+use crate::cli::{Cli, CompletionsArgs};
+use crate::exit::{CommandResult, Exit};
+
+/// `lumos completions`: prints a shell completion script.
+pub(crate) fn completions(arguments: &CompletionsArgs) -> CommandResult {
+    clap_complete::generate(arguments.shell, &mut Cli::command(), "lumos", &mut std::io::stdout());
+    Ok(Exit::Complete)
+}

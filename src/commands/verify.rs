@@ -1,11 +1,11 @@
-//! `lumos verify`: recomputes a sample of a run with a different batch size and compares it with the recorded
-//! outcomes.
+//! `lumos verify` and `lumos replay`: compute recorded outcomes again and compare the results.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
+use lumos_benchmarks::replay::{self, ReplayResult};
 use lumos_coordinator::CheckpointReader;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::spec::BatchSize;
@@ -16,10 +16,11 @@ use lumos_tools::ToolSets;
 use lumos_worker::activity::EpisodeProgress;
 use lumos_worker::{Backends, EpisodeLimits, drive};
 use serde::Serialize;
+use serde_json::json;
 
-use super::report::open;
+use super::results::open;
 use super::run::{arrange, check_models};
-use crate::cli::{EngineArgs, VerifyArgs};
+use crate::cli::{EngineArgs, ReplayArgs, VerifyArgs};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::settings;
 
@@ -50,7 +51,9 @@ enum Comparison {
     Fault,
 }
 
-pub(crate) async fn run(arguments: &VerifyArgs) -> CommandResult {
+/// `lumos verify`: recomputes a sample of a run with a different batch size and compares it with the recorded
+/// outcomes.
+pub(crate) async fn verify(arguments: &VerifyArgs) -> CommandResult {
     let folder = arguments.runs.folder(&arguments.run)?;
     let (manifest, checkpoint) = open(&folder)?;
     let sample = sample(&manifest, &checkpoint, arguments.sample)?;
@@ -83,7 +86,7 @@ pub(crate) async fn run(arguments: &VerifyArgs) -> CommandResult {
         let (sampled, comparison) = result?;
         *counts.entry(comparison.name()).or_default() += 1;
         if arguments.json {
-            let line = serde_json::json!({
+            let line = json!({
                 "unit": sampled.unit.id, "configuration": sampled.label, "item": sampled.item, "comparison": comparison,
             });
             writeln!(out, "{line}")?;
@@ -95,7 +98,7 @@ pub(crate) async fn run(arguments: &VerifyArgs) -> CommandResult {
     let (equal, faults) = (count(Comparison::Equal), count(Comparison::Fault));
     let (replies, endings) = (count(Comparison::Reply), count(Comparison::Ending));
     if arguments.json {
-        let totals = serde_json::json!({
+        let totals = json!({
             "units": total, "equal": equal, "reply_flips": replies, "ending_flips": endings, "faults": faults,
             "batch_size": batch_size,
         });
@@ -195,6 +198,42 @@ async fn again(
         drive(&sampled.unit, &backends, EpisodeLimits::default(), &EpisodeProgress::default()).await;
     let comparison = Comparison::of(&sampled.recorded, &outcome);
     Ok((sampled, comparison))
+}
+
+/// `lumos replay`: runs recorded cases with the current code and compares the results.
+pub(crate) fn replay(arguments: &ReplayArgs) -> CommandResult {
+    let mut out = io::stdout().lock();
+    let (mut passed, mut failed, mut skipped) = (0u64, 0u64, 0u64);
+    for file in &arguments.files {
+        for recorded in replay::read_cases(file).map_err(Failure::usage)? {
+            let verdict = recorded.map_err(Failure::usage)?.replay();
+            print(&mut out, &verdict, arguments.json)?;
+            match &verdict {
+                ReplayResult { skipped: Some(_), .. } => skipped += 1,
+                ReplayResult { difference: Some(_), .. } => failed += 1,
+                ReplayResult { .. } => passed += 1,
+            }
+        }
+    }
+    if !arguments.json {
+        let skipped = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
+        writeln!(out, "{passed} passed, {failed} failed{skipped}")?;
+    }
+    Ok(if failed > 0 { Exit::CheckFailed } else { Exit::Complete })
+}
+
+fn print(out: &mut impl Write, verdict: &ReplayResult, json: bool) -> io::Result<()> {
+    let ReplayResult { id, difference, skipped } = verdict;
+    if json {
+        let mut object = json!({ "id": id, "passed": verdict.passed(), "difference": difference });
+        if let Some(reason) = skipped {
+            object["skipped"] = reason.as_str().into();
+        }
+        writeln!(out, "{object}")?;
+    } else if let Some(difference) = difference {
+        writeln!(out, "{id}: {difference}")?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ const LAYERS: [(&str, &[&str]); 4] = [
     (
         "engine",
         &[
-            "aligned",
+            "vector",
             "cache",
             "device",
             "error",
@@ -131,9 +131,7 @@ const LAYERS: [(&str, &[&str]); 4] = [
             "memory",
             "random",
             "options",
-            "description",
             "load",
-            "vector",
             "request",
             "sampler",
             "model",
@@ -147,7 +145,6 @@ const LAYERS: [(&str, &[&str]); 4] = [
             "engine",
             "bench",
             "encoder",
-            "models",
         ],
     ),
     (

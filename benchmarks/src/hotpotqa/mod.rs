@@ -1,16 +1,14 @@
 //! HotpotQA: multi-hop questions over two pages (Yang et al. 2018; upstream `eval/hotpotqa/run_eval.py`).
 
-mod record;
-
 use lumos_tasks::families::qa;
-use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Role, Target};
+use lumos_tasks::{AnswerForm, Behaviour, ContentHash, Formulation, Outcome, Role, Setup, Target, Task};
 use serde_json::Value;
 
 use crate::benchmark::{Benchmark, Download, PublishedFigure, PublishedItems, QA_TOOLS, qa_roles};
 use crate::benchmark::{LATER_LISTING, PROJECT_PAGE};
 use crate::error::DataError;
 use crate::judge::LLM_ACCURACY;
-use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
+use crate::loading::{Content, DataSource, Items, Layout, RecordError, open, optional_text, text};
 use crate::metrics::{EXACT_MATCH, F1, MetricDefinition, score_words};
 use crate::score::{ItemScore, Scoring};
 
@@ -85,16 +83,37 @@ impl Benchmark for HotpotQa {
     }
 
     fn open(&self, source: DataSource) -> Result<Items, DataError> {
-        open(self.name(), &source, self.samples(), Layout::Either, record::read)
+        open(self.name(), &source, self.samples(), Layout::Either, read_record)
     }
 
     fn read(&self, record: &Value) -> Result<Content, RecordError> {
-        record::read(record)
+        read_record(record)
     }
 
     fn score(&self, target: &Target, outcome: &Outcome, _scoring: Scoring) -> Option<ItemScore> {
         score_words(target, outcome)
     }
+}
+
+/// Parses a record: `{"question", "answer", "type"}` in the Lumos file, and also `_id`, `level`,
+/// `supporting_facts` and `context` in the official files. The paragraphs of `context` contain the answer and
+/// are never shown to the agent.
+///
+/// Its group is the type, followed by the level if the file has one: `bridge, hard`.
+fn read_record(record: &Value) -> Result<Content, RecordError> {
+    let question = text(record, "question")?.to_owned();
+    let answer = text(record, "answer")?.to_owned();
+    let group = match (optional_text(record, "type"), optional_text(record, "level")) {
+        (Some(kind), Some(level)) => Some(format!("{kind}, {level}")),
+        (kind, level) => kind.or(level),
+    };
+    Ok(Content {
+        name: optional_text(record, "_id"),
+        group,
+        task: Task::Qa { question, answer: AnswerForm::Entity },
+        setup: Setup::None,
+        target: Target::Text { answer },
+    })
 }
 
 const PUBLISHED: [PublishedFigure; 9] = [
@@ -117,4 +136,25 @@ const fn figure(
     source: &'static str,
 ) -> PublishedFigure {
     PublishedFigure { metric: metric.name, formulation, system, percent, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_files() {
+        let lumos = read_record(&json!({"question": "Who?", "answer": "Ada", "type": "bridge"})).unwrap();
+        assert_eq!((lumos.name, lumos.group.as_deref()), (None, Some("bridge")));
+        let official = json!({
+            "_id": "5a8b", "question": "Who?", "answer": "Ada", "type": "comparison", "level": "hard",
+            "supporting_facts": [["Ada", 0]], "context": [["Ada", ["A sentence."]]],
+        });
+        let official = read_record(&official).unwrap();
+        assert_eq!(official.name.as_deref(), Some("5a8b"));
+        assert_eq!(official.group.as_deref(), Some("comparison, hard"));
+        assert!(!serde_json::to_string(&official.task).unwrap().contains("sentence"));
+    }
 }

@@ -1,16 +1,15 @@
 //! InterCode SQL: questions about Spider's databases, answered by executing statements (Yang et al. 2023; Yu
 //! et al. 2018).
 
-mod record;
 mod score;
 
 use lumos_tasks::families::sql;
-use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Target};
+use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Setup, Target, Task};
 use serde_json::Value;
 
 use crate::benchmark::{Benchmark, Download, LATER_LISTING, PublishedFigure, PublishedItems};
 use crate::error::DataError;
-use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
+use crate::loading::{Content, DataSource, Items, Layout, RecordError, open, optional_text, text};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
 use score::{EMPTY_GOLD, REWARD, SUCCESS_RATE, SUCCESS_WITH_ROWS, TURNS};
@@ -76,16 +75,31 @@ impl Benchmark for IntercodeSql {
     }
 
     fn open(&self, source: DataSource) -> Result<Items, DataError> {
-        open(self.name(), &source, self.samples(), Layout::Either, record::read)
+        open(self.name(), &source, self.samples(), Layout::Either, read_record)
     }
 
     fn read(&self, record: &Value) -> Result<Content, RecordError> {
-        record::read(record)
+        read_record(record)
     }
 
     fn score(&self, _target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
         score::score(outcome, scoring)
     }
+}
+
+/// Parses a record: `{"db", "gold", "query", "hardness", "db_tables"}` (upstream `data/sql/spider`). The tables
+/// are not shown to the agent. Its group is the hardness.
+fn read_record(record: &Value) -> Result<Content, RecordError> {
+    let database = text(record, "db")?.to_owned();
+    let gold = text(record, "gold")?.to_owned();
+    let question = text(record, "query")?.to_owned();
+    Ok(Content {
+        name: None,
+        group: optional_text(record, "hardness"),
+        task: Task::Sql { question, database: database.clone() },
+        setup: Setup::Sql { database, gold: gold.clone() },
+        target: Target::Text { answer: gold },
+    })
 }
 
 /// The published logs of the benchmark's own runner, with ten turns.
@@ -132,3 +146,21 @@ const DOWNLOADS: [Download; 2] = [
         licence: "CC BY-SA 4.0",
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_episode_sees_no_gold_query() {
+        let record = json!({
+            "db": "zoo", "gold": "SELECT 1", "query": "How many?", "hardness": "easy", "db_tables": {"pen": ["id"]},
+        });
+        let content = read_record(&record).unwrap();
+        assert_eq!(content.group.as_deref(), Some("easy"));
+        assert!(!serde_json::to_string(&content.task).unwrap().contains("SELECT"));
+        assert_eq!(read_record(&json!({ "db": "zoo", "query": "?" })).unwrap_err().field, "gold");
+    }
+}

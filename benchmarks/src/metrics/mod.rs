@@ -5,7 +5,6 @@
 
 mod definition;
 mod exact_match;
-mod fixed;
 mod interval;
 mod tally;
 mod text;

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::backend::Backend;
-use crate::description::ModelDescription;
 use crate::device::DeviceName;
 use crate::engine::Engine;
 use crate::error::{GenerateError, LoadError};
+use crate::loaded::ModelDescription;
 pub use crate::machine::MachineLimits;
 use crate::options::{LoadOptions, ModelSource};
 use crate::request::{GenerateRequest, Prompt, SamplingParams, StopCondition};

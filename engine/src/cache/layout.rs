@@ -1,8 +1,12 @@
-//! The layout of KV cache pages: which numbers a page stores, and at which offsets.
+//! The pages of the KV cache: which numbers a page stores, at which offsets, and its memory.
 //!
 //! A model's [`KeyValueShape`] and the number of positions per page define a [`PageLayout`]. The CPU's
 //! attention kernels read pages in this layout; a model on a device lays out its pages itself
-//! ([`Storage::Device`]).
+//! ([`Storage::Device`]). [`PageMemory`] is the memory of one page.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::vector::AlignedBuffer;
 
 /// Positions per tile: their keys are adjacent, and their values are summed in one chain.
 pub(crate) const TILE: usize = 16;
@@ -91,5 +95,43 @@ impl PageLayout {
     /// Offset of a head's keys in a page, in floats.
     pub(super) fn start(&self, layer: usize, head: usize) -> usize {
         (layer * self.shape.heads + head) * self.head()
+    }
+}
+
+/// A page in host memory, or a page in device memory that is addressed by its number.
+#[derive(Default)]
+pub(crate) struct PageMemory {
+    number: u32,
+    /// Empty for a page in device memory.
+    floats: AlignedBuffer,
+}
+
+impl PageMemory {
+    /// Creates the page with this number; pages count from 0.
+    pub(super) fn new(number: usize, layout: &PageLayout) -> Self {
+        let floats = match layout.storage {
+            Storage::Memory => layout.floats(),
+            Storage::Device { .. } => 0,
+        };
+        let number = u32::try_from(number).expect("fewer than 2³² pages fit in memory");
+        Self { number, floats: AlignedBuffer::zeros(floats) }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Deref for PageMemory {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.floats
+    }
+}
+
+impl DerefMut for PageMemory {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.floats
     }
 }

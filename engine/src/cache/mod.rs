@@ -7,7 +7,6 @@
 
 mod index;
 mod layout;
-mod page;
 mod pool;
 mod sequence;
 

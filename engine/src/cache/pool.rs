@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use super::index::{BlockId, PrefixIndex};
-use super::layout::PageLayout;
-use super::page::PageMemory;
+use super::layout::{PageLayout, PageMemory};
 use super::sequence::{KvCache, Page};
 
 /// All pages of an engine: free, cached (published, without holders) or held by sequences.

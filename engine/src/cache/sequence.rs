@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use super::index::BlockId;
-use super::layout::PageLayout;
-use super::page::PageMemory;
+use super::layout::{PageLayout, PageMemory};
 
 /// A page held by one sequence.
 pub(super) enum Page {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::read;
+use super::files::read;
 use crate::error::LoadError;
 use crate::tokenizer::Tokenizer;
 

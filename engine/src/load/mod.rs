@@ -4,11 +4,9 @@
 
 mod adapter;
 pub(crate) mod config;
+mod files;
 mod folder;
 mod gguf;
-mod hash;
-mod mapped;
-pub(crate) mod quantized;
 pub(crate) mod random;
 pub(crate) mod weights;
 
@@ -16,17 +14,18 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::description::WeightFile;
 use crate::error::LoadError;
 use crate::options::{ModelSource, check_adapted};
 use crate::tokenizer::Tokenizer;
 use adapter::Adapter;
 use config::ModelConfig;
+use files::read;
 use folder::ModelFolder;
 use gguf::GgufFile;
 use weights::Weights;
 
 pub use adapter::{AdapterBase, adapter_base};
+pub use files::WeightFile;
 pub use gguf::StoredChat;
 
 pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
@@ -111,31 +110,15 @@ impl Opened {
     /// The weight files, with their hashes if `hashed`, which reads all of them.
     pub(crate) fn weight_files(&self, hashed: bool) -> Result<Vec<WeightFile>, LoadError> {
         match &self.files {
-            Files::Paths(paths) => hash::files(paths, hashed),
-            Files::Gguf(path) => hash::files(std::slice::from_ref(path), hashed),
-            Files::Memory { name, bytes } => Ok(vec![hash::bytes(name, bytes, hashed)]),
+            Files::Paths(paths) => files::weight_files(paths, hashed),
+            Files::Gguf(path) => files::weight_files(std::slice::from_ref(path), hashed),
+            Files::Memory { name, bytes } => Ok(vec![files::embedded_weights(name, bytes, hashed)]),
             Files::Random(name) => {
                 let sha256 = hex::encode(Sha256::digest(name));
                 Ok(vec![WeightFile { name: name.clone(), bytes: 0, sha256 }])
             }
         }
     }
-
-    /// A hash of shape, tokenizer and weights. Models that compute the same have the same hash, independent
-    /// of their location.
-    pub(crate) fn content(&self, files: &[WeightFile]) -> String {
-        let mut hasher = Sha256::new();
-        hasher.update(format!("{:?}\0{}\0", self.config, self.tokenizer.id_limit()));
-        hasher.update(self.tokenizer.sha256());
-        for file in files {
-            hasher.update(format!("\0{}\0{}", file.bytes, file.sha256));
-        }
-        hex::encode(hasher.finalize())
-    }
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, LoadError> {
-    std::fs::read(file).map_err(|source| LoadError::FileUnreadable { file: file.to_owned(), source })
 }
 
 /// The contents of a model folder, with the configuration not yet parsed.

@@ -4,10 +4,13 @@
 //! shape in the configuration, and changed by a LoRA adapter if there is one. Quantized matrices stay in
 //! their block format.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use candle_core::pickle::PthTensors;
+use candle_core::quantized::GgmlDType;
 use candle_core::{DType as CandleType, Device, Tensor};
 use memmap2::Mmap;
 use safetensors::SafeTensors;
@@ -16,10 +19,19 @@ use safetensors::tensor::Metadata;
 use super::adapter::Adapter;
 use super::folder::WeightPaths;
 use super::gguf::GgufTensors;
-use super::quantized::QuantizedMatrix;
-use super::{mapped, random};
+use super::{files, random};
 use crate::error::LoadError;
 use crate::simd::QuantizedFormat;
+
+/// A matrix in one of ggml's block formats, as stored; its rows are whole blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QuantizedMatrix<'a> {
+    pub(crate) format: QuantizedFormat,
+    /// Inputs; a multiple of the values in a block.
+    pub(crate) columns: usize,
+    /// Rows in order (one per output), in the order of Hugging Face's tensor of the same name.
+    pub(crate) blocks: Cow<'a, [u8]>,
+}
 
 /// Weights of a linear layer as stored in a file: outputs × inputs.
 pub(crate) enum Matrix<'a> {
@@ -57,6 +69,28 @@ impl Matrix<'_> {
             Self::Floats(weight) => weight.dim(1),
             Self::Blocks(matrix) => Ok(matrix.columns),
         }
+    }
+}
+
+impl QuantizedFormat {
+    /// The format of ggml's type; `None` for types that are widened to floats on loading.
+    pub(crate) fn of(dtype: GgmlDType) -> Option<Self> {
+        match dtype {
+            GgmlDType::Q8_0 => Some(Self::Q8_0),
+            GgmlDType::Q4K => Some(Self::Q4K),
+            GgmlDType::Q6K => Some(Self::Q6K),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for QuantizedFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Q8_0 => "Q8_0",
+            Self::Q4K => "Q4_K",
+            Self::Q6K => "Q6_K",
+        })
     }
 }
 
@@ -333,7 +367,7 @@ fn contents(bytes: &[u8], path: &Path) -> Result<(usize, Metadata), LoadError> {
 
 fn open_safetensors(path: &Path) -> Result<WeightSource, LoadError> {
     let bytes =
-        mapped::map(path).map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
+        files::map(path).map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
     let (start, metadata) = contents(&bytes, path)?;
     Ok(WeightSource::Mapped { path: path.to_owned(), bytes, start, metadata })
 }

@@ -6,9 +6,9 @@ use pulp::Arch;
 use super::kernel::Execution;
 use super::linear::{Linear, LinearScratch};
 use super::quantized::QuantizedPanels;
-use crate::aligned::AlignedBuffer;
 use crate::options::DType;
 use crate::simd::{Path, QuantizedFormat, QuantizedPath, Target};
+use crate::vector::AlignedBuffer;
 
 /// A matrix product of arbitrary numbers.
 #[derive(Clone, Copy, Debug)]

@@ -9,10 +9,10 @@ use half::{bf16, f16};
 use pulp::Arch;
 use rayon::prelude::*;
 
-use crate::aligned::AlignedBuffer;
 use crate::simd::{
     Columns, Element, Kernel, LINE, PANEL, Path, Target, Unit, Weights, for_each_window, round_line,
 };
+use crate::vector::AlignedBuffer;
 
 /// How an operation is executed.
 #[derive(Clone, Copy)]

@@ -7,10 +7,10 @@ use candle_core::Tensor;
 
 use super::kernel::{Execution, PanelWeights};
 use super::quantized::QuantizedPanels;
-use crate::aligned::AlignedBuffer;
 use crate::load::weights::{Matrix, to_f32};
 use crate::options::DType;
 use crate::simd::{Element, Path, QuantizedPath, Target};
+use crate::vector::AlignedBuffer;
 
 /// Scratch space of linear layers, kept between calls.
 #[derive(Default)]

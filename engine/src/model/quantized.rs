@@ -5,12 +5,11 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 use super::kernel::{Execution, PARALLEL_ACTIVATIONS, Share};
-use crate::aligned::AlignedBuffer;
 use crate::simd::{
     BLOCK, Columns, PANEL, PanelLayout, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS, Target,
     for_each_window, pack_block, pack_rows,
 };
-use crate::vector::compiled;
+use crate::vector::{AlignedBuffer, compiled};
 
 /// Inputs per stretch: a panel's weights of a stretch stay in the first-level cache while they are multiplied
 /// with all rows.

@@ -1,22 +1,20 @@
-//! [`Tokenizer`]: encodes text to token ids and decodes ids to text.
+//! [`Tokenizer`]: encodes text to token ids and decodes ids to text. [`PairTokenizer`] encodes pairs of texts.
 //!
 //! Reads tokenizer.json, SentencePiece models and the vocabularies of GGUF files, all through the
 //! `tokenizers` crate.
 
 mod byte_pairs;
 mod check;
-mod pairs;
 mod sentencepiece;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tokenizers::AddedToken;
+use tokenizers::{AddedToken, PostProcessor, TruncationParams, TruncationStrategy};
 
 pub(crate) use self::byte_pairs::{BytePairs, Splitting};
 use self::check::{caught, check};
-pub(crate) use self::pairs::PairTokenizer;
 use crate::error::{GenerateError, LoadError};
 
 /// A model's tokenizer, from tokenizer.json or a SentencePiece model. A model with random weights has an
@@ -160,6 +158,32 @@ impl Tokenizer {
     /// The file that the tokenizer was read from.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+}
+
+/// A tokenizer of pairs: adds special tokens and truncates the longer text first.
+pub(crate) struct PairTokenizer {
+    inner: tokenizers::Tokenizer,
+}
+
+impl PairTokenizer {
+    fn new(mut inner: tokenizers::Tokenizer, longest: usize) -> Result<Self, String> {
+        // Without special tokens the input would differ from the model's training data.
+        if inner.get_post_processor().is_none_or(|processor| processor.added_tokens(true) == 0) {
+            return Err("its post_processor adds no special tokens to pairs".to_owned());
+        }
+        let truncation = TruncationParams {
+            max_length: longest,
+            strategy: TruncationStrategy::LongestFirst,
+            ..TruncationParams::default()
+        };
+        inner.with_truncation(Some(truncation)).map_err(|error| error.to_string())?;
+        Ok(Self { inner })
+    }
+
+    /// The ids of two texts.
+    pub(crate) fn encode(&self, first: &str, second: &str) -> Result<Vec<u32>, GenerateError> {
+        ids(|| self.inner.encode_fast((first, second), true))
     }
 }
 

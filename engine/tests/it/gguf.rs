@@ -11,8 +11,7 @@ use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use lumos_engine::{
-    DType, Engine, EngineRegistry, GenerateRequest, Generation, LoadError, LoadOptions, ModelSource, Prompt,
-    StoredChat,
+    DType, Engine, GenerateRequest, Generation, LoadError, LoadOptions, ModelSource, Prompt, StoredChat,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -257,20 +256,6 @@ fn a_folder_with_one_file_is_that_file() {
     Shape::tiny().files(1).write(folder.path());
     assert!(matches!(ModelSource::of_path(folder.path()), Ok(ModelSource::Folder(_))));
     assert!(matches!(ModelSource::of_path(&path), Ok(ModelSource::Gguf(_))));
-}
-
-#[test]
-fn equal_files_are_one_engine_wherever_they_lie() {
-    let (folder, path) = written(&GgufModel::new(&Shape::tiny(), 1, GgmlDType::F16));
-    let copy = folder.path().join("copy.gguf");
-    std::fs::copy(&path, &copy).unwrap();
-    let models = EngineRegistry::new();
-    let full = models.engine(ModelSource::Gguf(path.clone()), LoadOptions::default()).unwrap();
-    let again = models.engine(ModelSource::Gguf(copy), LoadOptions::default()).unwrap();
-    assert_eq!((models.loads(), full.description()), (1, again.description()));
-    GgufModel::new(&Shape::tiny(), 2, GgmlDType::F16).write(&path);
-    models.engine(ModelSource::Gguf(path), LoadOptions::default()).unwrap();
-    assert_eq!(models.loads(), 2);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::support::{NamedTensor, Shape, pickle, pieces, safetensors, sentencepiece};
 use lumos_engine::{
-    DType, Engine, EngineRegistry, GenerateRequest, Generation, LoadError, LoadOptions, ModelFiles,
-    ModelSource, Prompt, SamplingParams, StopCondition,
+    DType, Engine, GenerateRequest, Generation, LoadError, LoadOptions, ModelFiles, ModelSource, Prompt,
+    SamplingParams, StopCondition,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -224,24 +224,4 @@ fn faults_are_named() {
             assert!(message.contains(word), "{message:?} lacks {word:?}");
         }
     }
-}
-
-#[tokio::test]
-async fn same_folder_is_loaded_once() {
-    let folder = folder(&Shape::tiny());
-    let models = EngineRegistry::new();
-    let source = || ModelSource::Folder(folder.path().to_owned());
-    let planner = models.engine(source(), LoadOptions::default()).unwrap();
-    let dotted = ModelSource::Folder(folder.path().join("."));
-    let grounder = models.engine(dotted, LoadOptions::default()).unwrap();
-    assert_eq!(models.loads(), 1);
-    assert_eq!(generation(&planner).await, generation(&grounder).await);
-    let half = models.engine(source(), LoadOptions { dtype: DType::F16, ..LoadOptions::default() }).unwrap();
-    assert_eq!(models.loads(), 2);
-    drop((planner, grounder, half));
-    let again = models.engine(source(), LoadOptions::default()).unwrap();
-    assert_eq!(models.loads(), 3);
-    drop(again);
-    assert!(models.engine(ModelSource::Folder("/nowhere/at/all".into()), LoadOptions::default()).is_err());
-    assert_eq!(models.loads(), 3);
 }

@@ -1,9 +1,8 @@
 //! The text of a candidate for the ranker (upstream `format_candidate` in `dataloader.py`), and its own
 //! words.
 
-use super::error::TextError;
 use super::prune::{PruneLimits, Pruner};
-use super::text::{Brackets, IdNumbers, PageText};
+use super::text::{Brackets, IdNumbers, PageText, TextError};
 use super::tree::Tree;
 
 /// Maximum number of words of a candidate's surroundings; the last ones are kept.

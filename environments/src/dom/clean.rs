@@ -5,9 +5,8 @@ use std::collections::HashSet;
 use lumos_tasks::python::is_space;
 
 use super::attributes::is_salient;
-use super::error::TextError;
 use super::serialise::write_attribute;
-use super::text::collapse;
+use super::text::{TextError, collapse};
 use super::tree::{IDENT, NONE, Node, Tree};
 use super::view::{Entry, View, spliced};
 

@@ -3,9 +3,8 @@
 use lumos_tasks::python::is_space;
 
 use super::attributes::Order;
-use super::error::TextError;
 use super::serialise::write_attribute;
-use super::text::{Brackets, IdNumbers, collapse};
+use super::text::{Brackets, IdNumbers, TextError, collapse};
 use super::tree::IDENT;
 use super::view::View;
 

@@ -8,10 +8,8 @@
 mod attributes;
 mod candidate;
 mod clean;
-mod error;
 mod literal;
 mod parse;
-mod piece;
 mod prune;
 mod serialise;
 mod step;
@@ -20,11 +18,9 @@ mod tree;
 mod view;
 
 pub use candidate::{CandidateTexts, MAX_TEXT, own_words};
-pub use error::{PageError, TextError};
-pub use parse::{MAX_ATTRIBUTES, MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS};
-pub use piece::Piece;
+pub use parse::{MAX_ATTRIBUTES, MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS, PageError};
 pub use prune::{PruneLimits, Pruner};
 pub use step::{CandidateError, candidates};
-pub use text::{Brackets, IdNumbers, PageText};
-pub use tree::Tree;
+pub use text::{Brackets, IdNumbers, PageText, TextError};
+pub use tree::{Piece, Tree};
 pub use view::View;

@@ -2,8 +2,8 @@
 
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
+use thiserror::Error;
 
-use super::error::PageError;
 use super::tree::{Builder, Tree};
 
 /// Maximum size of a page in bytes.
@@ -14,6 +14,46 @@ pub const MAX_DEPTH: usize = 256;
 pub const MAX_ELEMENTS: usize = 2_000_000;
 /// Maximum number of attributes of an element.
 pub const MAX_ATTRIBUTES: usize = 1_000;
+
+/// Errors of parsing a page. The limits bound time and memory for hostile pages.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PageError {
+    /// The page is longer than [`MAX_BYTES`].
+    #[error("the page has {bytes} bytes, more than {most}")]
+    TooLong {
+        /// Its length in bytes.
+        bytes: usize,
+        /// The limit in bytes.
+        most: usize,
+    },
+    /// Elements are nested deeper than [`MAX_DEPTH`], the limit of the original's parser.
+    #[error("elements are nested deeper than {most} (byte {byte})")]
+    TooDeep {
+        /// The limit.
+        most: usize,
+        /// Offset of the first element beyond it.
+        byte: u64,
+    },
+    /// The page has more elements than [`MAX_ELEMENTS`], or an element has more attributes than
+    /// [`MAX_ATTRIBUTES`].
+    #[error("more than {most} {what} (byte {byte})")]
+    TooMany {
+        /// What exceeds the limit.
+        what: &'static str,
+        /// The limit.
+        most: usize,
+        /// Offset of the first one beyond it.
+        byte: u64,
+    },
+    /// The page is not well-formed XML.
+    #[error("not well-formed XML: {reason} (byte {byte})")]
+    Malformed {
+        /// The parser's error.
+        reason: String,
+        /// Offset of the error.
+        byte: u64,
+    },
+}
 
 impl Tree {
     /// Parses a page. Skips comments and processing instructions.

@@ -1,7 +1,7 @@
 //! Prunes a page to the surroundings of some candidates (upstream `prune_tree` in `dom_utils.py` of
 //! Mind2Web).
 
-use super::error::TextError;
+use super::text::TextError;
 use super::tree::{NONE, Tree};
 use super::view::{Entry, View, spliced};
 

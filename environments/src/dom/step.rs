@@ -6,8 +6,8 @@ use lumos_tasks::families::web::{CandidateElement, CandidateScope, WebStep};
 use thiserror::Error;
 
 use super::candidate::CandidateTexts;
-use super::error::{PageError, TextError};
-use super::text::Brackets;
+use super::parse::PageError;
+use super::text::{Brackets, TextError};
 use super::tree::Tree;
 
 /// Errors of writing the candidates of a step.

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 
 use lumos_tasks::python::is_space;
+use thiserror::Error;
 
 use super::attributes::Order;
-use super::error::TextError;
 use super::literal;
 use super::tree::{NONE, Node, Tree};
 use super::view::View;
@@ -57,6 +57,41 @@ pub enum Brackets {
     Angle,
     /// `(x …)`
     Round,
+}
+
+/// Errors of writing a page's text. In these cases the original raises an exception.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TextError {
+    /// No element has the candidate's id, or the candidate lost its id while the page was pruned.
+    #[error("no element of the page has the id `{0}`")]
+    NoSuchElement(String),
+    /// The candidate is a `text` element, which is not one of its own siblings.
+    #[error("the element with the id `{0}` is text")]
+    CandidateIsText(String),
+    /// A `text` element is empty.
+    #[error("a `text` element holds nothing")]
+    EmptyText,
+    /// The page's root is a `text` element.
+    #[error("the root of the page is a `text` element")]
+    RootIsText,
+    /// The candidates' texts together are longer than [`MAX_TEXT`](super::MAX_TEXT).
+    #[error("the texts of the page's candidates are longer than {most} bytes in all")]
+    TooMuchText {
+        /// The limit in bytes.
+        most: usize,
+    },
+}
+
+impl TextError {
+    /// The exception that the original raises; `None` if it would continue.
+    pub fn exception(&self) -> Option<&'static str> {
+        match self {
+            Self::NoSuchElement(_) => Some("IndexError"),
+            Self::CandidateIsText(_) => Some("ValueError"),
+            Self::EmptyText | Self::RootIsText => Some("AttributeError"),
+            Self::TooMuchText { .. } => None,
+        }
+    }
 }
 
 /// The text of a page's elements, each written once and then copied.

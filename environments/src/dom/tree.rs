@@ -1,7 +1,8 @@
 //! A page as a compact tree: elements in document order, all text in one string.
 //!
-//! [`Builder`] creates a [`Tree`] while the page is parsed. Names and ids are numbered, and nodes refer to
-//! each other by index, so that pruning and writing need no copies of the page.
+//! [`Builder`] creates a [`Tree`] while the page is parsed; other crates read its elements as [`Piece`]s. Names
+//! and ids are numbered, and nodes refer to each other by index, so that pruning and writing need no copies of the
+//! page.
 
 use std::collections::HashMap;
 
@@ -95,6 +96,11 @@ impl Tree {
         elements.map(|node| self.ident(node.ident))
     }
 
+    /// All elements in document order.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        (0..self.nodes().len() as u32).map(|index| Piece { tree: self, index })
+    }
+
     pub(super) fn node(&self, index: u32) -> &Node {
         &self.nodes[index as usize]
     }
@@ -154,6 +160,43 @@ impl Tree {
     /// Number of an element's attributes without its id.
     pub(super) fn other_attributes(node: &Node) -> u32 {
         node.attributes.1 - node.attributes.0 - u32::from(node.has_ident)
+    }
+}
+
+/// One element of a page, for code that rebuilds the page.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece<'t> {
+    tree: &'t Tree,
+    index: u32,
+}
+
+impl<'t> Piece<'t> {
+    /// The index of the parent element; `None` for the root.
+    pub fn parent(self) -> Option<u32> {
+        let parent = self.tree.node(self.index).parent;
+        (parent != NONE).then_some(parent)
+    }
+
+    /// The element's name.
+    pub fn name(self) -> &'t str {
+        self.tree.name(self.tree.node(self.index))
+    }
+
+    /// The attributes by name, including the id.
+    pub fn attributes(self) -> impl Iterator<Item = (&'t str, &'t str)> {
+        let tree = self.tree;
+        let attributes = tree.attributes(tree.node(self.index)).iter();
+        attributes.map(move |attribute| (tree.name_of(attribute.name), tree.characters(attribute.value)))
+    }
+
+    /// The characters before its first child.
+    pub fn text(self) -> &'t str {
+        self.tree.characters(self.tree.node(self.index).text)
+    }
+
+    /// The characters after the element.
+    pub fn tail(self) -> &'t str {
+        self.tree.characters(self.tree.node(self.index).tail)
     }
 }
 
@@ -336,5 +379,23 @@ impl Builder {
 
     pub(super) fn finish(self) -> Tree {
         self.tree
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_come_in_document_order_with_all_their_characters() {
+        let tree = Tree::parse("<a x='1' backend_node_id='2'>b<c>d&amp;</c>e<f/>g</a>").unwrap();
+        let pieces: Vec<_> = tree
+            .pieces()
+            .map(|piece| {
+                (piece.parent(), piece.name(), piece.attributes().count(), piece.text(), piece.tail())
+            })
+            .collect();
+        let expected = [(None, "a", 2, "b", ""), (Some(0), "c", 0, "d&", "e"), (Some(0), "f", 0, "", "g")];
+        assert_eq!(pieces, expected);
     }
 }

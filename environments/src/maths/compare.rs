@@ -3,14 +3,14 @@
 //! [`same_value`] accepts numbers, expressions with unknowns, equations and inequalities; anything else is
 //! compared as text.
 
-use super::error::MathsError;
+use super::MathsError;
 use super::evaluate::evaluate;
 use super::expression;
 use super::fraction::Fraction;
 use super::lexer::{self, Reading, Relation, Token};
 use super::limits::{MathsLimits, Meter};
+use super::monomial::Variables;
 use super::number::number;
-use super::variables::Variables;
 
 /// Whether two answers have the same value, as the mathematics table compares them.
 ///

@@ -6,7 +6,7 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive};
 
-use super::error::MathsError;
+use super::MathsError;
 use super::exact;
 use super::expression::{Expression, Mark};
 use super::fraction::Fraction;

@@ -4,10 +4,10 @@
 
 use num_rational::BigRational;
 
-use super::error::MathsError;
+use super::MathsError;
 use super::lexer::{Function, Token};
 use super::limits::{Meter, within};
-use super::variables::{Variable, Variables};
+use super::monomial::{Variable, Variables};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Expression {

@@ -3,7 +3,7 @@
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive};
 
-use super::error::MathsError;
+use super::MathsError;
 use super::limits::Meter;
 use super::polynomial::Polynomial;
 use super::surd::Real;

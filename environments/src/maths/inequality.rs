@@ -3,14 +3,14 @@
 
 use std::cmp::Ordering;
 
-use super::error::MathsError;
+use super::MathsError;
 use super::fraction::Fraction;
 use super::lexer::Relation;
 use super::limits::Meter;
+use super::monomial::Variable;
 use super::polynomial::Polynomial;
 use super::roots;
 use super::surd::Real;
-use super::variables::Variable;
 
 /// `difference relation 0`, where no divisor is zero.
 #[derive(Debug, Clone, PartialEq, Eq)]

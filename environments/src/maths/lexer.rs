@@ -4,7 +4,7 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Zero};
 
-use super::error::MathsError;
+use super::MathsError;
 use super::exact;
 use super::limits::{Meter, within};
 use super::units::{self, Unit};

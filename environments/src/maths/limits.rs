@@ -4,7 +4,7 @@
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
-use super::error::MathsError;
+use super::MathsError;
 
 /// Resources that one query may use. A query that exceeds a limit fails with [`MathsError::TooLarge`].
 ///

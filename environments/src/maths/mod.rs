@@ -36,9 +36,7 @@
 //! - with more unknowns than equations a single equation is solved for its last unknown (`y = 27 - x`), a
 //!   system for its first ones (`x = 31 - y`).
 
-mod answer;
 mod compare;
-mod error;
 mod evaluate;
 mod exact;
 mod expression;
@@ -55,11 +53,12 @@ mod roots;
 mod solver;
 mod surd;
 mod units;
-mod variables;
 
-pub use answer::MathsAnswer;
+use std::fmt;
+
+use thiserror::Error;
+
 pub use compare::same_value;
-pub use error::MathsError;
 pub use limits::MathsLimits;
 pub use number::number;
 
@@ -90,4 +89,73 @@ pub fn answer(query: &str) -> Result<MathsAnswer, MathsError> {
 /// As [`answer`].
 pub fn answer_within(query: &str, limits: MathsLimits) -> Result<MathsAnswer, MathsError> {
     query::answer(query, &mut Meter::new(limits))
+}
+
+/// The plain text of the result, with one or several subpods.
+///
+/// Several subpods are the real roots of an equation (`x = -3`, `x = 3`), the solutions of a system, or the
+/// outer ranges of an inequality (`x<=-5`, `x>=5`), ascending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MathsAnswer {
+    /// A single subpod.
+    One(String),
+    /// Several subpods.
+    Many(Vec<String>),
+}
+
+impl MathsAnswer {
+    /// The texts of the subpods.
+    pub fn texts(&self) -> &[String] {
+        match self {
+            Self::One(text) => std::slice::from_ref(text),
+            Self::Many(texts) => texts,
+        }
+    }
+}
+
+impl fmt::Display for MathsAnswer {
+    /// The texts, separated by ` or `.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.texts().join(" or "))
+    }
+}
+
+/// Reasons why a query has no answer. The messages are meant for people.
+///
+/// The original service shows all four in the same way: without a result pod.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum MathsError {
+    /// The text is not a query of a known form.
+    #[error("not understood: {reason}")]
+    NotUnderstood {
+        /// The part that could not be parsed.
+        reason: String,
+    },
+    /// The query is valid, but has no exact result.
+    #[error("no result: {reason}")]
+    NoResult {
+        /// The reason.
+        reason: String,
+    },
+    /// The query, or an intermediate result, exceeds a limit.
+    #[error("too large: {what} (limit {limit})")]
+    TooLarge {
+        /// What exceeded its limit.
+        what: &'static str,
+        /// The limit, in the unit of the matching field of [`MathsLimits`].
+        limit: u64,
+    },
+    /// A division by zero, or zero raised to a negative power.
+    #[error("division by zero")]
+    DivisionByZero,
+}
+
+impl MathsError {
+    pub(crate) fn not_understood(reason: impl Into<String>) -> Self {
+        Self::NotUnderstood { reason: reason.into() }
+    }
+
+    pub(crate) fn no_result(reason: impl Into<String>) -> Self {
+        Self::NoResult { reason: reason.into() }
+    }
 }

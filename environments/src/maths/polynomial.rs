@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use num_bigint::BigInt;
 
-use super::error::MathsError;
+use super::MathsError;
 use super::limits::{Meter, words};
-use super::monomial::Monomial;
+use super::monomial::{Monomial, Variable};
 use super::surd::Real;
-use super::variables::Variable;
 
 /// A sum of terms; no coefficient is zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

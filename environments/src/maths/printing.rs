@@ -7,11 +7,10 @@ use num_traits::{One, Signed, Zero};
 
 use super::fraction::Fraction;
 use super::inequality::{End, Range};
-use super::monomial::Monomial;
+use super::monomial::{Monomial, Variables};
 use super::polynomial::Polynomial;
 use super::solver::Solution;
 use super::surd::Real;
-use super::variables::Variables;
 
 /// The text of an empty set of solutions.
 pub(crate) const NO_SOLUTIONS: &str = "(no solutions exist)";

@@ -1,18 +1,17 @@
 //! Classifies a query and answers it: an expression, a statement, a quantity, or equations to solve.
 
-use super::answer::MathsAnswer;
-use super::error::MathsError;
 use super::evaluate::{divisors, evaluate};
 use super::expression;
 use super::fraction::Fraction;
 use super::inequality::{self, Condition};
 use super::lexer::{self, Keyword, Reading, Relation, Token};
 use super::limits::{Meter, within};
+use super::monomial::{Variable, Variables};
 use super::polynomial::Polynomial;
 use super::printing;
 use super::solver::{self, Solutions};
 use super::units;
-use super::variables::{Variable, Variables};
+use super::{MathsAnswer, MathsError};
 
 /// Answers one query.
 pub(crate) fn answer(text: &str, meter: &mut Meter) -> Result<MathsAnswer, MathsError> {

@@ -7,7 +7,7 @@ use num_integer::Integer;
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-use super::error::MathsError;
+use super::MathsError;
 use super::exact;
 use super::limits::Meter;
 use super::surd::Real;

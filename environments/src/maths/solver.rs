@@ -6,13 +6,13 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::error::MathsError;
+use super::MathsError;
 use super::fraction::Fraction;
 use super::limits::{Meter, within};
+use super::monomial::Variable;
 use super::polynomial::Polynomial;
 use super::roots;
 use super::surd::Real;
-use super::variables::Variable;
 
 /// Values of the solved unknowns in terms of the free ones.
 pub(crate) type Solution = BTreeMap<Variable, Fraction>;

@@ -8,7 +8,7 @@ use num_integer::{Integer, Roots};
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-use super::error::MathsError;
+use super::MathsError;
 use super::exact;
 use super::limits::{Meter, words};
 

@@ -3,14 +3,14 @@
 use num_rational::BigRational;
 use num_traits::{One, Zero};
 
-use super::error::MathsError;
+use super::MathsError;
 use super::evaluate::evaluate;
 use super::expression;
 use super::fraction::Fraction;
 use super::lexer::Token;
 use super::limits::Meter;
+use super::monomial::Variables;
 use super::printing;
-use super::variables::Variables;
 
 /// A unit with its singular and plural form.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::stem::stem;
-use super::words::{is_stop_word, words};
+use super::words::{is_stop_word, stem, words};
 
 /// Maximum number of distinct query words that are used, because queries are a model's output.
 const MOST_TERMS: usize = 256;

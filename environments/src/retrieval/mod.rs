@@ -6,13 +6,11 @@
 
 mod index;
 mod library;
-mod stem;
 mod words;
 
 pub use index::{Bm25, Hit, PassageIndex, PassageIndexBuilder, scores};
 pub use library::{Library, LibraryBuilder, Listed};
-pub use stem::{lucene_stem, stem};
-pub use words::{is_stop_word, words};
+pub use words::{is_stop_word, lucene_stem, stem, words};
 
 /// Pages needed to answer HotpotQA's shipped samples: JSON lines of `title` and `text`.
 pub const HOTPOTQA_PAGES: &str = include_str!("../../samples/hotpotqa_pages.jsonl");

@@ -4,7 +4,6 @@
 //! This module does no I/O. [`Shop`] consists of products and an index as bytes, in memory or mapped from a
 //! file; many visits share one. A [`ShopSession`] is one customer's session on the pages.
 
-mod action;
 mod catalogue;
 mod colour;
 mod goal;
@@ -22,7 +21,6 @@ mod session;
 #[allow(clippy::module_inception)]
 mod shop;
 
-pub use action::ShopAction;
 pub use catalogue::{
     Attributes, BadProduct, CatalogueError, CatalogueReader, Entry, HumanInstruction, Instruction,
     SAMPLE_ATTRIBUTES, SAMPLE_ITEMS, SideTables, Stock,
@@ -42,5 +40,5 @@ pub use ratio::token_set_ratio;
 pub use reward::{PurchaseReward, Tagger, reward, type_factor};
 pub use search::{ProductIndex, ProductIndexBuilder, TooManyTerms};
 pub use sections::{Bytes, Damaged};
-pub use session::{ShopServices, ShopSession, ShopStep};
+pub use session::{ShopAction, ShopServices, ShopSession, ShopStep};
 pub use shop::{MOST_FOUND, Raised, SearchEngine, Shop, ShopBuilder, VERSION};

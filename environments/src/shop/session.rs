@@ -1,14 +1,14 @@
 //! [`ShopSession`]: a customer's session with one goal, from the start page to a purchase.
 //!
-//! A visit executes actions one at a time ([`ShopSession::step`]) or an episode's whole request ([`ShopSession::serve`]).
-//! It keeps the current page, the chosen options and the reward of the purchase.
+//! A visit executes actions ([`ShopAction`]: `search[red lamp]`, `click[buy now]`), one at a time
+//! ([`ShopSession::step`]) or those of an episode's whole request ([`ShopSession::serve`]). It keeps the current
+//! page, the chosen options and the reward of the purchase.
 
 use std::sync::Arc;
 
 use lumos_tasks::families::shop::{Purchase, ShopReply, ShopRequest};
 use serde::{Deserialize, Serialize};
 
-use super::action::ShopAction;
 use super::goal::Goal;
 use super::page::{
     About, BACK_TO_SEARCH, BUY_NOW, Clickable, ListedProduct, NEXT, PREVIOUS, ProductPage, ShopPage,
@@ -18,6 +18,34 @@ use super::shop::{Raised, SearchEngine, Shop};
 
 /// Products per page of results.
 const WINDOW: u64 = 10;
+
+/// An action, its argument in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShopAction {
+    /// Types into the search bar and searches; valid on every page.
+    Search(String),
+    /// Clicks the element with this text.
+    Click(String),
+}
+
+impl ShopAction {
+    /// Parses an action: a name, an opening bracket, an argument up to the last closing bracket, all on the
+    /// first line (upstream `parse_action`). The rest is ignored. `None` for anything else, on which the shop
+    /// does nothing.
+    pub fn parse(text: &str) -> Option<Self> {
+        let line = text.split('\n').next().unwrap_or_default();
+        let close = line.rfind(']')?;
+        let before = line.get(..close)?;
+        let argument_at = |open: &usize| before.get(open + 1..).is_some_and(|argument| !argument.is_empty());
+        let open = before.rmatch_indices('[').map(|(open, _)| open).find(argument_at)?;
+        let argument = before.get(open + 1..)?.to_lowercase();
+        match before.get(..open)? {
+            "search" => Some(Self::Search(argument)),
+            "click" => Some(Self::Click(argument)),
+            _ => None,
+        }
+    }
+}
 
 /// The result of an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -333,4 +361,34 @@ impl ShopSession {
 
 fn unknown(asin: &str) -> Raised {
     Raised { exception: "KeyError", message: format!("there is no product {asin}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn brackets_are_read_greedily() {
+        for (text, action) in [
+            ("click[Buy Now] please", Some(ShopAction::Click("buy now".to_owned()))),
+            ("search[ a ]]", Some(ShopAction::Search(" a ]".to_owned()))),
+            ("click[]]", Some(ShopAction::Click("]".to_owned()))),
+            ("search[a[b]", None),
+            ("Click[a]", None),
+            ("click[]", None),
+            ("click[a\n]", None),
+            ("buy now", None),
+        ] {
+            assert_eq!(ShopAction::parse(text), action, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "(click|search)?[\\[\\]a-zİé\n ]{0,20}") {
+            ShopAction::parse(&text);
+        }
+    }
 }

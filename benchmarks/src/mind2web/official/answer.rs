@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use lumos_tasks::python::strip;
 use regex::Regex;
 
-use crate::mind2web::f1::{of_sets, words};
+use crate::mind2web::score::{f1, of_sets, words};
 
 /// Element and action of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub fn parse_generation(text: &str, choices: &[(String, String)]) -> ParsedAnswe
 
 /// F1 of the multi-choice evaluators, over the sets of words.
 pub fn f1_of_multichoice(prediction: &str, gold: &str) -> f64 {
-    crate::mind2web::f1::f1(prediction, gold)
+    f1(prediction, gold)
 }
 
 /// F1 of the generation evaluator. Words that are a substring of the ASCII punctuation characters do not

@@ -1,13 +1,14 @@
 //! Replays episodes of InterCode SQL: those of its own runner with recorded statement results, and published
-//! logs, which contain observations and rewards but no results.
+//! logs, which contain observations and rewards but no results. An episode's item is compared with the data set,
+//! if that is available.
 
 mod cells;
-mod item;
 mod log;
 mod statement;
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lumos_environments::sql::{SqlObservation, World};
 use lumos_tasks::families::sql::DIALOGUE_LIMIT;
@@ -20,7 +21,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ReplayResult;
+use crate::benchmark::Benchmark;
 use crate::intercode_sql::IntercodeSql;
+use crate::loading::DataSource;
 
 /// A recorded episode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -258,6 +261,22 @@ impl SqlRow {
         }
     }
 
+    /// Checks that the database, the question and the gold query equal those of the data set's record.
+    fn check_item(&self) -> Result<(), String> {
+        let Some(place) = self.task_id else { return Ok(()) };
+        let Some(records) = records(&self.folder)? else { return Ok(()) };
+        let Some(record) = records.get(place) else {
+            return Err(format!("task_id: expected {place}, the data set has {} records", records.len()));
+        };
+        for (field, recorded, name) in
+            [("db", &self.db, "db"), ("query", &self.query, "query"), ("gold_sql", &self.gold_sql, "gold")]
+        {
+            let place = format!("{field} of record {place}");
+            same(&place, &Some(recorded.as_str()), &record.get(name).and_then(Value::as_str))?;
+        }
+        Ok(())
+    }
+
     /// Returns the recorded statements after the one that selects the database.
     fn statements(&self) -> Result<std::slice::Iter<'_, Statement>, String> {
         let mut statements = self.tools.iter();
@@ -305,6 +324,29 @@ impl SqlRow {
         let turns = usize::try_from(evidence.turns).unwrap_or(usize::MAX);
         same("times shown", &recorded.len(), &turns.saturating_sub(1))
     }
+}
+
+/// The data set's records, by position.
+type Records = Arc<Vec<Value>>;
+
+/// Returns the records of the data set for a folder of recorded cases, read once; `None` if the data set is
+/// missing.
+fn records(folder: &Path) -> Result<Option<Records>, String> {
+    static KNOWN: OnceLock<Mutex<HashMap<PathBuf, Records>>> = OnceLock::new();
+    let file = crate::replay::data_folder(folder).join(IntercodeSql.data_file());
+    if !file.is_file() {
+        return Ok(None);
+    }
+    let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(records) = known.get(&file) {
+        return Ok(Some(Arc::clone(records)));
+    }
+    let items = IntercodeSql.open(DataSource::File(file.clone())).map_err(|error| error.to_string())?;
+    let records = items.map(|item| item.map(|item| item.record));
+    let records: Vec<Value> = records.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+    let records = Arc::new(records);
+    known.insert(file, Arc::clone(&records));
+    Ok(Some(records))
 }
 
 /// Exception that the original raises for a reply with an empty code block.

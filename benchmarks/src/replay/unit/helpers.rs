@@ -5,8 +5,7 @@ use lumos_tasks::families::maths::parse::find_variables;
 use lumos_tasks::python::{Characters, is_digit, repr_list, strip};
 use serde_json::{Value, json};
 
-use super::UnitRow;
-use super::output::Output;
+use super::{Output, UnitRow};
 use crate::python_float::float;
 
 /// Calls the function of a row; `None` if it is not one of these.

@@ -1,13 +1,14 @@
-//! Functions of the maths benchmarks (upstream `eval/gsm/utils.py`, `math_tool.py`, `run_eval.py`).
+//! Functions of the maths benchmarks: actions, gold answers, and answers extracted from replies (upstream
+//! `eval/gsm/utils.py`, `math_tool.py`, `run_eval.py`).
 
 use lumos_tasks::families::maths::execution::{MathsProgress, MathsResult, Results, execute, perform};
-use lumos_tasks::families::maths::parse;
-use lumos_tasks::recorded::{CallKey, answer};
+use lumos_tasks::families::maths::{answer, parse};
+use lumos_tasks::recorded::{self, CallKey};
 use lumos_tasks::{Behaviour, MathsReply, ToolCall, ToolReply};
 use serde_json::{Value, json};
 
-use super::UnitRow;
-use super::output::Output;
+use super::{Output, UnitRow};
+use crate::gsm8k::{gold_answer, is_zero};
 
 /// Calls the function of a row; `None` if it is not one of these.
 pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
@@ -31,6 +32,14 @@ pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
             })
         }),
         "math.execute" => executed(row),
+        "gsm8k.gold_answer" => row.text(0).map(|solution| match gold_answer(solution) {
+            // The original rejects a gold answer of 0; the loader here accepts it.
+            Ok(answer) if is_zero(&answer) => Output::Raised(Some("AssertionError")),
+            Ok(answer) => answer.into(),
+            Err(error) => Output::Raised(Some(error.exception)),
+        }),
+        "gsm8k.cot_answer" => row.text(0).map(|reply| answer::of_chain(reply).into()),
+        "gsm8k.direct_answer" => row.text(0).map(|reply| answer::of_direct(reply).into()),
         function => return action(row, function.strip_prefix("math.")?),
     })
 }
@@ -92,7 +101,8 @@ fn run(row: &UnitRow, step: impl Fn(&[MathsReply]) -> MathsProgress) -> Result<M
         let number = answers.len() + 1;
         let recorded = row.tools.get(answers.len());
         let call = ToolCall::Maths { query };
-        match answer(&call, |key| recorded.filter(|recorded| recorded.key().as_ref() == Some(key))) {
+        match recorded::answer(&call, |key| recorded.filter(|recorded| recorded.key().as_ref() == Some(key)))
+        {
             Ok(ToolReply::Maths(reply)) => answers.push(reply),
             _ => {
                 let asked = CallKey::of(&call).text;

@@ -7,8 +7,7 @@ use lumos_tasks::recorded;
 use lumos_tasks::{AnswerForm, Behaviour, Formulation, ToolCall, ToolReply, WikiRequest};
 use serde_json::{Value, json};
 
-use super::UnitRow;
-use super::output::Output;
+use super::{Output, UnitRow};
 use crate::metrics::{f1, normalise};
 
 /// Calls the function of a row; `None` if it is not one of these.

@@ -15,6 +15,7 @@ use candle_core::{Device, Tensor};
 pub use config::AdapterBase;
 
 use super::config::ModelConfig;
+use super::files::read;
 use super::folder::ModelFolder;
 use super::weights::Weights;
 use crate::error::LoadError;
@@ -55,7 +56,7 @@ struct Pair {
 /// [`LoadError`] if `adapter_config.json` is missing or names no model.
 pub fn adapter_base(folder: &Path) -> Result<AdapterBase, LoadError> {
     let file = required_config(&ModelFolder::open(folder)?)?;
-    config::base(&super::read(&file)?, &file)
+    config::base(&read(&file)?, &file)
 }
 
 fn required_config(folder: &ModelFolder) -> Result<PathBuf, LoadError> {
@@ -67,7 +68,7 @@ impl Adapter {
     /// tensors match.
     pub(super) fn open(folder: &ModelFolder, base: &ModelConfig, rows: usize) -> Result<Self, LoadError> {
         let file = required_config(folder)?;
-        let config = AdapterConfig::parse(&super::read(&file)?, &file)?;
+        let config = AdapterConfig::parse(&read(&file)?, &file)?;
         let paths = folder.adapter_weights()?;
         let weights = Weights::open(&paths)?;
         let file = paths.paths().first().unwrap_or(&file).clone();

@@ -4,7 +4,6 @@
 //!
 //! [`GgufFile`] validates the file and provides the model's configuration, tokenizer and tensors.
 
-mod chat;
 mod config;
 mod metadata;
 mod names;
@@ -19,12 +18,12 @@ use std::path::{Path, PathBuf};
 use candle_core::quantized::gguf_file::Content;
 use memmap2::Mmap;
 
-pub use chat::StoredChat;
 use metadata::Metadata;
 pub(super) use tensors::GgufTensors;
+pub use vocabulary::StoredChat;
 
 use super::config::ModelConfig;
-use super::mapped;
+use super::files;
 use crate::error::LoadError;
 use crate::tokenizer::Tokenizer;
 
@@ -42,8 +41,8 @@ pub(super) struct GgufFile {
 impl GgufFile {
     /// Opens a file and checks that it contains one complete Llama-family model.
     pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
-        let bytes = mapped::map(path)
-            .map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
+        let bytes =
+            files::map(path).map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
         let content = read(&bytes, path)?;
         let file = Self { path: path.to_owned(), bytes, content };
         config::check_kind(&file.metadata())?;

@@ -14,7 +14,7 @@ use super::names::{Turned, hugging_face, stored_row};
 use super::{invalid, unsupported};
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
-use crate::load::quantized::QuantizedMatrix;
+use crate::load::weights::QuantizedMatrix;
 use crate::simd::QuantizedFormat;
 
 /// Divisors of the rotary frequencies (Llama 3).

@@ -10,9 +10,7 @@ use super::GgufFile;
 use crate::error::LoadError;
 use crate::fixtures::Shape;
 use crate::fixtures::gguf::GgufModel;
-use crate::load::quantized::QuantizedMatrix;
-use crate::load::weights::Weights;
-use crate::load::weights::to_f32;
+use crate::load::weights::{QuantizedMatrix, Weights, to_f32};
 use crate::simd::QuantizedFormat;
 
 const KINDS: [GgmlDType; 12] = [

@@ -1,4 +1,4 @@
-//! The layout of the blocks of [`PANEL`] outputs in a panel.
+//! The block formats of ggml ([`QuantizedFormat`]), and the layout of the blocks of [`PANEL`] outputs in a panel.
 //!
 //! One block of a panel holds the same inputs of all its outputs. "Fours" are four adjacent inputs of all
 //! outputs: `[output][input]` bytes, so that a 32-bit lane belongs to one output.
@@ -10,7 +10,6 @@
 //! | Q6_K | 256 | f16 scale of scales; 16 × signed scale byte; for each 16 inputs 2 × two fours of the low 4 bits as above, then four fours of the high 2 bits, the first in the lowest (value + 32) |
 
 use super::super::PANEL;
-use super::format::QuantizedFormat;
 
 /// Bytes per four.
 pub(super) const FOUR: usize = 4 * PANEL;
@@ -28,6 +27,36 @@ pub(super) const Q6K_BLOCK_SCALES: usize = 2 * PANEL;
 pub(super) const Q6K_VALUES: usize = Q6K_BLOCK_SCALES + 16 * PANEL;
 /// Bytes per 16 inputs of Q6_K.
 pub(super) const Q6K_BLOCK_VALUES: usize = 3 * FOUR;
+
+/// A block format whose blocks are multiplied as stored (ggml's `ggml-common.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum QuantizedFormat {
+    /// 32 values of 8 bits with one scale: 34 bytes.
+    Q8_0,
+    /// 256 values of 4 bits; each group of 32 has a scale and a minimum of 6 bits: 144 bytes.
+    Q4K,
+    /// 256 values of 6 bits; each group of 16 has a scale of 8 bits: 210 bytes.
+    Q6K,
+}
+
+impl QuantizedFormat {
+    /// Values per block.
+    pub(crate) fn block_values(self) -> usize {
+        match self {
+            Self::Q8_0 => 32,
+            Self::Q4K | Self::Q6K => 256,
+        }
+    }
+
+    /// Bytes per block.
+    pub(crate) fn block_bytes(self) -> usize {
+        match self {
+            Self::Q8_0 => 34,
+            Self::Q4K => 144,
+            Self::Q6K => 210,
+        }
+    }
+}
 
 /// The size of a panel's block.
 #[derive(Clone, Copy, Debug)]

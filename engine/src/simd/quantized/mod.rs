@@ -8,7 +8,6 @@
 //! All paths are bit-identical, and a row's result does not depend on the other rows of the batch.
 
 mod activations;
-mod format;
 mod lanes;
 mod layout;
 mod tile;
@@ -18,8 +17,7 @@ mod x86;
 use std::fmt;
 
 pub(crate) use activations::{ROW_WORDS, pack_rows};
-pub(crate) use format::QuantizedFormat;
-pub(crate) use layout::{PanelLayout, pack_block};
+pub(crate) use layout::{PanelLayout, QuantizedFormat, pack_block};
 
 use super::lanes::Portable;
 use super::{Columns, PANEL};

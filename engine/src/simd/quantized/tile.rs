@@ -3,11 +3,10 @@
 use super::super::lanes::Lanes;
 use super::super::{Columns, PANEL};
 use super::activations::{MINIMUM, ROW_WORDS, SCALE, START_Q6K, START_Q8_0};
-use super::format::QuantizedFormat;
 use super::lanes::QuantizedLanes;
 use super::layout::{
     FOUR, PanelLayout, Q4K_BLOCK_MINIMA, Q4K_BLOCK_SCALES, Q4K_BLOCK_VALUES, Q4K_MINIMUM_SCALES, Q4K_VALUES,
-    Q6K_BLOCK_SCALES, Q6K_BLOCK_VALUES, Q6K_VALUES, Q8_0_SCALES,
+    Q6K_BLOCK_SCALES, Q6K_BLOCK_VALUES, Q6K_VALUES, Q8_0_SCALES, QuantizedFormat,
 };
 
 /// The maximum number of rows per tile.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::super::sections::Writer;
 use super::analysis::terms;
-use super::norm::encode;
+use super::index::{MAGIC, encode};
 
 /// Adds documents in order and writes their index.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl ProductIndexBuilder {
             }
             list_ends.push(lists.len() as u64);
         }
-        let mut writer = Writer::new(super::index::MAGIC);
+        let mut writer = Writer::new(MAGIC);
         writer.numbers([self.words, self.with_words]);
         writer.bytes(&self.lengths);
         writer.bytes(&text);

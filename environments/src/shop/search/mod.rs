@@ -6,7 +6,6 @@
 mod analysis;
 mod builder;
 mod index;
-mod norm;
 
 pub use builder::ProductIndexBuilder;
 pub use index::{ProductIndex, TooManyTerms};

@@ -14,7 +14,7 @@ use crate::request::Role;
 
 use super::execution::{Failure, MathsProgress, MathsResult, Results, execute};
 use super::results::NoPrediction;
-use super::{answer, prompts, results};
+use super::{prompts, results};
 
 /// The state of an episode.
 #[derive(Debug)]
@@ -198,8 +198,8 @@ impl Machine {
 
     fn answered(&mut self, reply: &str) -> Want {
         let prediction = match self.formulation {
-            Formulation::Cot => answer::of_chain(reply),
-            _ => answer::of_direct(reply),
+            Formulation::Cot => results::of_chain(reply),
+            _ => results::of_direct(reply),
         };
         let evidence = PlanEvidence { prediction: Some(Value::Text(prediction)), ..PlanEvidence::default() };
         Want::Done { ending: Ending::Answered, evidence: Evidence::Maths(evidence) }

@@ -1,9 +1,10 @@
-//! The variables of a mathematics episode, and the prediction taken from them at its end.
+//! The variables of a mathematics episode, and its prediction: taken from the variables at its end, or from a
+//! single model's reply (upstream `cot` and `direct` in `eval/gsm/run_eval.py`).
 
 use super::execution::{Failure, MathsResult, Results};
 use crate::formulation::{Behaviour, Formulation};
 use crate::outcome::{Observation, Stage, Value};
-use crate::python::{Integer, strip};
+use crate::python::{Characters, Integer, strip};
 
 /// An action's value for readers and for the episode's record.
 #[derive(Debug)]
@@ -148,6 +149,21 @@ pub(super) fn prediction(
     results.get(&variable).cloned().ok_or_else(|| no_variable(&variable, "KeyError"))
 }
 
+const MARKER: &str = "Answer is ";
+const MARKER_LENGTH: isize = 10;
+
+/// The answer of a chain of thought: the text after the last `Answer is `, without the last character (the
+/// full stop). Without the marker, the original cuts at the tenth character, and this function does the same.
+pub fn of_chain(reply: &str) -> String {
+    let reply = Characters::new(reply);
+    reply.slice(reply.rfind(MARKER) + MARKER_LENGTH, -1)
+}
+
+/// The answer of a direct reply: everything after the first ten characters, without the last one.
+pub fn of_direct(reply: &str) -> String {
+    Characters::new(reply).slice(MARKER_LENGTH, -1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,5 +194,13 @@ mod tests {
     fn a_variable_with_a_blank_is_found_by_number_and_missed_by_name() {
         let variables = results(&[("R3 ", "1")]);
         assert!(prediction(&variables, Formulation::Iterative, Behaviour::Paper).is_err());
+    }
+
+    #[test]
+    fn answers_are_cut_as_the_original_cuts_them() {
+        assert_eq!(of_chain("First we count. Answer is 25."), "25");
+        assert_eq!(of_chain("Answer 68. He has 3."), ". He has 3");
+        assert_eq!(of_direct("Answer is 7."), "7");
+        assert_eq!(of_direct("7."), "");
     }
 }

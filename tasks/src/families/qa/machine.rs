@@ -14,8 +14,8 @@ use crate::python::strip;
 use crate::request::Role;
 
 use super::execution::{Interrupt, QaProgress, QaResult, Setting, World, execute};
+use super::prompts;
 use super::results::{self, Variables};
-use super::{answer, prompts};
 
 /// The variable that holds the answer of an iterative episode.
 const FINAL_ANSWER: &str = "final_ans";
@@ -156,7 +156,7 @@ impl Machine {
             self.ground_prompt.push_str(&prompts::subgoal(reply));
         } else {
             let answers = self.subgoal_values.iter().filter(|(_, value)| value.contains(prompts::ANSWER));
-            let answers = answers.map(|(name, value)| (name.as_str(), answer::of_value(value)));
+            let answers = answers.map(|(name, value)| (name.as_str(), results::of_value(value)));
             self.ground_prompt.push_str(&prompts::subgoal_with_results(reply, answers));
         }
         self.phase = Phase::Grounding { plan: reply.to_owned() };
@@ -315,7 +315,7 @@ impl Machine {
     }
 
     fn answered(&mut self, reply: &str) -> Want {
-        match answer::of_reply(reply, self.form, self.formulation) {
+        match results::of_reply(reply, self.form, self.formulation) {
             Some(answer) => done(
                 Ending::Answered,
                 PlanEvidence { prediction: Some(answer.into()), ..PlanEvidence::default() },
@@ -346,7 +346,7 @@ impl Machine {
             Some(failure) => Err(failure),
             None if self.is_one_time() => results::prediction(&self.variables, self.form, self.behaviour),
             None => match self.variables.get(FINAL_ANSWER) {
-                Some(Value::Text(text)) => Ok(answer::of_value(text).to_owned()),
+                Some(Value::Text(text)) => Ok(results::of_value(text).to_owned()),
                 Some(Value::List(_)) => Err(Failure::argument(format!("`{FINAL_ANSWER}` holds passages"))),
                 None => Err(Failure {
                     stage: Stage::Limit,

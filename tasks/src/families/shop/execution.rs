@@ -1,18 +1,19 @@
 //! Executes actions (upstream `execute` in `run_eval.py` and `ShopActions` in `shop_tool.py`).
 //!
-//! Each action makes at most one call: to the shop, or to the ranker.
+//! Each action makes at most one call: to the shop ([`ShopRequest`]), or to the ranker. Its value is a
+//! [`ShopValue`].
 
 use std::collections::BTreeMap;
 
-use super::call::{Purchase, ShopReply, ShopRequest};
-use super::evidence::ShopValue;
+use serde::{Deserialize, Serialize};
+
 use super::parse::{self, Parsed};
 use crate::call::{Passage, ToolCall, ToolReply};
 use crate::families::Failure;
 use crate::families::qa::ranking::highest;
 use crate::formulation::Behaviour;
 use crate::outcome::Stage;
-use crate::python::{Characters, Integer, strip};
+use crate::python::{Characters, Integer, repr_list, strip};
 
 /// Number of features kept.
 const FEATURES: usize = 3;
@@ -22,6 +23,72 @@ const FIRST_OPTION: usize = 6;
 
 /// The value of an action that does nothing.
 const NOTHING: &str = "buy now";
+
+/// A request to the shop.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ShopRequest {
+    /// Whether to reset the session first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reset: bool,
+    /// Actions to repeat first; their results are ignored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replay: Vec<String>,
+    /// The action: `search[red lamp]`, `click[buy now]`. An invalid action, or a click on something that is
+    /// not clickable, has no effect.
+    pub action: String,
+}
+
+/// The result of the last action.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShopReply {
+    /// The page's visible texts, joined by ` [SEP] `.
+    pub observation: String,
+    /// The clickable elements, in lower case, in order.
+    pub clickables: Vec<String>,
+    /// The purchase made by this action, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purchase: Option<Purchase>,
+}
+
+/// A purchase with its rewards, which are between 0 and 1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Purchase {
+    /// The product's ASIN.
+    pub asin: String,
+    /// The reward.
+    pub reward: f64,
+    /// The lowest possible reward, because the original's noun tagger for titles is not reproduced here.
+    pub lowest: f64,
+    /// The highest possible reward.
+    pub highest: f64,
+    /// The same three rewards if an option counts only in its own group.
+    pub by_group: [f64; 3],
+    /// The factor for the product type.
+    pub r_type: f64,
+}
+
+/// A value of the original's `results`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ShopValue {
+    /// A text.
+    Text(String),
+    /// The clickable elements.
+    Clickables(Vec<String>),
+    /// The reward of a purchase.
+    Reward(f64),
+}
+
+impl ShopValue {
+    /// The result of `str(value)` in the original.
+    pub fn to_python_text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Clickables(texts) => repr_list(texts.iter().map(|text| Some(text.as_str()))),
+            Self::Reward(reward) => format!("{reward:?}"),
+        }
+    }
+}
 
 /// The state of the shop session as far as the episode knows it.
 #[derive(Debug, Default)]

@@ -1,13 +1,14 @@
 //! The loop of an episode of shopping (upstream `lumos_iterative` in `eval/webshop/run_eval.py`).
 //!
 //! [`Machine`] is driven by [`Episode`](crate::Episode): it requests a model's reply or a tool call and
-//! processes the answer. Its state is a [`Phase`]; an [`Execution`] holds the actions of one turn.
+//! processes the answer. Its state is a [`Phase`]; an [`Execution`] holds the actions of one turn; the
+//! episode's record is a [`ShopEvidence`].
 
 use std::collections::BTreeMap;
 
-use super::call::Purchase;
-use super::evidence::{End, ShopEvidence, ShopValue};
-use super::execution::{Progress, Visit, begin, finish};
+use serde::{Deserialize, Serialize};
+
+use super::execution::{Progress, Purchase, ShopValue, Visit, begin, finish};
 use super::exemplars::Exemplars;
 use super::prompts::{self, FIRST_VARIABLE, KEEP_PLANNING};
 use crate::call::ToolReply;
@@ -18,6 +19,35 @@ use crate::formulation::Behaviour;
 use crate::outcome::{Ending, Evidence, Observation, Reason, Stage, Step};
 use crate::python::{Integer, strip};
 use crate::request::Role;
+
+/// How the original counts an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// Ended by a purchase, whose reward counts.
+    Credited,
+    /// Ended by an exception: counts 0.
+    Dropped,
+    /// Never ended: not counted.
+    Unfinished,
+}
+
+/// The record of an episode of shopping.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShopEvidence {
+    /// How it ended.
+    pub end: End,
+    /// The purchase that counts, if there is one.
+    pub credited: Option<Purchase>,
+    /// The first purchase, whether it counts or not.
+    pub first: Option<Purchase>,
+    /// Grounded subgoals, stripped.
+    pub subgoals: Vec<String>,
+    /// Searches and clicks in order; the original repeats them at every click.
+    pub actions: Vec<String>,
+    /// Variables.
+    pub results: BTreeMap<String, ShopValue>,
+}
 
 /// The state of an episode.
 #[derive(Debug)]

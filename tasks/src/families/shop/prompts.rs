@@ -1,6 +1,6 @@
 //! The exact texts of shopping (upstream `eval/webshop/run_eval.py`): the prompts of the published checkpoints.
 
-use super::evidence::ShopValue;
+use super::execution::ShopValue;
 use super::exemplars::Exemplars;
 use crate::identity::ContentHash;
 use crate::python::strip;

@@ -1,17 +1,17 @@
 //! The loop of an episode on web pages: plan, ground, rank candidates and, with a browser, execute.
 //!
 //! [`Machine`] is driven by [`Episode`](crate::Episode): it requests a model's reply or a tool call and
-//! processes the answer. Its state is a [`Phase`]. The planner is teacher-forced, so every gold step starts
-//! with the gold actions before it.
+//! processes the answer. Its state is a [`Phase`]; the episode's record is a [`WebEvidence`]. The planner is
+//! teacher-forced, so every gold step starts with the gold actions before it.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
 
 use super::action::{ActionName, ActionRefusal, ParsedWebAction};
-use super::element::{CandidateElement, CandidateScope};
-use super::evidence::{Chosen, WebEvidence};
+use super::element::{CandidateElement, CandidateScope, descending, distinct, passage};
 use super::page_action::{PageAction, PageExecution};
-use super::prompts;
-use super::ranking::{descending, distinct, passage};
-use super::sentence::sentence;
-use super::variables::Variables;
+use super::prompts::{self, sentence};
 use crate::call::{ToolCall, ToolReply};
 use crate::configuration::Configuration;
 use crate::episode::Want;
@@ -25,6 +25,8 @@ use crate::request::Role;
 const TOLD: usize = 3;
 /// Maximum number of actions executed per reply; a reply of 512 tokens contains fewer.
 const MOST_ACTIONS: usize = 512;
+/// The variable of the first page.
+const FIRST: &str = "Env";
 
 /// The episode's view of its task.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +35,53 @@ pub(crate) struct WebTask<'a> {
     pub(crate) steps: u32,
     pub(crate) teacher_forced_history: &'a [String],
     pub(crate) verbs: &'a [u32],
+}
+
+/// The record of an episode on web pages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebEvidence {
+    /// The chosen actions, in order. Paper behaviour may choose several times per step, corrected behaviour
+    /// at most once.
+    pub chosen: Vec<Chosen>,
+    /// Number of gold steps completed by the episode.
+    pub steps: u32,
+    /// The planner's subgoals, trimmed.
+    pub subgoals: Vec<String>,
+    /// The random verbs of the gold actions: the upper limit, and the number drawn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drawn: Vec<[u32; 2]>,
+    /// The exception with which the original ends its whole run at this point: `KeyError`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raised: Option<String>,
+    /// Whether the steps' predictions, if any, were executed in a browser.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_browser: bool,
+}
+
+/// One action that was chosen: the action for a browser, and what it was chosen from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// The gold step it belongs to, counted from 0.
+    pub step: u32,
+    /// The kind of action.
+    pub action: ActionName,
+    /// The query for the element.
+    pub query: String,
+    /// The text typed or selected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The step whose page was searched; in paper behaviour that of the named variable.
+    pub page: u32,
+    /// The `backend_node_id` of the best-ranked element; the first of several with the same text.
+    pub element: String,
+    /// All candidates with that text.
+    pub alike: Vec<String>,
+    /// The text that the original's tool returns: that of the tenth in the ranking, or of the last. It is not
+    /// used.
+    pub returned: String,
+    /// The browser's result, if this is its step's prediction (the last one chosen) and there was a browser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<PageExecution>,
 }
 
 /// The state of an episode.
@@ -356,5 +405,26 @@ impl Machine {
     fn end(&mut self, ending: Ending) -> Want {
         self.phase = Phase::Ended;
         Want::Done { ending, evidence: Evidence::Web(std::mem::take(&mut self.evidence)) }
+    }
+}
+
+/// The step whose page each variable holds.
+#[derive(Debug, Default)]
+struct Variables(HashMap<String, u32>);
+
+impl Variables {
+    /// The page that an action of a step refers to: in the first step always the first page, whatever is
+    /// named; later that of the variable, `None` if it is undefined.
+    fn page(&mut self, step: u32, named: &str) -> Option<u32> {
+        if step == 0 {
+            self.0.insert(FIRST.to_owned(), 0);
+            return Some(0);
+        }
+        self.0.get(named).copied()
+    }
+
+    /// Assigns the page of a step to a variable.
+    fn set(&mut self, variable: &str, step: u32) {
+        self.0.insert(variable.to_owned(), step);
     }
 }

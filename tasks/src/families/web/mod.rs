@@ -8,20 +8,15 @@
 
 mod action;
 mod element;
-mod evidence;
 mod machine;
 mod page_action;
 mod prompts;
-mod ranking;
-mod sentence;
 #[cfg(test)]
 mod tests;
-mod variables;
 
 pub use action::{ActionName, ActionRefusal, ParsedWebAction};
 pub use element::{CandidateElement, CandidateScope, WebStep};
-pub use evidence::{Chosen, WebEvidence};
+pub use machine::{Chosen, WebEvidence};
 pub(crate) use machine::{Machine, WebTask};
 pub use page_action::{Obstacle, PageAction, PageExecution, WebResult};
-pub use prompts::{hash as prompts_hash, option_hint};
-pub use sentence::{NoArrow, sentence};
+pub use prompts::{NoArrow, hash as prompts_hash, option_hint, sentence};

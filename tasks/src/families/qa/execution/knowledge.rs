@@ -1,8 +1,7 @@
 //! `KnowledgeQuery` and `ParagraphRetrieve`: fetch passages of pages and select the best ones.
 
-use super::arguments::substitute;
 use super::world::{Interrupt, World};
-use super::{Known, MAX_VALUE};
+use super::{Known, MAX_VALUE, substitute};
 use crate::call::Passage;
 use crate::families::Failure;
 use crate::families::maths::parse::find_variables;

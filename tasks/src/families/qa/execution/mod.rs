@@ -2,18 +2,17 @@
 //!
 //! An action is a pure function of the variables and of the tools' replies so far: [`execute`] either
 //! finishes or returns the call it needs next. The caller performs the call, appends the reply and calls
-//! again.
+//! again. Variables in an action's arguments are substituted by their values.
 
-mod arguments;
-mod calculator;
 mod knowledge;
 mod question;
-mod world;
+pub(super) mod world;
 
 use super::parse::parse_action;
 use super::results::Variables;
 use crate::call::{ToolCall, ToolReply};
 use crate::families::Failure;
+use crate::families::maths::parse::find_variables;
 use crate::formulation::Behaviour;
 use crate::item::AnswerForm;
 use crate::outcome::{Stage, Value};
@@ -90,8 +89,8 @@ pub fn execute(
         "KnowledgeQuery" => knowledge::query(arguments, known, &mut world).map(Some),
         "ParagraphRetrieve" => knowledge::retrieve(arguments, known, &mut world).map(Some),
         "QA" => question::answer(arguments, known, setting, &mut world).map(Some),
-        "Calculator" => calculator::calculate(arguments, known, setting, &mut world),
-        "" => arguments::assign(arguments, known).map(Some),
+        "Calculator" => question::calculate(arguments, known, setting, &mut world),
+        "" => assign(arguments, known).map(Some),
         name => return QaProgress::Finished(QaResult::Nothing(not_dispatched(name))),
     };
     let variable = parsed.variables.into_iter().next().unwrap_or_default();
@@ -120,6 +119,53 @@ impl<'a> Known<'a> {
         self.variables
             .and_then(|variables| variables.get(variable))
             .ok_or_else(|| Failure::argument(format!("`{variable}` is used before it has a value")))
+    }
+}
+
+/// Substitutes variables by their values. In paper behaviour the replacement is textual, one variable after
+/// the other, so that `R1` is replaced inside `R10` as well; in corrected behaviour each whole mention is
+/// replaced once.
+fn substitute(
+    arguments: &str,
+    known: Known<'_>,
+    written: impl Fn(&Value) -> String,
+) -> Result<String, Failure> {
+    let too_long = || Failure::argument("the values make the arguments too long");
+    let value = |variable: &str| known.value(variable).map(&written);
+    match known.behaviour {
+        Behaviour::Paper => {
+            find_variables(arguments).into_iter().try_fold(arguments.to_owned(), |text, variable| {
+                let value = value(variable)?;
+                let added = text.matches(variable).count().saturating_mul(value.len());
+                if text.len().saturating_add(added) > MAX_QUERY {
+                    return Err(too_long());
+                }
+                Ok(text.replace(variable, &value))
+            })
+        }
+        Behaviour::Corrected => {
+            let mut text = String::new();
+            let mut rest = arguments;
+            for variable in find_variables(arguments) {
+                let Some((before, behind)) = rest.split_once(variable) else { break };
+                text.push_str(before);
+                text.push_str(&value(variable)?);
+                if text.len() > MAX_QUERY {
+                    return Err(too_long());
+                }
+                rest = behind;
+            }
+            Ok(text + rest)
+        }
+    }
+}
+
+/// A plain assignment. The original intends to substitute values but uses an undefined name, so every plain
+/// assignment raises there.
+fn assign(arguments: &str, known: Known<'_>) -> Result<Value, Interrupt> {
+    match known.behaviour {
+        Behaviour::Paper => Err(Failure::argument("a plain assignment is not carried out").into()),
+        Behaviour::Corrected => Ok(Value::Text(substitute(arguments, known, Value::to_python_text)?)),
     }
 }
 

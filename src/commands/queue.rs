@@ -1,13 +1,14 @@
-//! `lumos status` and `lumos watch`: print the status of runs and workers on a queue.
+//! `lumos status`, `watch` and `cancel`: the runs and workers on a queue.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use lumos_coordinator::fleet::{self, Cancellation};
 use lumos_queue::nats::Server;
 use lumos_tasks::fleet::RunToken;
 use serde_json::json;
 
-use crate::cli::{StatusArgs, WatchArgs};
+use crate::cli::{CancelArgs, StatusArgs, WatchArgs};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::fleet::{connect, find_run, look, view};
 use crate::table::width;
@@ -15,6 +16,7 @@ use crate::table::width;
 /// How long to wait for a queue.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// `lumos status`: prints the status of runs and workers on a queue.
 pub(crate) async fn status(arguments: &StatusArgs) -> CommandResult {
     let server = connect(&arguments.queue, "lumos status", Some(PATIENCE)).await?;
     let run = meant(&server, arguments.run.as_deref()).await?;
@@ -28,6 +30,7 @@ pub(crate) async fn status(arguments: &StatusArgs) -> CommandResult {
     Ok(Exit::Complete)
 }
 
+/// `lumos watch`: prints the status of runs and workers on a queue, and refreshes it.
 pub(crate) async fn watch(arguments: &WatchArgs) -> CommandResult {
     let server = connect(&arguments.queue, "lumos watch", Some(PATIENCE)).await?;
     let pause = Duration::try_from_secs_f64(arguments.interval.max(0.1)).unwrap_or(PATIENCE);
@@ -59,6 +62,28 @@ pub(crate) async fn watch(arguments: &WatchArgs) -> CommandResult {
             _ = tokio::signal::ctrl_c() => return Ok(Exit::Complete),
         }
     }
+}
+
+/// `lumos cancel`: stops a run, independent of where its coordinator runs.
+pub(crate) async fn cancel(arguments: &CancelArgs) -> CommandResult {
+    let server = connect(&arguments.queue, "lumos cancel", Some(PATIENCE)).await?;
+    let run = find_run(&server, &arguments.run).await?;
+    match fleet::cancel(&server, &run).await.map_err(Failure::usage)? {
+        Cancellation::Cancelled { name, withdrawn } => println!(
+            "cancelled run {name}: removed {withdrawn} units from the queue; recorded outcomes are kept, and \
+             `lumos resume` continues the run"
+        ),
+        Cancellation::Ended(status) if status.settled() >= status.planned() => {
+            println!("nothing to cancel: run {} is complete", status.name);
+        }
+        Cancellation::Ended(status) => println!(
+            "nothing to cancel: run {} has ended with {} of {} units settled; `lumos resume` continues it",
+            status.name,
+            status.settled(),
+            status.planned()
+        ),
+    }
+    Ok(Exit::Complete)
 }
 
 async fn meant(server: &Server, run: Option<&str>) -> Result<Option<RunToken>, Failure> {

@@ -1,0 +1,181 @@
+//! `lumos report`, `score`, `show`, `merge` and `repair`: the results of recorded runs.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use lumos_benchmarks::Scoring;
+use lumos_coordinator::checkpoint::Recovery;
+use lumos_coordinator::manifest::{FILE_NAME, Manifest};
+use lumos_coordinator::report::{self, Format, Render};
+use lumos_coordinator::trajectory::{self, Show};
+use lumos_coordinator::{Checkpoint, CheckpointReader, export, judge, merge};
+
+use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ScoreArgs, ShowArgs};
+use crate::exit::{CommandResult, Exit, Failure};
+use crate::session::{self, Output, checkpoint_failure, terminal};
+use crate::{settings, writable};
+
+/// Opens an existing run: its manifest, and its checkpoint for reading.
+pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failure> {
+    let mut manifest =
+        Manifest::read(folder).map_err(|error| Failure::usage(error).hint("list the runs: lumos ls"))?;
+    let checkpoint = CheckpointReader::open(&folder.join("checkpoint")).map_err(checkpoint_failure)?;
+    restore_scoring(folder, &mut manifest, &checkpoint)?;
+    Ok((manifest, checkpoint))
+}
+
+/// Restores the scorings with which the run was planned, and warns if the manifest was edited since.
+fn restore_scoring(
+    folder: &Path,
+    manifest: &mut Manifest,
+    checkpoint: &CheckpointReader,
+) -> Result<(), Failure> {
+    let planned = checkpoint.plan()?.map(|mark| mark.scoring).unwrap_or_default();
+    if !planned.is_empty() && planned != manifest.spec.scoring {
+        let names = |scorings: &[Scoring]| {
+            scorings.iter().map(|scoring| scoring.name()).collect::<Vec<_>>().join(", ")
+        };
+        tracing::warn!(
+            "{}: `scoring` was changed to [{}] after planning; using [{}], which the run was planned with (--scoring selects others)",
+            folder.join(FILE_NAME).display(),
+            names(&manifest.spec.scoring),
+            names(&planned)
+        );
+        manifest.spec.scoring = planned;
+    }
+    Ok(())
+}
+
+/// `lumos report`: prints the results of a run.
+pub(crate) fn report(arguments: &ReportArgs) -> CommandResult {
+    let (manifest, checkpoint) = open(&arguments.runs.folder(&arguments.run)?)?;
+    let scorings = settings::scorings(&arguments.scoring)?;
+    let report = report::report(&manifest, &checkpoint, &scorings)?;
+    let renderer = match (arguments.format, &arguments.output) {
+        (Format::Terminal, None) => Box::new(terminal()),
+        (format, _) => format.renderer(),
+    };
+    match &arguments.output {
+        Some(path) => {
+            let file = File::create(path)
+                .map_err(|error| Failure::input(format!("cannot write {}: {error}", path.display())))?;
+            let mut out = BufWriter::new(file);
+            renderer.render(&report, &mut out)?;
+            out.flush()?;
+        }
+        None => renderer.render(&report, &mut BufWriter::new(io::stdout().lock()))?,
+    }
+    Ok(if report.total.is_complete() { Exit::Complete } else { Exit::Outstanding })
+}
+
+/// `lumos score`: scores recorded outcomes again, without a model or with a judge's verdicts, and rewrites
+/// the results files.
+pub(crate) async fn score(arguments: &ScoreArgs, quiet: bool) -> CommandResult {
+    if let Some(judge) = &arguments.judge {
+        return super::judge::run(arguments, judge, quiet).await;
+    }
+    let folder = arguments.runs.folder(&arguments.run)?;
+    writable::check_folder(&folder, None)?;
+    let (manifest, checkpoint) = open(&folder)?;
+    let scorings = settings::scorings(&arguments.scoring)?;
+    let exported = export::export(&folder, &manifest, &checkpoint, &scorings, jiff::Timestamp::now())?;
+    let report = exported.report;
+    let mut out = io::stdout().lock();
+    terminal().render(&report, &mut out)?;
+    out.flush()?;
+    Ok(if report.total.is_complete() { Exit::Complete } else { Exit::Outstanding })
+}
+
+/// `lumos show`: prints one item's trajectory.
+pub(crate) fn show(arguments: &ShowArgs) -> CommandResult {
+    let folder = arguments.runs.folder(&arguments.run)?;
+    let (manifest, checkpoint) = open(&folder)?;
+    let found = trajectory::find(&manifest, &checkpoint, &arguments.item, |planned| {
+        arguments.task.as_ref().is_none_or(|task| planned.configuration.benchmark == *task)
+    })?;
+    if found.is_empty() {
+        return Err(Failure::input(format!("item `{}` not found in {}", arguments.item, folder.display()))
+            .hint("pass the item's index (counted from 0), its name in the data set, or its unit's id"));
+    }
+    let how = Show { colours: io::stdout().is_terminal(), prompts: arguments.prompts, ..Show::default() };
+    let mut out = io::stdout().lock();
+    for (index, found) in found.iter().enumerate() {
+        if arguments.json {
+            for record in &found.records {
+                writeln!(out, "{}", serde_json::to_string(record)?)?;
+            }
+            continue;
+        }
+        if index > 0 {
+            writeln!(out)?;
+        }
+        write!(out, "{}", trajectory::show(found, &manifest.spec.scoring, how)?)?;
+    }
+    Ok(Exit::Complete)
+}
+
+/// `lumos merge`: merges the parts of a run into one run.
+pub(crate) async fn merge(arguments: &MergeArgs) -> CommandResult {
+    writable::check_folder(&arguments.into, Some("--into"))?;
+    let parts: Result<Vec<_>, _> = arguments.parts.iter().map(|part| arguments.runs.folder(part)).collect();
+    let (parts, into, incomplete) = (parts?, arguments.into.clone(), arguments.allow_incomplete);
+    let merged = tokio::task::spawn_blocking(move || merge::merge(&parts, &into, incomplete))
+        .await?
+        .map_err(Failure::usage)?;
+    let checkpoint = session::open(&arguments.into, Checkpoint::open).await?;
+    let output = Output { quiet: true, json: false, record: None, fail_under: None };
+    let written = session::write_results(&merged.manifest, &arguments.into, &checkpoint, &output);
+    checkpoint.close()?;
+    let total = written?.total;
+    println!(
+        "merged {} parts into one run of {} units, {} of them outstanding: {}",
+        arguments.parts.len(),
+        total.planned,
+        total.outstanding + total.faulted,
+        arguments.into.display()
+    );
+    Ok(if total.is_complete() { Exit::Complete } else { Exit::Outstanding })
+}
+
+/// `lumos repair`: checks both copies of the checkpoints of a run and its judges, and restores damaged data.
+pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
+    let run = &arguments.runs.folder(&arguments.run)?;
+    if !run.join("checkpoint").is_dir() {
+        return Err(Failure::input(format!("checkpoint not found in `{}`", run.display()))
+            .hint("list the runs: lumos ls"));
+    }
+    let mut folders: Vec<PathBuf> = vec![run.clone()];
+    folders.extend(judge::pass_folders(run)?);
+    let mut exit = Exit::Complete;
+    for folder in &folders {
+        // Opening for writing compares both copies and restores damaged data. The log contains the details.
+        let checkpoint = session::open(folder, Checkpoint::open).await?;
+        println!(
+            "{}: {}; {} items, {} units settled",
+            folder.display(),
+            verdict(checkpoint.recovery()),
+            checkpoint.item_count(),
+            checkpoint.settled()
+        );
+        if checkpoint.recovery().has_lost() {
+            say_what_is_next(run);
+            exit = Exit::Outstanding;
+        }
+        tokio::task::spawn_blocking(move || checkpoint.close()).await??;
+    }
+    lumos_coordinator::remove_left_behind(run)?;
+    Ok(exit)
+}
+
+fn verdict(recovery: &Recovery) -> &'static str {
+    match (recovery.is_empty(), recovery.has_lost()) {
+        (true, _) => "both copies of the checkpoint are intact",
+        (false, false) => "repaired, nothing lost",
+        (false, true) => "repaired, except for entries lost in both copies",
+    }
+}
+
+fn say_what_is_next(run: &Path) {
+    eprintln!("hint: run the lost units again: lumos resume {}", run.display());
+}
