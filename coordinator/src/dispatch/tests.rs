@@ -7,6 +7,7 @@ use lumos_tasks::{Ending, Fault, FaultKind, Outcome, Telemetry, WorkUnit};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::checkpoint::Checkpoint;
 use crate::samples::{configuration, item, manifest_of};
 
 /// Work of a worker on a unit: true for an answer, false for a fault.
