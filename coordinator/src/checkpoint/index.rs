@@ -6,7 +6,7 @@
 
 use lumos_tasks::{Ending, Outcome};
 
-use super::record::Recorded;
+use super::Recorded;
 use crate::unit_key::{UnitKey, UnitTable};
 
 /// Status of a unit.

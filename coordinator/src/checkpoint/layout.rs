@@ -7,9 +7,8 @@ use std::path::Path;
 use lumos_tasks::Item;
 
 use super::codec::decode;
-use super::database::Database;
+use super::database::{Database, Identities};
 use super::error::CheckpointError;
-use super::identities::Identities;
 use super::index::{Settlement, pack};
 use super::store::record_key;
 use super::{Record, store_identities};

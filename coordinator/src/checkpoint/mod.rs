@@ -42,13 +42,11 @@ mod codec;
 mod database;
 mod error;
 mod frame;
-mod identities;
 mod index;
 mod journal;
 mod layout;
 mod lock;
 mod reader;
-mod record;
 mod recover;
 mod recovery;
 mod run_store;
@@ -61,7 +59,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lumos_benchmarks::Scoring;
-use lumos_tasks::Item;
+use lumos_tasks::{Item, Outcome, Telemetry, UnitId};
 use serde::{Deserialize, Serialize};
 
 use crate::atomic_file::create_private_folder;
@@ -77,14 +75,12 @@ pub use frame::fuzz_checksums;
 pub(crate) use index::SettledIndex;
 pub use index::{Settlement, UnitStatus};
 pub use reader::CheckpointReader;
-pub use record::{Record, Recorded};
 pub use recovery::{Lost, Named, Recovery, Restored};
 pub use run_store::{ItemIds, RunStore};
 
 use codec::encode;
-use database::Database;
+use database::{Database, Identities};
 use frame::Kind;
-use identities::Identities;
 use journal::Journal;
 use lock::FolderLock;
 use store::{BothCopies, Store};
@@ -107,6 +103,34 @@ pub struct PlanMark {
     /// Scorings shown in reports; empty if an earlier version planned the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scoring: Vec<Scoring>,
+}
+
+/// One attempt at a unit and its outcome.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The unit.
+    pub unit: UnitId,
+    /// Position of its configuration in the manifest.
+    pub configuration: u32,
+    /// Position of the item in its data set.
+    pub item: u64,
+    /// The attempt, counted from 1.
+    pub attempt: u32,
+    /// The outcome of the attempt.
+    pub outcome: Outcome,
+    /// Data that depends on the schedule and the machine.
+    pub telemetry: Telemetry,
+}
+
+/// Result of recording an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// The record settled its unit.
+    First,
+    /// A fault, kept under its attempt; the unit is still unsettled.
+    FaultKept,
+    /// Dropped: the unit was already settled, or this attempt's fault was already recorded.
+    Duplicate,
 }
 
 /// The checkpoint of a run, opened for writing by this process only. Read it through [`CheckpointReader`].

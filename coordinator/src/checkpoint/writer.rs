@@ -15,8 +15,8 @@ use super::codec::encode;
 use super::error::CheckpointError;
 use super::index::{SettledIndex, Settlement, pack};
 use super::journal::Location;
-use super::record::{Record, Recorded};
 use super::store::{Batch, Store};
+use super::{Record, Recorded};
 use crate::unit_key::UnitKey;
 
 /// Maximum number of jobs that share a flush.

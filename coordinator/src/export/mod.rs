@@ -1,9 +1,9 @@
 //! Writes the files of a run: results and samples with lm-eval's fields, and reports.
 //!
 //! [`export()`] writes all of them to the run's folder, next to the checkpoint. [`is_current`] tests whether
-//! the files in a folder match a report, and [`sample()`] formats one line of a samples file.
+//! the files in a folder match a report, so that a complete run is not exported again, and [`sample()`]
+//! formats one line of a samples file.
 
-mod current;
 mod sample;
 
 use std::collections::BTreeSet;
@@ -24,7 +24,6 @@ use crate::report::{Format, Report, report};
 use crate::score::ScoreError;
 use crate::unit_view::for_each_unit;
 
-pub use current::is_current;
 pub use sample::sample;
 
 /// Error of an export.
@@ -157,6 +156,29 @@ fn remove_older(folder: &Path, kept: &[PathBuf]) -> io::Result<()> {
         }
     }
     sync_folder(folder)
+}
+
+/// Whether the folder contains the results of this report and a samples file for every benchmark.
+///
+/// Results are written before samples, so an interrupted export is not current. Equal records render to equal
+/// reports, so equal bytes mean that nothing has changed.
+///
+/// # Errors
+/// If the folder or the results cannot be read.
+pub fn is_current(folder: &Path, report: &Report) -> io::Result<bool> {
+    let names: BTreeSet<String> = fs::read_dir(folder)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<_>>()?;
+    let time = |name: &String| Some(name.strip_prefix("results_")?.strip_suffix(".json")?.to_owned());
+    let mut times = names.iter().filter_map(time);
+    let (Some(time), None) = (times.next(), times.next()) else { return Ok(false) };
+    let sampled = |benchmark: &str| names.contains(&format!("samples_{benchmark}_{time}.jsonl"));
+    if !report.configurations.iter().all(|configuration| sampled(&configuration.benchmark)) {
+        return Ok(false);
+    }
+    let mut rendered = Vec::new();
+    Format::Json.renderer().render(report, &mut rendered)?;
+    Ok(fs::read(folder.join(format!("results_{time}.json")))? == rendered)
 }
 
 #[cfg(test)]

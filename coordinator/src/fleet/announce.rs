@@ -1,15 +1,18 @@
-//! Publishes what workers need before they can take a run's units: the run's notice and its shared data.
+//! Publishes a run on the server: its notice and its shared data, which workers need before they can take its
+//! units, and its status.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use lumos_queue::nats::{Blobs, KeyValue, KeyValueError};
-use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunState, ShardId, SharedInputs};
+use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunState, RunStatus, ShardId, SharedInputs};
 use lumos_tasks::{ContentHash, RunToken};
 
 use super::Around;
+use super::claim::Claim;
 use super::error::CoordinatorError;
 use super::retrying_client::RetryingClient;
 use crate::manifest::Manifest;
@@ -158,4 +161,50 @@ async fn change(
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Time limit for writing the status.
+const STATUS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Writes the status periodically. Must be dropped before the final status is written.
+pub(super) async fn writing_status(around: &Around) -> Infallible {
+    loop {
+        write_status(around, RunState::Active).await;
+        tokio::time::sleep(around.settings.status_every).await;
+    }
+}
+
+/// Writes the status. A failed write is dropped, because the next status replaces it.
+pub(super) async fn write_status(around: &Around, state: RunState) {
+    let Some(status) = status(around, state) else { return };
+    let Ok(bytes) = serde_json::to_vec(&status) else { return };
+    let written = async { around.server.status().await?.put(around.run.as_str(), &bytes).await };
+    match tokio::time::timeout(STATUS_PATIENCE, written).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "failed to write the status"),
+        Err(_) => tracing::debug!("timed out writing the status"),
+    }
+}
+
+fn status(around: &Around, state: RunState) -> Option<RunStatus> {
+    let owner = Claim::here(0);
+    around.sink.with(|stats| {
+        let (units_per_second, tokens_per_second) = stats.rates();
+        RunStatus {
+            protocol: PROTOCOL,
+            run: around.run.clone(),
+            name: around.manifest_name.clone(),
+            state,
+            host: owner.host,
+            configurations: stats.configurations.clone(),
+            in_flight: stats.in_flight,
+            duplicates: stats.duplicates,
+            recovered: stats.recovered,
+            units_per_second,
+            tokens_per_second,
+            recent_faults: stats.recent_faults.iter().cloned().collect(),
+            started_ms: around.started_ms,
+            written_ms: Timestamp::now().as_millisecond(),
+        }
+    })
 }

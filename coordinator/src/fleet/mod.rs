@@ -7,7 +7,7 @@
 //!
 //! [`run_fleet`] runs a session of [`crate::dispatch`] together with these tasks: `ownership` renews the
 //! claim on the run, `reconcile` finds lost units, `watch_workers` detects lost workers, `restore` recreates
-//! deleted server data, `drain` stops the run, and `status` publishes its state.
+//! deleted server data, `drain` stops the run, and `announce` publishes its notice and its status.
 
 mod announce;
 mod cancel;
@@ -22,7 +22,6 @@ mod restore;
 mod retrying_client;
 mod shards;
 mod stall;
-mod status;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -243,13 +242,13 @@ async fn attend(
         biased;
         ended = conduct(&mut session, &shards, &results, &drain) => ended,
         never = engines::storing(&around, checkpoint) => match never {},
-        never = status::writing(&around) => match never {},
+        never = announce::writing_status(&around) => match never {},
     };
     if let Ok(summary) = &ended {
         let state = if summary.cancelled { RunState::Cancelled } else { RunState::Ended };
         let began = Instant::now();
         let farewell = drain::farewell(drain.is_cancelled());
-        let written = tokio::time::timeout(farewell, status::write(&around, state)).await;
+        let written = tokio::time::timeout(farewell, announce::write_status(&around, state)).await;
         if written.is_err() {
             tracing::debug!("timed out writing the last status");
         }

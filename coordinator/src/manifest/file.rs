@@ -1,17 +1,66 @@
-//! Reads and writes the manifest in a run's folder.
+//! Reads and writes the manifest in a run's folder. [`ManifestError`] lists what can fail.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use thiserror::Error;
 
 use crate::atomic_file::write_whole;
 
 use super::compare::differences;
-use super::{Manifest, ManifestError, SCHEMA};
+use super::{Manifest, SCHEMA};
 
 /// Name of the file.
 pub const FILE_NAME: &str = "manifest.json";
+
+/// Error of using a run's folder.
+#[derive(Debug, Error)]
+pub enum ManifestError {
+    /// The folder has no manifest.
+    #[error("not a run folder: `{}` (manifest.json not found)", folder.display())]
+    Missing {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The manifest cannot be read or written.
+    #[error("{}: {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// The I/O error.
+        source: std::io::Error,
+    },
+    /// The file is not a valid manifest.
+    #[error("invalid manifest `{}`: {detail}", file.display())]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// The error.
+        detail: String,
+    },
+    /// Another version of lumos wrote it.
+    #[error("unsupported layout {found} of `{}`: expected {known}; use the version of lumos that wrote it", file.display())]
+    Schema {
+        /// The file.
+        file: PathBuf,
+        /// The layout found.
+        found: u64,
+        /// The layout this program writes.
+        known: u32,
+    },
+    /// The folder contains a different run.
+    #[error(
+        "`{}` contains a run with different settings:\n{}",
+        folder.display(), differences.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    )]
+    Differs {
+        /// The folder.
+        folder: PathBuf,
+        /// The differences, one line each.
+        differences: Vec<String>,
+    },
+}
 
 /// Result of [`Manifest::open_or_create`].
 #[derive(Debug, Clone, PartialEq)]

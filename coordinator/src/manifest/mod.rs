@@ -5,7 +5,6 @@
 //! ([`Manifest::open_or_create`]); if it does not, the error lists the differences.
 
 pub(crate) mod compare;
-mod error;
 mod file;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,8 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::identity::RunIdentity;
 use crate::spec::ResolvedSpec;
 
-pub use error::ManifestError;
-pub use file::{FILE_NAME, Opened};
+pub use file::{FILE_NAME, ManifestError, Opened};
 
 /// Layout version of the file.
 pub const SCHEMA: u32 = 1;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::error::SpecError;
-use super::nearest::nearest;
+use super::names::nearest;
 use super::run_spec::RunSpec;
 
 impl RunSpec {

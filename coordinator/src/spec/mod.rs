@@ -8,7 +8,6 @@ mod computing;
 mod error;
 mod file;
 mod names;
-mod nearest;
 mod partition;
 mod resolve;
 mod resolved;
@@ -18,8 +17,7 @@ mod values;
 
 pub use computing::MemorySize;
 pub use error::{SpecError, SpecProblem, SpecProblems};
-pub use names::expand_names;
-pub use nearest::nearest;
+pub use names::{expand_names, nearest};
 pub use partition::{Partition, PartitionError};
 pub use resolve::{BenchmarkFacts, known_benchmarks};
 pub use resolved::{ItemChoice, ResolvedModels, ResolvedSpec, RunLimits};

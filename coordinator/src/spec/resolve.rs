@@ -7,8 +7,7 @@ use lumos_benchmarks::Scoring;
 use lumos_tasks::{Behaviour, ContentHash, Formulation, GenerationSettings, Role, Sampling};
 
 use super::error::{SpecProblem, SpecProblems};
-use super::names::expand_names;
-use super::nearest::nearest;
+use super::names::{expand_names, nearest};
 use super::resolved::{ItemChoice, ResolvedModels, ResolvedSpec, RunLimits};
 use super::run_spec::{ModelSet, RunSpec};
 

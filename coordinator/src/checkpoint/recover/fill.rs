@@ -4,9 +4,8 @@ use std::path::Path;
 
 use super::{BYTES_TOGETHER, TOGETHER};
 use crate::checkpoint::catalogue::{self, Catalogue, Places};
-use crate::checkpoint::database::Database;
+use crate::checkpoint::database::{Database, Identities};
 use crate::checkpoint::error::CheckpointError;
-use crate::checkpoint::identities::Identities;
 use crate::checkpoint::index::ENTRY;
 use crate::checkpoint::journal::JournalFile;
 use crate::checkpoint::{item_key, store, store_identities};

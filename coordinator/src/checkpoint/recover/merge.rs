@@ -10,17 +10,15 @@ use crate::checkpoint::catalogue::{
     Catalogue, Identities, item_key as journal_item_key, parse_item_key, parse_record_key, record_key,
 };
 use crate::checkpoint::codec::decode;
-use crate::checkpoint::database::Database;
+use crate::checkpoint::database::{Database, unpack_identities};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::frame::{Head, Kind};
-use crate::checkpoint::identities::unpack;
 use crate::checkpoint::index::{ENTRY, Settlement, pack};
 use crate::checkpoint::journal::{Journal, Location, new_path};
 use crate::checkpoint::layout::{JOURNAL_KEY, SCHEMA_KEY};
 use crate::checkpoint::lock::FolderLock;
-use crate::checkpoint::record::Record;
 use crate::checkpoint::recovery::{Lost, Restored};
-use crate::checkpoint::{PLAN_KEY, PlanMark, item_key, store};
+use crate::checkpoint::{PLAN_KEY, PlanMark, Record, item_key, store};
 use crate::manifest::Manifest;
 use crate::unit_key::UnitKey;
 
@@ -102,7 +100,7 @@ impl<'a> Merging<'a> {
             let _ = guarded(|| {
                 for (key, value) in database.identities.iter().map_while(Result::ok) {
                     let Some((benchmark, _)) = parse_database_item_key(&key) else { continue };
-                    for (index, _) in unpack(&value).unwrap_or_default() {
+                    for (index, _) in unpack_identities(&value).unwrap_or_default() {
                         known.insert((benchmark.to_owned(), index));
                     }
                 }
