@@ -51,11 +51,33 @@ pub fn is_private(url: &Url) -> bool {
     url.scheme() == "https" || url.host().is_some_and(|host| is_loopback(&host.to_owned()))
 }
 
+/// Whether requests to a URL must not go through a proxy: they are not encrypted and stay on this machine, so a proxy
+/// would receive keys and texts that are meant for this machine.
+pub fn bypasses_proxy(url: &Url) -> bool {
+    url.scheme() == "http" && is_private(url)
+}
+
 /// Whether a host is this machine: a loopback address or `localhost`.
 pub fn is_loopback(host: &Host) -> bool {
     match host {
         Host::Domain(name) => name == "localhost",
         Host::Ipv4(address) => address.is_loopback(),
         Host::Ipv6(address) => IpAddr::V6(*address).to_canonical().is_loopback(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_to_this_machine_bypass_proxies_unless_encrypted() {
+        let bypasses = |url: &str| bypasses_proxy(&Url::parse(url).unwrap());
+        for url in ["http://127.0.0.1:8000/v1", "http://localhost/", "http://[::1]:80/"] {
+            assert!(bypasses(url), "{url}");
+        }
+        for url in ["https://127.0.0.1/", "http://models.example/", "https://models.example/"] {
+            assert!(!bypasses(url), "{url}");
+        }
     }
 }

@@ -12,7 +12,7 @@ mod server;
 mod server_key;
 
 pub use access::{AccessPolicy, AccessRefusal};
-pub use hosts::{AllowedHosts, is_loopback, is_private};
+pub use hosts::{AllowedHosts, bypasses_proxy, is_loopback, is_private};
 pub use retry_after::retry_after;
 pub use server::{HttpLimits, serve};
 pub use server_key::ServerKey;

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+/// Longest time between two requests.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
 /// Limits the rate of requests. A service can request a pause.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -42,7 +45,7 @@ impl Pace {
 
     /// Delays all requests by at least `time`.
     pub(super) fn rest(&self, time: Duration) {
-        self.with(|state| state.rested = state.rested.max(Instant::now() + time));
+        self.with(|state| state.rested = state.rested.max(Instant::now() + time.min(LONGEST)));
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -61,6 +64,8 @@ pub(super) fn from_environment(variable: &str) -> Result<Option<Duration>, Strin
         .ok()
         .filter(|rate| *rate > 0.0)
         .and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok())
+        // Later times may not be representable.
+        .filter(|every| *every <= LONGEST)
         .map(Some)
         .ok_or_else(|| {
             format!(

@@ -4,16 +4,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backon::{ExponentialBuilder, Retryable};
-use lumos_http::is_private;
+use lumos_http::{ServerKey, bypasses_proxy, is_private};
 use lumos_tasks::{MathsReply, ToolCall, ToolReply};
 use reqwest::redirect::Policy;
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client, Response, StatusCode, Url};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::set::not_mine;
 use super::{ToolFault, Tools, pace};
+
+/// Maximum size of a response in bytes.
+const LARGEST_BODY: usize = 16 << 20;
 
 /// Settings of WolframAlpha.
 #[derive(Clone)]
@@ -109,7 +112,9 @@ impl Wolfram {
                 "the app id would be sent unencrypted to `{host}`; hint: set LUMOS_WOLFRAM_ENDPOINT to an https:// address"
             ));
         }
-        let client = Client::builder()
+        let client = Client::builder();
+        let client = if bypasses_proxy(&endpoint) { client.no_proxy() } else { client };
+        let client = client
             .timeout(settings.timeout)
             // The app id is part of the address and must not be sent to another host by a redirect or a
             // referrer.
@@ -145,11 +150,24 @@ impl Wolfram {
         if !status.is_success() {
             return Err(Attempt::Final(format!("the service returned {status}; hint: check WOLFRAM_APP_ID")));
         }
-        let body = response.bytes().await.map_err(again)?;
+        let body = bounded(response).await?;
         let envelope: Envelope = serde_json::from_slice(&body)
             .map_err(|error| Attempt::Again(format!("invalid response: {error}")))?;
-        envelope.queryresult.reply().map_err(Attempt::Final)
+        let key = ServerKey::new(self.settings.app_id.as_str());
+        envelope.queryresult.reply().map_err(|message| Attempt::Final(key.redact(&message)))
     }
+}
+
+/// Reads a body of limited size.
+async fn bounded(mut response: Response) -> Result<Vec<u8>, Attempt> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(again)? {
+        if body.len() + piece.len() > LARGEST_BODY {
+            return Err(Attempt::Final(format!("the response exceeds {LARGEST_BODY} bytes")));
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
 }
 
 /// Converts an error. Removes the address, which contains the app id.

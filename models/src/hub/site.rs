@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
-use lumos_http::is_private;
-use lumos_http::retry_after;
+use lumos_http::{bypasses_proxy, is_private, retry_after};
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
@@ -86,7 +85,9 @@ impl Site {
             headers.insert(AUTHORIZATION, value);
         }
         let client = |policy| {
-            Client::builder()
+            let client = Client::builder();
+            let client = if bypasses_proxy(&settings.endpoint) { client.no_proxy() } else { client };
+            client
                 .user_agent(concat!("lumos-eval/", env!("CARGO_PKG_VERSION")))
                 .default_headers(headers.clone())
                 .connect_timeout(CONNECTING)

@@ -3,8 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lumos_http::is_private;
-use lumos_http::retry_after;
+use lumos_http::{bypasses_proxy, is_private, retry_after};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
@@ -79,8 +78,7 @@ impl Server {
             headers.insert(AUTHORIZATION, value);
         }
         let mut client = Client::builder();
-        if url.scheme() == "http" && is_private(&url) {
-            // A proxy would receive the key and prompts for this machine unencrypted.
+        if bypasses_proxy(&url) {
             client = client.no_proxy();
         }
         let client = client

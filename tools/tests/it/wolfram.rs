@@ -57,13 +57,17 @@ async fn known(State(server): State<Server>, Query(query): Query<Parameters>) ->
         ),
         "plot" => pods(r#"{"title":"Result","subpods":[{"plaintext":""}]}"#),
         "nothing" => r#"{"queryresult":{"success":false,"error":false}}"#.to_owned(),
-        "key" => r#"{"queryresult":{"success":false,"error":{"code":"1","msg":"Invalid appid"}}}"#.to_owned(),
+        "key" => {
+            r#"{"queryresult":{"success":false,"error":{"code":"1","msg":"Invalid appid SECRET-APP-ID"}}}"#
+                .to_owned()
+        }
         "busy at first" if request < 2 => return (StatusCode::TOO_MANY_REQUESTS, String::new()),
         "busy at first" => pods(r#"{"title":"Result","subpods":[{"plaintext":"done"}]}"#),
         "slow" => {
             tokio::time::sleep(Duration::from_secs(30)).await;
             String::new()
         }
+        "large" => return (StatusCode::OK, " ".repeat(17 << 20)),
         "broken" => return (StatusCode::INTERNAL_SERVER_ERROR, String::new()),
         _ => return (StatusCode::FORBIDDEN, String::new()),
     };
@@ -71,13 +75,17 @@ async fn known(State(server): State<Server>, Query(query): Query<Parameters>) ->
 }
 
 async fn wolfram(server: Server) -> Wolfram {
+    wolfram_within(server, Duration::from_secs(120)).await
+}
+
+async fn wolfram_within(server: Server, timeout: Duration) -> Wolfram {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}/v2/query", listener.local_addr().unwrap());
     let app = Router::new().route("/v2/query", get(answer)).with_state(server);
     tokio::spawn(async move { axum::serve(listener, app).await });
     Wolfram::new(WolframSettings {
         endpoint,
-        timeout: Duration::from_millis(400),
+        timeout,
         retries: 2,
         pace: Duration::from_millis(20),
         ..WolframSettings::new(SECRET)
@@ -116,12 +124,15 @@ async fn a_busy_service_is_asked_again_at_the_pace_set() {
 async fn faults_are_faults_and_never_show_the_key() {
     let server = Server::default();
     let wolfram = wolfram(server.clone()).await;
-    for query in ["broken", "slow", "key", "forbidden"] {
+    for query in ["broken", "key", "forbidden", "large"] {
         let fault = ask(&wolfram, query).await.unwrap_err().to_string();
         assert!(!fault.contains(SECRET), "{fault}");
     }
     // Three attempts if another one may succeed, otherwise one.
-    assert_eq!(server.requests.load(Ordering::SeqCst), 3 + 3 + 1 + 1);
+    assert_eq!(server.requests.load(Ordering::SeqCst), 3 + 1 + 1 + 1);
+    let hasty = wolfram_within(Server::default(), Duration::from_millis(200)).await;
+    let fault = ask(&hasty, "slow").await.unwrap_err().to_string();
+    assert!(!fault.contains(SECRET), "{fault}");
     assert!(!format!("{wolfram:?}").contains(SECRET));
 }
 
