@@ -25,8 +25,7 @@ use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{Assignment, EpisodeUnit, Finished, Item};
 use lumos_tools::ToolSets;
 use lumos_worker::stall::watch_here;
-use lumos_worker::terms::{LeaseTerms, RunTerms};
-use lumos_worker::{EpisodeLimits, Worker};
+use lumos_worker::{EpisodeLimits, LeaseTerms, RunTerms, Worker};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

@@ -6,13 +6,11 @@
 struct Readme;
 
 mod access;
+mod client;
 mod hosts;
-mod retry_after;
 mod server;
-mod server_key;
 
 pub use access::{AccessPolicy, AccessRefusal};
+pub use client::{ServerKey, retry_after};
 pub use hosts::{AllowedHosts, bypasses_proxy, is_loopback, is_private};
-pub use retry_after::retry_after;
 pub use server::{HttpLimits, serve};
-pub use server_key::ServerKey;

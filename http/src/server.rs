@@ -1,4 +1,4 @@
-//! HTTP server that [`crate::serve_model`] and [`crate::sessions::site`] build on: limits connections and the
+//! HTTP server that the model server and the website of the shop build on: limits connections and the
 //! time for request headers, and shuts down gracefully.
 //!
 //! A connection that sends nothing, or sends its headers byte by byte, is closed after

@@ -8,7 +8,6 @@
 struct Readme;
 
 mod arrangement;
-mod builtin;
 mod chat;
 mod engine;
 mod error;
@@ -31,18 +30,16 @@ use lumos_tasks::{Completion, Request};
 use thiserror::Error;
 
 pub use arrangement::{Arrangement, DoesNotFit, Need, arrange};
-pub use builtin::{bytes as builtin_bytes, source as builtin_source};
 pub(crate) use engine::EngineBackend;
-pub use engine::{EngineSettings, MemoryShare};
 pub use error::{IdentifyError, LoadModelError};
-pub use files::{ModelFile, hash_file, hash_folder};
+pub use files::{ModelFile, builtin_bytes, builtin_source, hash_file, hash_folder};
 pub use located::{EngineModel, LocateError, locate};
 pub use lumos::LumosName;
 pub use lumos_http::ServerKey;
 pub use name::{ModelName, NameError};
 pub use openai::{OpenAiName, OpenAiSettings, Price};
 pub use registry::{Arranged, Identified, LoadedModel, ModelPricing, ModelRegistry, PlacingError};
-pub use settings::ModelsSettings;
+pub use settings::{EngineSettings, MemoryShare, ModelsSettings};
 pub use swap_lock::Swapping;
 
 /// Entry points of fuzz targets. Not part of the public interface.

@@ -1,14 +1,14 @@
-//! Settings for finding and loading a worker's models.
+//! Settings for finding and loading a worker's models, and for loading the engines among them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lumos_engine::DType;
+use lumos_engine::{DType, DeviceName, LoadOptions, MemoryBudget};
 use lumos_http::AccessPolicy;
-use lumos_tasks::{Placement, Role};
+use lumos_tasks::{Device, Placement, Role};
 
-use super::{EngineSettings, OpenAiSettings};
 use crate::hub::HubSettings;
+use crate::openai::OpenAiSettings;
 
 /// Settings for finding and loading models. Only the engine's precision is part of a model's identity.
 #[derive(Debug, Clone, Default)]
@@ -50,5 +50,118 @@ impl ModelsSettings {
     /// Returns the name on this host for a planned name.
     pub(super) fn here<'a>(&'a self, name: &'a str) -> &'a str {
         self.names.get(name).map_or(name, String::as_str)
+    }
+}
+
+/// Settings for loading engines, the same for all models of a worker.
+#[derive(Debug, Clone, Copy)]
+pub struct EngineSettings {
+    /// Maximum sequences in a batch; the engine's default if `None`.
+    pub batch_size: Option<usize>,
+    /// Compute threads; all cores if `None`.
+    pub threads: Option<usize>,
+    /// Data type of the weights in memory.
+    pub dtype: DType,
+    /// Whether prompts reuse the prefix cache. Does not change results.
+    pub reuse_prefixes: bool,
+    /// Device that runs the engine. Not part of a model's identity.
+    pub device: Device,
+    /// The engine's share of a memory limit; the machine's own limit if `None`.
+    pub memory: Option<MemoryShare>,
+}
+
+/// An engine's share of a memory limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryShare {
+    /// Bytes for weights and KV cache.
+    pub bytes: u64,
+    /// Bytes of these for the KV cache.
+    pub cache_bytes: u64,
+}
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        Self {
+            batch_size: None,
+            threads: None,
+            dtype: DType::F32,
+            reuse_prefixes: true,
+            device: Device::Cpu,
+            memory: None,
+        }
+    }
+}
+
+/// Marks that rotary frequencies are computed in full precision. It is part of every identity: earlier
+/// versions rounded the frequencies of half-precision folders by default, and omitted the mark if they did.
+const FULL_ROTARY: &str = "+full-rotary";
+
+impl EngineSettings {
+    /// Returns what a model's results depend on besides its files, as recorded in its identity:
+    /// `f32+full-rotary`.
+    pub(super) fn computed_in(&self) -> String {
+        format!("{}{FULL_ROTARY}", self.dtype)
+    }
+
+    /// Returns these settings with the data type that an identity records.
+    ///
+    /// # Errors
+    /// If this version cannot compute the model in that way, because its results would be mixed with
+    /// different ones.
+    pub(super) fn computing_in(self, computed_in: Option<&str>) -> Result<Self, String> {
+        let Some(text) = computed_in else { return Ok(self) };
+        let Some(dtype) = text.strip_suffix(FULL_ROTARY) else {
+            return Err(format!(
+                "planned by an earlier version that could round rotary frequencies (recorded as `{text}`); \
+                 this version computes them in full precision, and the two are not mixed in a run; hint: \
+                 start a new run with `lumos run --name <NAME>`"
+            ));
+        };
+        Ok(Self { dtype: dtype.parse()?, ..self })
+    }
+
+    /// Returns the engine's load options.
+    pub fn options(&self) -> LoadOptions {
+        let mut options = LoadOptions {
+            dtype: self.dtype,
+            threads: self.threads,
+            reuse_prefixes: self.reuse_prefixes,
+            // The files are already hashed for the manifest's identity.
+            hash_weights: false,
+            memory: self.memory.map(|share| MemoryBudget::new(share.bytes)),
+            device: match self.device {
+                Device::Auto => DeviceName::Auto,
+                Device::Cpu => DeviceName::Cpu,
+                Device::Cuda(number) => DeviceName::Cuda(number),
+            },
+            kv_cache_bytes: self.memory.and_then(|share| usize::try_from(share.cache_bytes).ok()),
+            ..LoadOptions::default()
+        };
+        if let Some(batch_size) = self.batch_size {
+            options.max_batch = batch_size.max(1);
+            options.max_step_tokens = options.max_step_tokens.max(options.max_batch);
+        }
+        options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_records_how_to_compute() {
+        for dtype in [DType::F32, DType::Bf16, DType::F16] {
+            let settings = EngineSettings { dtype, ..EngineSettings::default() };
+            let read = EngineSettings::default().computing_in(Some(&settings.computed_in()));
+            assert_eq!(read.unwrap().dtype, dtype);
+        }
+    }
+
+    #[test]
+    fn rounded_frequencies_of_earlier_versions_are_refused() {
+        for recorded in ["f32", "bf16", "f16", "f8+full-rotary", ""] {
+            assert!(EngineSettings::default().computing_in(Some(recorded)).is_err(), "{recorded}");
+        }
     }
 }

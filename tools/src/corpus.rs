@@ -1,5 +1,5 @@
 //! Pages from a file instead of Wikipedia: `--tool wiki=corpus:<JSON Lines file of title and text>`, or the
-//! shipped pages: `--tool wiki=samples`.
+//! shipped pages: `--tool wiki=samples`. Also the addresses of Wikipedia pages, and the titles they contain.
 
 use std::io;
 use std::path::Path;
@@ -10,12 +10,17 @@ use lumos_environments::lines;
 use lumos_environments::retrieval::{self, Library, LibraryBuilder};
 use lumos_tasks::families::qa::page::{self, MOST_RESULTS, WikiPage};
 use lumos_tasks::{ContentHash, ToolCall, ToolReply, WikiRequest};
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::address::{page_address, titles_of};
-use super::set::not_mine;
+use super::tool::not_mine;
 use super::{ToolFault, Tools};
+
+/// Wikipedia's address.
+pub(super) const SITE: &str = "https://en.wikipedia.org";
+/// Path prefix of a page's name.
+const PAGE_PATH: &str = "/wiki/";
 
 /// The shipped pages.
 const SAMPLES: [&str; 2] = [retrieval::HOTPOTQA_PAGES, retrieval::STRATEGYQA_PAGES];
@@ -98,6 +103,27 @@ impl Corpus {
     }
 }
 
+/// Returns the address of the page with a title. Nothing is escaped, because the episode extracts the title
+/// from the address.
+pub(super) fn page_address(title: &str) -> String {
+    format!("{SITE}{PAGE_PATH}{}", title.replace(' ', "_"))
+}
+
+/// Returns the titles that a request may refer to, most literal first: its text, or the name in its path, as
+/// it is and percent-decoded.
+fn titles_of(request: &WikiRequest) -> Vec<String> {
+    let text = request.text();
+    let name = match request {
+        WikiRequest::Find(_) => return vec![text.to_owned()],
+        WikiRequest::Path(_) | WikiRequest::Address(_) => {
+            text.split_once(PAGE_PATH).map_or(text, |(_, name)| name).replace('_', " ")
+        }
+    };
+    let path = name.split(['?', '#']).next().unwrap_or_default();
+    let decoded = percent_decode_str(path).decode_utf8_lossy().into_owned();
+    if decoded == name { vec![name] } else { vec![name, decoded] }
+}
+
 /// Returns the requested page. If no page has its title, returns a list of the best matches, like Wikipedia's
 /// search.
 fn page(library: &Library, request: &WikiRequest) -> WikiPage {
@@ -141,6 +167,7 @@ mod tests {
     use std::io::Write;
 
     use lumos_tasks::Behaviour;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -205,5 +232,22 @@ mod tests {
         assert!(message("\n").contains("no pages in the file"));
         let call = ToolCall::Maths { query: "1".to_owned() };
         assert!(corpus(PAGES).unwrap().call(&call).await.unwrap_err().message.contains("corpus"));
+    }
+
+    #[test]
+    fn names_in_addresses_are_titles() {
+        let titles = |query: &str| titles_of(&WikiRequest::of(query));
+        assert_eq!(titles("New York"), ["New York"]);
+        assert_eq!(titles("/wiki/New_York"), ["New York"]);
+        let address = "https://en.wikipedia.org/wiki/Antoni_Gaud%C3%AD?x#Life";
+        assert_eq!(titles(address), ["Antoni Gaud%C3%AD?x#Life", "Antoni Gaudí"]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_title_comes_back_from_its_address(title in "[^_]{1,30}") {
+            let address = page_address(&title);
+            prop_assert_eq!(&titles_of(&WikiRequest::Address(address))[0], &title);
+        }
     }
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use lumos_environments::maths::{self, MathsAnswer};
 use lumos_tasks::{MathsReply, ToolCall, ToolReply};
 
-use super::set::not_mine;
+use super::tool::not_mine;
 use super::{ToolFault, Tools};
 
 /// The native mathematics service: exact, without network access.

@@ -9,12 +9,10 @@ use lumos_tasks::{ContentHash, ToolBackend};
 use thiserror::Error;
 use url::Url;
 
-use super::bm25::Bm25Ranking;
 use super::corpus::Corpus;
-use super::cross_encoder::CrossEncoderRanker;
-use super::dpr::DprRanker;
 use super::live::{LiveWiki, WikiSettings};
 use super::maths::NativeMaths;
+use super::ranking::{Bm25Ranking, CrossEncoderRanker, DprRanker};
 use crate::browser::{BrowserName, UnknownBrowser};
 use crate::sessions::catalogue::{SHOP_VERSION, ShopFiles};
 use crate::sessions::sql::{self, MySqlSettings};

@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 
 use super::browsers::Browsers;
 use super::name::{Named, ToolSetError, identify, without_hash};
-use super::set::ToolSet;
+use super::tool::ToolSet;
 use super::{
     Bm25Ranking, Corpus, CrossEncoderRanker, DprRanker, LiveWiki, NativeMaths, RecordedTools, Remembering,
     Tools, WikiSettings, Wolfram, WolframSettings,

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::set::not_mine;
+use super::tool::not_mine;
 use super::{ToolFault, Tools, pace};
 
 /// Maximum size of a response in bytes.

@@ -11,9 +11,7 @@ pub mod drive;
 pub mod fleet;
 pub mod serve;
 pub mod stall;
-pub mod terms;
 
 pub use drive::{Backends, EpisodeLimits, drive};
 pub use fleet::{FleetSummary, WorkerError, WorkerSettings, serve_fleet};
-pub use serve::{ServeError, Worker};
-pub use terms::{LeaseTerms, RunTerms, Runs};
+pub use serve::{LeaseTerms, RunTerms, Runs, ServeError, Worker};

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use lumos_engine::{LoadError, ModelSource};
+use lumos_http::AccessPolicy;
 use lumos_tasks::{Configuration, ContentHash, Device, EngineUse, Formulation, ModelIdentity, Role};
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
@@ -19,7 +20,8 @@ use tokio::sync::{Mutex, OnceCell};
 use self::placing::Placed;
 pub use self::placing::{Arranged, PlacingError};
 use self::uses::Uses;
-use crate::engine::{EngineBackend, EngineSettings};
+use crate::ModelBackend;
+use crate::engine::EngineBackend;
 use crate::error::{IdentifyError, LoadModelError};
 use crate::files::{self, ModelFile};
 use crate::hub::Hub;
@@ -27,10 +29,8 @@ use crate::located::{LocateError, locate};
 use crate::name::ModelName;
 use crate::openai::{OpenAiBackend, OpenAiName, Servers};
 use crate::script::{Script, ScriptBackend};
-use crate::settings::ModelsSettings;
+use crate::settings::{EngineSettings, ModelsSettings};
 use crate::swap_lock::Load;
-use crate::{ModelBackend, builtin};
-use lumos_http::AccessPolicy;
 
 /// A model's identity and the files it was computed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,9 +144,9 @@ impl ModelRegistry {
         let (files, dtype) = match self.permitted(name)? {
             ModelName::OpenAi(here) => return self.identify_remote(name, &here),
             ModelName::BuiltinTiny => {
-                let files = builtin::files(role, formulation)
+                let files = files::builtin_files(role, formulation)
                     .ok_or_else(|| IdentifyError::NoSuchRole { name: name.to_owned(), role })?;
-                (builtin::listed(files), Some(engine.computed_in()))
+                (files::builtin_listed(files), Some(engine.computed_in()))
             }
             ModelName::Candle(path) => self.located(name, &path, engine, &mut known_as)?,
             ModelName::Lumos(pair) => {
@@ -356,7 +356,7 @@ impl ModelRegistry {
         let failed = |message: String| LoadModelError::new(&identity.name, message);
         let place = match self.name_of(identity)? {
             ModelName::BuiltinTiny => {
-                let source = builtin::source(role, formulation);
+                let source = files::builtin_source(role, formulation);
                 Place::Known(source.ok_or_else(|| failed(format!("unsupported role {role}")))?)
             }
             ModelName::Candle(path) => Place::Path(path),

@@ -10,9 +10,9 @@ use thiserror::Error;
 use super::{Key, LoadedModel, ModelRegistry};
 use crate::ModelBackend;
 use crate::arrangement::{Arrangement, DoesNotFit, Need, arrange, shares};
-use crate::engine::{EngineSettings, MemoryShare};
 use crate::error::LoadModelError;
 use crate::name::ModelName;
+use crate::settings::{EngineSettings, MemoryShare};
 use crate::swap_lock::{Load, ModelSwapLock, SwappedModel, Swapping};
 
 /// Cache size that a small model may use even if its sequences need less, as in the engine.

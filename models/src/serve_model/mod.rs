@@ -11,7 +11,6 @@ mod completions;
 mod error;
 mod fields;
 mod flow;
-mod key;
 mod options;
 mod reply;
 mod routes;
@@ -27,9 +26,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub use key::ApiKey;
 pub use served::{ServedModel, folder_id};
-pub use settings::ServeSettings;
+pub use settings::{ApiKey, ServeSettings};
 
 /// Serves models until shutdown. When `drain` is cancelled, the server stops accepting connections and
 /// completes requests in progress. When `stop` is cancelled, it aborts them with an error.

@@ -1,10 +1,13 @@
-//! Limits of a server.
+//! Access control and limits of a server: the API key that clients must send, and the sizes and times of requests.
 
+use std::fmt;
 use std::time::Duration;
 
+use axum::http::{HeaderMap, StatusCode, header};
 use lumos_http::HttpLimits;
+use sha2::{Digest, Sha256};
 
-use super::key::ApiKey;
+use super::error::ApiError;
 
 /// Access control and limits of a server.
 #[derive(Debug, Clone)]
@@ -44,5 +47,56 @@ impl Default for ServeSettings {
             max_sequences: 1024,
             farewell: Duration::from_secs(2),
         }
+    }
+}
+
+/// A bearer key. Only its hash is stored, so that it cannot be displayed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey([u8; 32]);
+
+impl ApiKey {
+    /// Stores the hash of a key.
+    pub fn new(key: &str) -> Self {
+        Self(Sha256::digest(key.trim()).into())
+    }
+
+    /// Checks the key in the headers of a request. Hashes are compared, so that timing reveals nothing about
+    /// the key.
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), ApiError> {
+        let refused =
+            |message: &str| Err(ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message));
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let Some((scheme, key)) = shown.and_then(|shown| shown.split_once(' ')) else {
+            return refused("Missing API key; send it as `Authorization: Bearer KEY`");
+        };
+        if scheme.eq_ignore_ascii_case("bearer") && Self::new(key) == *self {
+            return Ok(());
+        }
+        refused("Invalid API key: it differs from the key that this server was started with")
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("[key]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_key_is_let_in() {
+        let key = ApiKey::new("secret\n");
+        let with = |value: &str| HeaderMap::from_iter([(header::AUTHORIZATION, value.parse().unwrap())]);
+        for good in ["Bearer secret", "bearer  secret"] {
+            assert_eq!(key.check(&with(good)), Ok(()), "{good}");
+        }
+        for bad in ["Bearer secre", "Basic secret", "secret", "Bearer "] {
+            assert_eq!(key.check(&with(bad)).unwrap_err().status, StatusCode::UNAUTHORIZED, "{bad}");
+        }
+        assert!(key.check(&HeaderMap::new()).is_err());
+        assert!(!format!("{key:?}").contains("secret"));
     }
 }

@@ -1,14 +1,15 @@
-//! Encoding of message bodies: JSON, compressed when long, with a checksum and a protocol number.
+//! Encoding of message bodies: JSON, compressed when long, with a checksum and a protocol number. Also the rate-limited
+//! warnings about messages of other senders, so that they cannot flood the log.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_nats::{HeaderMap, HeaderName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
-
-use super::complaints::Kind;
 
 /// Header with the protocol number of a message.
 pub(super) const PROTOCOL: HeaderName = HeaderName::from_static("Lumos-Protocol");
@@ -106,6 +107,57 @@ fn decompress(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
             decoder.take(most.saturating_add(1)).read_to_end(&mut plain)?;
             Ok(plain)
         }
+    }
+}
+
+/// Problem with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It cannot be decoded.
+    Undecodable,
+    /// It uses another protocol.
+    Protocol,
+    /// Its body is larger than allowed.
+    TooLarge,
+    /// Its body is missing from the object store, or corrupt.
+    Body,
+    /// Its lease could not be returned immediately.
+    Release,
+    /// Its content differs from what was published.
+    Damaged,
+}
+
+const KINDS: usize = 6;
+const QUIET: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Said {
+    at: Option<Instant>,
+    since: u64,
+}
+
+/// Logs at most one warning per kind in ten seconds, and counts the others.
+#[derive(Debug, Default)]
+pub(super) struct Complaints {
+    said: Mutex<[Said; KINDS]>,
+}
+
+impl Complaints {
+    pub(super) fn warn(&self, kind: Kind, subject: &str, why: &str) {
+        let now = Instant::now();
+        let unsaid = {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            let said = &mut said[kind as usize];
+            if said.at.is_some_and(|at| now.duration_since(at) < QUIET) {
+                said.since += 1;
+                return;
+            }
+            said.at = Some(now);
+            std::mem::take(&mut said.since)
+        };
+        // The subject is chosen by the publisher and may contain control characters.
+        let subject: String = subject.chars().filter(|letter| !letter.is_control()).take(200).collect();
+        tracing::warn!(subject, unsaid, "{why}");
     }
 }
 

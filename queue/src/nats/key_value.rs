@@ -9,10 +9,11 @@ use async_nats::jetstream::{self, kv};
 use bytes::Bytes;
 use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 use serde::Deserialize;
+use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
-use super::KeyValueError;
+use super::NatsError;
 use super::layout::Bucket;
 use super::link::{EXPECTED, Failure, PATIENCE, SharedLink};
 use super::server::ConnectionState;
@@ -46,6 +47,21 @@ pub struct Change {
     pub value: Option<Bytes>,
     /// The revision of this change.
     pub revision: u64,
+}
+
+/// Errors of a key-value bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum KeyValueError {
+    /// Another process wrote the key in the meantime, or the key exists already.
+    #[error("`{0}` was changed by another process")]
+    Conflict(String),
+    /// The key has characters other than letters, digits, `-`, `_`, `=`, `/` and inner dots.
+    #[error("invalid key `{0}`")]
+    Key(String),
+    /// Any other error of the server.
+    #[error(transparent)]
+    Server(#[from] NatsError),
 }
 
 /// The last entry of a key.
@@ -89,7 +105,7 @@ impl KeyValue {
     ///
     /// # Errors
     /// [`KeyValueError::Conflict`] if it exists. After
-    /// [`NatsError::Unreachable`](super::NatsError::Unreachable) it is unknown whether it was written.
+    /// [`NatsError::Unreachable`] it is unknown whether it was written.
     pub async fn create(&self, key: &str, value: &[u8]) -> Result<u64, KeyValueError> {
         match self.swap(key, value, 0).await {
             Err(KeyValueError::Conflict(key)) => match self.last(&key).await? {
@@ -106,7 +122,7 @@ impl KeyValue {
     ///
     /// # Errors
     /// [`KeyValueError::Conflict`] if it was written or deleted since, or expired. After
-    /// [`NatsError::Unreachable`](super::NatsError::Unreachable) it is unknown whether it was written.
+    /// [`NatsError::Unreachable`] it is unknown whether it was written.
     pub async fn update(&self, key: &str, value: &[u8], revision: u64) -> Result<u64, KeyValueError> {
         self.swap(key, value, revision).await
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::complaints::Kind;
+use super::codec::Kind;
 use super::link::SharedLink;
 use super::objects::Objects;
 use crate::{LeaseControl, QueueError};

@@ -1,4 +1,5 @@
-//! The connection that all parts of this module share: requests that survive a reconnection, and the JetStream API.
+//! The connection that all parts of this module share: requests that survive a reconnection, the JetStream API, and
+//! their errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +10,16 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::complaints::Complaints;
+use super::Layout;
+use super::codec::Complaints;
 use super::lease::Outgoing;
 use super::server::ConnectionState;
-use super::{Layout, NatsError};
 use crate::QueueError;
 
 /// Time limit for a response, including reconnections.
@@ -26,6 +28,39 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Header that makes JetStream store a message only if the last message of its subject has this sequence
 /// number (0 if the subject is empty).
 pub(super) const EXPECTED: HeaderName = async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
+
+/// Errors of a NATS server.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NatsError {
+    /// The URL or the credentials are invalid.
+    #[error("{0}")]
+    Address(String),
+    /// No server responded within the time limit.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The server rejected the credentials of this client.
+    #[error("{0}")]
+    Denied(String),
+    /// The TLS connection failed: a certificate is missing, unknown or does not match.
+    #[error("{0}")]
+    Tls(String),
+    /// TLS is required by the settings, and the server does not support it.
+    #[error("{0}")]
+    PlainText(String),
+    /// The server is unsuitable: too old, without JetStream, or without enough space.
+    #[error("{0}")]
+    Unsuitable(String),
+    /// Not found on the server: not created yet, or deleted.
+    #[error("{0}")]
+    Missing(String),
+    /// The server rejected the request: permissions, limits, or different settings.
+    #[error("the NATS server rejected the request: {0}")]
+    Refused(String),
+    /// Stored data is corrupt.
+    #[error("{0}")]
+    Damaged(String),
+}
 
 /// Failure of a request to the server.
 #[derive(Debug, Clone)]

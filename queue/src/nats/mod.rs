@@ -56,9 +56,7 @@
 mod access;
 mod blobs;
 mod codec;
-mod complaints;
 mod connect;
-mod error;
 mod key_value;
 mod layout;
 mod lease;
@@ -74,9 +72,9 @@ pub use access::{Access, Credential};
 pub use blobs::Blobs;
 #[doc(hidden)]
 pub use codec::fuzz_decoded;
-pub use error::{KeyValueError, NatsError};
-pub use key_value::{Change, KeyValue};
+pub use key_value::{Change, KeyValue, KeyValueError};
 pub use layout::Layout;
+pub use link::NatsError;
 pub use pulling::Rejected;
 pub use queue::NatsQueue;
 pub use server::{Connecting, ConnectionState, Server};

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::complaints::Complaints;
+use super::codec::Complaints;
 use super::connect::{self, Connected};
 use super::layout::{Bucket, Shard, check_run, is_token, results_consumer};
 use super::lease::{ANSWERS, GIVE_BACK, Outgoing, send_answers};

@@ -13,8 +13,6 @@
 //! Processes are always killed: each driver has a process group that is killed when its session is dropped,
 //! and groups that a killed worker left behind are killed by the next pool on the machine.
 
-mod capacity;
-mod command;
 mod driver;
 mod error;
 mod hosts;
@@ -26,6 +24,7 @@ mod settings;
 
 pub use error::{BrowserError, BrowserFault, BrowserRefusal};
 pub use lumos_http::AllowedHosts;
+pub(crate) use page::Screenshots;
 pub use page::{BrowserLease, PageElement};
 pub use pool::BrowserPool;
 pub use settings::{BrowserName, BrowserSettings, UnknownBrowser};

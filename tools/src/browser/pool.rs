@@ -1,10 +1,10 @@
-//! A pool of browsers, leased one by one.
+//! A pool of browsers, leased one by one, with as many sessions as fit on the machine.
 
+use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::capacity;
 use super::error::{BrowserError, BrowserFault};
 use super::leftovers::Owner;
 use super::page::BrowserLease;
@@ -13,6 +13,8 @@ use super::settings::{BrowserName, BrowserSettings};
 
 /// Attempts to start a browser for one lease.
 const ATTEMPTS: usize = 2;
+/// Memory reserved for one session, in bytes.
+const SESSION: u64 = 512 << 20;
 
 /// A pool of browsers. Clones share the pool; browsers end when the last clone and the last lease are
 /// dropped.
@@ -46,7 +48,7 @@ impl BrowserPool {
                 BrowserFault::new("creating the folder for browsers", reason)
             })?),
         };
-        let size = settings.sessions.unwrap_or_else(capacity::sessions).clamp(1, Semaphore::MAX_PERMITS);
+        let size = settings.sessions.unwrap_or_else(sessions).clamp(1, Semaphore::MAX_PERMITS);
         let shared =
             Shared { settings, size, places: Arc::new(Semaphore::new(size)), idle: Mutex::default(), owner };
         Ok(Self { shared: Arc::new(shared) })
@@ -127,5 +129,30 @@ impl Shared {
         if session.is_ready() && session.leases < self.settings.leases {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
         }
+    }
+}
+
+/// Returns the number of sessions: at most one per core and as many as fit into free memory, at least one.
+/// More sessions than cores lower the total throughput.
+fn sessions() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    fitting(cores, lumos_engine::free_memory())
+}
+
+fn fitting(cores: usize, free: Option<u64>) -> usize {
+    let room = free.map_or(cores, |free| usize::try_from(free / SESSION).unwrap_or(usize::MAX));
+    cores.min(room).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_and_memory_are_both_limits() {
+        assert_eq!(fitting(4, None), 4);
+        assert_eq!(fitting(4, Some(8 << 30)), 4);
+        assert_eq!(fitting(4, Some(1 << 30)), 2);
+        assert_eq!(fitting(4, Some(0)), 1);
     }
 }

@@ -4,12 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use fantoccini::error::CmdError;
+use fantoccini::wd::WebDriverCompatibleCommand;
 use fantoccini::{Client, ClientBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use tokio::time::timeout;
+use url::{ParseError, Url};
 
-use super::command::DevTools;
 use super::driver::Driver;
 use super::error::{BrowserError, BrowserFault, read};
 use super::hosts::{BLANK, resolver_rules};
@@ -249,6 +250,24 @@ impl Session {
             self.devtools("Storage.clearDataForOrigin", everything).await?;
         }
         Ok(())
+    }
+}
+
+/// A Chrome DevTools Protocol command, sent through chromedriver.
+#[derive(Debug)]
+struct DevTools {
+    command: &'static str,
+    parameters: Value,
+}
+
+impl WebDriverCompatibleCommand for DevTools {
+    fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, ParseError> {
+        base.join(&format!("session/{}/goog/cdp/execute", session.unwrap_or_default()))
+    }
+
+    fn method_and_body(&self, _: &Url) -> (http::Method, Option<String>) {
+        let body = json!({ "cmd": self.command, "params": self.parameters });
+        (http::Method::POST, Some(body.to_string()))
     }
 }
 

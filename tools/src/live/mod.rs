@@ -3,13 +3,11 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`site`] | addresses that may be requested; queries are a model's output |
-//! | [`client`] | fetches a document: rate limit, retries, redirects, size limits |
-//! | [`charset`] | decodes response bodies |
+//! | [`client`] | fetches a document: rate limit, retries, redirects, size limits, decoding of the body |
 //! | [`documents`] | cache on disk, for a whole sweep and many processes |
 //!
 //! Documents are parsed by [`page::read`], the only parser of pages.
 
-mod charset;
 mod client;
 mod documents;
 mod settings;
@@ -22,9 +20,8 @@ use lumos_tasks::{Behaviour, ToolCall, ToolReply, WikiRequest};
 use serde::Deserialize;
 use site::Site;
 
-use super::address::page_address;
-use super::corpus::SEARCHED_SITE;
-use super::set::not_mine;
+use super::corpus::{SEARCHED_SITE, page_address};
+use super::tool::not_mine;
 use super::{ToolFault, Tools};
 
 pub use settings::WikiSettings;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::address::SITE;
+use crate::corpus::SITE;
 use crate::pace;
 
 /// Another site of the same kind, for tests and mirrors. It is then the only host that is contacted.

@@ -5,7 +5,7 @@ use lumos_environments::retrieval::{is_stop_word, words};
 use lumos_tasks::{Behaviour, WikiRequest};
 use reqwest::Url;
 
-use crate::address::SITE;
+use crate::corpus::SITE;
 
 /// Maximum length of an address, in bytes. The site rejects longer ones.
 const LONGEST: usize = 8 << 10;

@@ -13,9 +13,9 @@ use lumos_environments::shop::{
 };
 use lumos_models::hash_file;
 use lumos_tasks::ContentHash;
+use memmap2::Mmap;
 use serde::Deserialize;
 
-use super::mapped::map;
 use crate::browser::{BrowserName, UnknownBrowser};
 
 /// Files of the published catalogue: documents and attributes.
@@ -234,6 +234,16 @@ pub fn documents(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Entr
         });
         entry.map_err(|error| named(&path, &error)).transpose()
     }))
+}
+
+/// Maps a file into memory, read-only.
+#[allow(unsafe_code)]
+fn map(path: &Path) -> io::Result<Mmap> {
+    let file = File::open(path)?;
+    // SAFETY: the mapping is read-only. If another process truncates the file, this one is terminated by
+    // SIGBUS; if bytes are changed, product data changes, but every read is bounds-checked. An index is
+    // written under another name and renamed into place, and is never written while it is read.
+    unsafe { Mmap::map(&file) }
 }
 
 #[cfg(test)]

@@ -2,8 +2,6 @@
 
 pub mod browser_shop;
 pub mod catalogue;
-mod mapped;
-mod screenshots;
 pub mod shop;
 pub mod site;
 pub mod sql;

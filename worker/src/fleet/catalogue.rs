@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::source::SharedStore;
 use crate::drive::EpisodeLimits;
-use crate::terms::{RunTerms, Runs};
+use crate::serve::{RunTerms, Runs};
 
 /// Delay before a failed fetch is retried.
 const RETRY: Duration = Duration::from_secs(2);

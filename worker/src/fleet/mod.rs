@@ -1,12 +1,10 @@
 //! A worker of a fleet: executes the units of all runs on a shared server until it is stopped.
 
-mod access;
 pub mod catalogue;
 pub mod eligibility;
 pub mod lease_table;
 pub mod policy;
 pub mod presence;
-pub mod pull_history;
 mod result_batcher;
 pub mod shards;
 pub mod source;
@@ -16,5 +14,4 @@ pub mod throughput;
 pub mod watch;
 mod worker;
 
-pub use access::worker_access;
-pub use worker::{FleetSummary, WorkerError, WorkerSettings, serve_fleet, worker_name};
+pub use worker::{FleetSummary, WorkerError, WorkerSettings, serve_fleet, worker_access, worker_name};

@@ -18,8 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::catalogue::{Catalogue, Unpacking};
 use super::eligibility::{Eligibility, Needs, ShardVerdict};
 use super::lease_table::LeaseTable;
-use super::policy::{self, Decision, Holding, ModelKey, Moment, PolicySettings, Shard, Switch};
-use super::pull_history::PullHistory;
+use super::policy::{self, Decision, Holding, ModelKey, Moment, PolicySettings, PullHistory, Shard, Switch};
 use super::source::{ShardQueue, ShardSource};
 
 /// Time limit of a claim from one shard before all shards are pulled again.

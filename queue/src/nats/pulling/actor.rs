@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Delivery, PullRequest, Shared, Source, bodies, fitness};
+use super::{Delivery, PullRequest, Shared, Source, fitness, settle};
 use crate::QueueError;
 use crate::nats::NatsError;
 use crate::nats::codec;
@@ -445,7 +445,7 @@ impl Actor {
                 }
             }
             ActorTask::Fetched(delivery, body) => {
-                bodies::settle(&self.shared, *delivery, body);
+                settle(&self.shared, *delivery, body);
                 self.shared.arrived.notify_waiters();
             }
         }

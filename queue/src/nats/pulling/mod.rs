@@ -6,7 +6,6 @@
 //! claim, and are returned if no claim waits.
 
 mod actor;
-mod bodies;
 mod open_requests;
 mod rejected;
 
@@ -21,8 +20,8 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::DropGuard;
 
-use super::codec::{self, Unfit};
-use super::complaints::Kind;
+use super::NatsError;
+use super::codec::{self, Kind, Unfit};
 use super::layout::is_message_id;
 use super::lease::NatsLease;
 use super::link::SharedLink;
@@ -142,6 +141,31 @@ impl Delivery {
     }
 }
 
+/// Adds a fetched body to its message, or dismisses the message if fetching failed.
+fn settle(shared: &Shared, mut delivery: Delivery, body: Result<Vec<u8>, NatsError>) {
+    let mut state = shared.lock();
+    state.fetching = state.fetching.saturating_sub(1);
+    match body {
+        Ok(bytes) if !state.closed => {
+            delivery.body = bytes.into();
+            state.ready.push_back(delivery);
+        }
+        Ok(_) => {
+            drop(state);
+            drop(delivery);
+        }
+        Err(error) => {
+            drop(state);
+            if matches!(error, NatsError::Damaged(_) | NatsError::Missing(_)) {
+                let why = format!("failed to read the body of a message: {error}");
+                delivery.dismiss(shared, &Unfit::new(Kind::Body, why));
+            } else if let Some(lease) = delivery.lease.take() {
+                lease.give_back_after(AGAIN);
+            }
+        }
+    }
+}
+
 impl Drop for Delivery {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
@@ -238,7 +262,7 @@ impl State {
 
 impl Puller {
     /// Starts the task that serves claimers.
-    pub(super) async fn start(link: SharedLink, source: Source) -> Result<Self, super::NatsError> {
+    pub(super) async fn start(link: SharedLink, source: Source) -> Result<Self, NatsError> {
         let shared = Arc::new(Shared {
             link: link.clone(),
             state: Mutex::default(),

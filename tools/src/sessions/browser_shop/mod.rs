@@ -25,10 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::customer::{ShopDriver, Trouble};
 use super::catalogue::ShopFiles;
-use super::screenshots::Screenshots;
 use super::shop::{fault, goal_of, staff};
 use super::site::{Site, serve};
-use crate::browser::BrowserPool;
+use crate::browser::{BrowserPool, Screenshots};
 use crate::tool::{ToolFault, Tools};
 
 /// The shop, used by episodes in browsers.

@@ -16,8 +16,7 @@ use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, ToSql, ffi};
 
-use super::budget::Budget;
-use super::limits::CELL_BYTES;
+use super::limits::{Budget, CELL_BYTES};
 use super::sqlite::PATTERN_BYTES;
 
 /// The replaced functions and their numbers of arguments.

@@ -1,6 +1,11 @@
 //! Limits of a statement and of an episode.
+//!
+//! The cost of a statement on SQLite is limited by a [`Budget`], counted in instructions of SQLite's virtual machine.
+//! SQLite checks the budget only between instructions. A function is one instruction however long it takes,
+//! so functions and comparisons of long values charge by the size of their arguments ([`super::functions`]).
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use lumos_environments::sql::{Cell, Row};
 
@@ -20,6 +25,11 @@ pub(super) const RESULT_BYTES: usize = 4 << 20;
 pub(super) const WRITTEN_ROWS: u64 = 200_000;
 /// Maximum growth of an episode's database on a server, in bytes.
 pub(super) const WRITTEN_BYTES: u64 = 64 << 20;
+/// Maximum number of instructions of a statement, reached in one to two seconds. The time limit is only a
+/// second check, so that refusals do not depend on the machine's speed.
+const INSTRUCTIONS: u64 = 60_000_000;
+/// Time limit of a statement, whatever its cost.
+pub(super) const LONGEST: Duration = STATEMENT_TIME.saturating_mul(4);
 
 /// Counts the rows and bytes of a result.
 #[derive(Debug, Default)]
@@ -53,5 +63,123 @@ impl Meter {
             return Err(format!("The result is larger than {RESULT_BYTES} bytes"));
         }
         Ok(())
+    }
+}
+
+/// Counts the cost of a statement.
+#[derive(Debug)]
+pub(super) struct Budget {
+    spent: AtomicU64,
+    /// Milliseconds from `origin` until the statement is stopped.
+    deadline: AtomicU64,
+    longest: Duration,
+    origin: Instant,
+    is_stopped: AtomicBool,
+    /// Statement numbers: the running one, the latest one, and the latest one that was cancelled.
+    running: AtomicU64,
+    latest: AtomicU64,
+    cancelled: AtomicU64,
+}
+
+/// Number of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StatementNumber(u64);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new(LONGEST)
+    }
+}
+
+impl Budget {
+    /// Creates a budget. Statements are stopped after `longest`, whatever their cost.
+    pub(super) fn new(longest: Duration) -> Self {
+        Self {
+            spent: AtomicU64::new(0),
+            deadline: AtomicU64::new(u64::MAX),
+            longest,
+            origin: Instant::now(),
+            is_stopped: AtomicBool::new(false),
+            running: AtomicU64::new(0),
+            latest: AtomicU64::new(0),
+            cancelled: AtomicU64::new(0),
+        }
+    }
+
+    /// Assigns a number to a new statement.
+    pub(super) fn announce(&self) -> StatementNumber {
+        StatementNumber(self.latest.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Starts a statement.
+    pub(super) fn start(&self, statement: StatementNumber) {
+        self.running.store(statement.0, Ordering::Relaxed);
+        self.deadline.store(self.now().saturating_add(milliseconds(self.longest)), Ordering::Relaxed);
+        self.start_again();
+    }
+
+    /// Restarts the running statement with the same deadline.
+    pub(super) fn start_again(&self) {
+        self.spent.store(0, Ordering::Relaxed);
+        self.is_stopped.store(false, Ordering::Relaxed);
+    }
+
+    /// Charges a number of instructions. Returns whether the statement must stop.
+    pub(super) fn charge(&self, instructions: u64) -> bool {
+        let spent = self.spent.fetch_add(instructions, Ordering::Relaxed).saturating_add(instructions);
+        if spent > INSTRUCTIONS
+            || self.cancelled.load(Ordering::Relaxed) >= self.running.load(Ordering::Relaxed)
+            || self.now() > self.deadline.load(Ordering::Relaxed)
+        {
+            self.is_stopped.store(true, Ordering::Relaxed);
+        }
+        self.is_stopped()
+    }
+
+    /// Whether the statement was stopped. Its result is then invalid.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Cancels a statement, which may not have started yet. It stops at its next charge.
+    pub(super) fn cancel(&self, statement: StatementNumber) {
+        self.cancelled.fetch_max(statement.0, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        milliseconds(self.origin.elapsed())
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_stops_when_its_budget_is_spent_or_it_is_cancelled() {
+        let budget = Budget::default();
+        let (first, second) = (budget.announce(), budget.announce());
+        budget.start(first);
+        assert!(!budget.charge(INSTRUCTIONS));
+        assert!(budget.charge(1) && budget.is_stopped());
+        budget.start(first);
+        assert!(!budget.charge(1));
+        budget.cancel(first);
+        assert!(budget.charge(0), "the cancelled statement stops");
+        budget.start(second);
+        assert!(!budget.charge(0), "the next statement does not stop");
+        let late = Budget::new(Duration::ZERO);
+        late.start(late.announce());
+        std::thread::sleep(Duration::from_millis(5));
+        late.start_again();
+        assert!(late.charge(0), "a restart keeps the deadline");
+        let third = budget.announce();
+        budget.cancel(third);
+        budget.start(third);
+        assert!(budget.charge(0), "a statement cancelled before its start stops immediately");
     }
 }

@@ -4,7 +4,6 @@
 //! checked by `guard::check` first; the engine's own limits also apply. A rejected statement is an
 //! observation for the model; only failures that the statements did not cause are faults.
 
-mod budget;
 mod connect;
 mod emulated;
 mod functions;

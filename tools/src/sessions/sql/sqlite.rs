@@ -18,9 +18,8 @@ use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::budget::{Budget, LONGEST, StatementNumber};
 use super::emulated::{Asked, asked};
-use super::limits::{CELL_BYTES, Meter, TOO_LONG};
+use super::limits::{Budget, CELL_BYTES, LONGEST, Meter, StatementNumber, TOO_LONG};
 use super::{Database, Databases, fault, functions};
 use crate::tool::ToolFault;
 

@@ -9,8 +9,7 @@ use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
 
 use super::carry::Carrier;
 use super::pages::{Pages, fault};
-use crate::browser::BrowserPool;
-use crate::sessions::screenshots::Screenshots;
+use crate::browser::{BrowserPool, Screenshots};
 use crate::tool::{ToolFault, Tools};
 
 /// Opens sessions on the pages contained in units. Candidates are computed from the pages as in

@@ -6,8 +6,7 @@ use std::time::Duration;
 use lumos_tasks::ContentHash;
 use lumos_tasks::RunToken;
 use lumos_tasks::fleet::ShardId;
-use lumos_worker::fleet::policy::{Holding, ModelKey, PolicySettings, Shard, decide};
-use lumos_worker::fleet::pull_history::PullHistory;
+use lumos_worker::fleet::policy::{Holding, ModelKey, PolicySettings, PullHistory, Shard, decide};
 use proptest::prelude::*;
 
 fn model(number: u8) -> ModelKey {

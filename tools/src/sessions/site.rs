@@ -1,6 +1,11 @@
-//! The HTTP server of the site.
+//! The shop as a website: one server, with a separate visit for each user.
+//!
+//! The `<main>` element of a page has exactly the texts of the observation, in the same order: a clickable is
+//! a button, a link or a radio button with the clickable's text. Reading the texts and clicking by role and
+//! text, manually or with a browser driver, therefore has the same effect as the in-memory shop.
 
-use std::sync::{Arc, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
@@ -9,14 +14,14 @@ use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use lumos_environments::shop::{Goal, ShopServices};
+use lumos_environments::shop::{ElementRole, Goal, Raised, ShopServices, ShopSession, TextElement};
 use lumos_http::{HttpLimits, serve as serve_http};
+use minijinja::{AutoEscape, Environment, Value, context};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use rand::Rng;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-
-use super::render;
-use super::visits::Visits;
 
 /// Maximum size of a form, in bytes. Visits keep the search queries, in up to twenty times as much memory.
 const LONGEST_FORM: usize = 32 << 10;
@@ -26,6 +31,83 @@ const MOST_OF_CLIENTS: usize = 400;
 const MOST_OF_EPISODES: usize = 10_000;
 /// Time limit for a request, from its headers to the response. It also ends forms that are sent byte by byte.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
+
+static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    for (name, text) in [("page", include_str!("site/page.html")), ("start", include_str!("site/start.html"))]
+    {
+        environment.add_template(name, text).expect("the shipped templates are well-formed");
+    }
+    environment
+});
+
+/// A visit and the effect of its last action.
+#[derive(Debug)]
+struct Place {
+    /// The visit.
+    visit: ShopSession,
+    /// Number of actions so far. A client that waits for a page uses it to detect the next one.
+    steps: u64,
+    /// The exception raised by the last action.
+    raised: Option<Raised>,
+}
+
+impl Place {
+    /// Executes an action. An action that raises an exception in the original does not change the visit.
+    fn step(&mut self, action: &str) {
+        self.steps += 1;
+        self.raised = self.visit.step(action).err();
+    }
+}
+
+/// Visits, by unguessable name.
+#[derive(Debug)]
+struct Visits {
+    most: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    visits: HashMap<String, (u64, Arc<Mutex<Place>>)>,
+    begun: u64,
+}
+
+impl Visits {
+    /// Creates an empty collection. When it exceeds `most` visits, the oldest one ends.
+    fn at_most(most: usize) -> Self {
+        Self { most, inner: Mutex::default() }
+    }
+
+    /// Starts a visit. Returns its name.
+    fn begin(&self, staff: &ShopServices, goal: Goal) -> String {
+        let name = format!("{:032x}", rand::rng().random::<u128>());
+        let place = Place { visit: ShopSession::new(staff.clone(), goal), steps: 0, raised: None };
+        let place = Arc::new(Mutex::new(place));
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.visits.len() >= self.most {
+            let oldest =
+                inner.visits.iter().min_by_key(|(_, (begun, _))| *begun).map(|(name, _)| name.clone());
+            oldest.and_then(|oldest| inner.visits.remove(&oldest));
+        }
+        inner.begun += 1;
+        let begun = inner.begun;
+        inner.visits.insert(name.clone(), (begun, place));
+        name
+    }
+
+    /// Returns the visit with this name.
+    fn find(&self, name: &str) -> Option<Arc<Mutex<Place>>> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.visits.get(name).map(|(_, visit)| Arc::clone(visit))
+    }
+
+    /// Ends a visit.
+    fn end(&self, name: &str) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).visits.remove(name);
+    }
+}
 
 /// A shop and the goals for which clients can start visits.
 #[derive(Debug)]
@@ -104,7 +186,7 @@ fn html(rendered: Result<String, minijinja::Error>) -> Result<Response, Refusal>
 }
 
 async fn start(State(site): State<Arc<Site>>) -> Result<Response, Refusal> {
-    html(render::start(site.goals.len(), site.staff.shop.shelf().on_sale()))
+    html(render_start(site.goals.len(), site.staff.shop.shelf().on_sale()))
 }
 
 #[derive(Deserialize)]
@@ -120,7 +202,7 @@ async fn begin(State(site): State<Arc<Site>>, Form(chosen): Form<Chosen>) -> Res
 async fn show(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Result<Response, Refusal> {
     let place = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
     let place = place.lock().unwrap_or_else(PoisonError::into_inner);
-    html(render::page(&place, &format!("/visits/{name}")))
+    html(render_page(&place, &format!("/visits/{name}")))
 }
 
 #[derive(Deserialize)]
@@ -172,4 +254,44 @@ async fn state(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Resul
         "reward": visit.bought().map(lumos_environments::shop::PurchaseReward::reward),
     });
     Ok(Json(state).into_response())
+}
+
+/// Renders the current page of a visit as HTML. `base` is the visit's address.
+fn render_page(place: &Place, base: &str) -> Result<String, minijinja::Error> {
+    let visit = &place.visit;
+    let elements: Vec<Value> =
+        visit.page().elements(&visit.goal().instruction_text).iter().map(element).collect();
+    let has_search_bar = visit.page().has_search_bar();
+    let purchase = visit.purchase().map(|purchase| {
+        let by_group = purchase.by_group.map(|reward| reward.to_string()).join(" ");
+        let [reward, lowest, highest, r_type] =
+            [purchase.reward, purchase.lowest, purchase.highest, purchase.r_type].map(|one| one.to_string());
+        context! { asin => purchase.asin, reward, lowest, highest, by_group, r_type }
+    });
+    let raised = place.raised.as_ref().map(ToString::to_string);
+    let step = place.steps;
+    let context = context! { base, elements, has_search_bar, step, purchase, raised };
+    TEMPLATES.get_template("page")?.render(context)
+}
+
+/// Renders the page on which visits start.
+fn render_start(goals: usize, products: usize) -> Result<String, minijinja::Error> {
+    TEMPLATES.get_template("start")?.render(context! { goals, products })
+}
+
+fn element(element: &TextElement) -> Value {
+    let text = &element.text;
+    let escaped = utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let escaped = escaped.as_str();
+    // HTML cannot represent these characters: parsers replace them.
+    let exact = text.contains(['\r', '\0']).then_some(escaped);
+    match &element.role {
+        ElementRole::Text => context! { role => "text", text, exact },
+        ElementRole::Heading => context! { role => "heading", text, exact },
+        ElementRole::Button => context! { role => "button", text, escaped, exact },
+        ElementRole::Link => context! { role => "link", text, escaped, exact },
+        ElementRole::Choice { group, chosen } => {
+            context! { role => "choice", text, escaped, exact, group, chosen }
+        }
+    }
 }

@@ -1,6 +1,7 @@
-//! An API key that is never displayed.
+//! For clients of a server: an API key that is never displayed, and the value of a `Retry-After` header.
 
 use std::fmt;
+use std::time::Duration;
 
 /// Replacement of the key, or of a long piece of it, in messages.
 const MARK: &str = "[key]";
@@ -57,6 +58,16 @@ impl fmt::Debug for ServerKey {
     }
 }
 
+/// Parses a `Retry-After` value: seconds, or a date (RFC 9110, 10.2.3).
+pub fn retry_after(value: &str) -> Option<Duration> {
+    if let Ok(seconds) = value.trim().parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value.trim()).ok()?;
+    let left = date.duration_since(jiff::Timestamp::now());
+    Some(Duration::try_from(left).unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -77,6 +88,20 @@ mod tests {
         let secret = ServerKey::new("sk-0123456789abcdef");
         assert_eq!(secret.redact_reply("it is sk-0123456789abcdef".to_owned()), "it is [key]");
         assert_eq!(ServerKey::new("EMPTY").redact_reply("EMPTY".to_owned()), "EMPTY");
+    }
+
+    #[test]
+    fn pauses_are_seconds_or_dates() {
+        assert_eq!(retry_after("2"), Some(Duration::from_secs(2)));
+        assert_eq!(retry_after("0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        let soon = jiff::Timestamp::now().checked_add(jiff::SignedDuration::from_secs(90)).unwrap();
+        let soon = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&soon).unwrap();
+        let pause = retry_after(&soon).unwrap();
+        assert!((80..=90).contains(&pause.as_secs()), "{soon}: {pause:?}");
+        for nonsense in ["-1", "soon", "", "NaN", "1e300"] {
+            assert_eq!(retry_after(nonsense), None, "{nonsense}");
+        }
     }
 
     proptest! {

@@ -1,0 +1,151 @@
+//! Backends of the tool `rank`, which score passages for a question: by their words (`--tool rank=bm25`, for machines
+//! without a reader model), with an in-process DPR reader (`rank=dpr:<folder>`), or with an in-process cross-encoder
+//! (`rank=cross-encoder:<folder>`).
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use lumos_engine::{CrossEncoder, DprReader, EncoderError, LoadError, ReaderPassage};
+use lumos_environments::retrieval;
+use lumos_tasks::{Passage, ToolCall, ToolReply};
+
+use super::tool::not_mine;
+use super::{ToolFault, Tools};
+
+/// BM25 over the passages of a call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Bm25Ranking;
+
+impl Bm25Ranking {
+    /// Version of the code that determines the replies.
+    pub(super) const VERSION: u32 = retrieval::VERSION;
+
+    /// Returns one score per passage: how well its title and text match the question.
+    pub fn scores(question: &str, passages: &[Passage]) -> Vec<f64> {
+        let texts = passages.iter().map(|passage| [(passage.title.as_str(), 1), (passage.text.as_str(), 1)]);
+        retrieval::scores(question, texts)
+    }
+}
+
+#[async_trait]
+impl Tools for Bm25Ranking {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let ToolCall::Rank { question, passages } = call else { return Err(not_mine(call, "bm25")) };
+        let (question, passages) = (question.clone(), passages.clone());
+        // A hundred passages take a millisecond, which is too long for a thread of the runtime.
+        tokio::task::spawn_blocking(move || ToolReply::Rank(Self::scores(&question, &passages)))
+            .await
+            .map_err(|error| ToolFault { tool: "rank", message: error.to_string() })
+    }
+}
+
+/// The reader of the original (`facebook/dpr-reader-multiset-base`), or another DPR reader. Calls of many
+/// episodes are batched.
+#[derive(Debug, Clone)]
+pub struct DprRanker {
+    reader: DprReader,
+}
+
+impl DprRanker {
+    /// Incremented when scores of the same weights change.
+    pub const VERSION: u32 = 1;
+
+    /// Opens a folder in Hugging Face format.
+    ///
+    /// # Errors
+    /// If it is not the folder of a reader.
+    pub fn open(folder: &Path) -> Result<Self, LoadError> {
+        Ok(Self { reader: DprReader::open(folder, None)? })
+    }
+}
+
+#[async_trait]
+impl Tools for DprRanker {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let ToolCall::Rank { question, passages } = call else { return Err(not_mine(call, "dpr")) };
+        let passage =
+            |Passage { title, text }: &Passage| ReaderPassage { title: title.clone(), text: text.clone() };
+        let scores = self
+            .reader
+            .score(question, passages.iter().map(passage).collect())
+            .await
+            .map_err(|error: EncoderError| ToolFault { tool: "rank", message: error.to_string() })?;
+        Ok(ToolReply::Rank(scores.into_iter().map(f64::from).collect()))
+    }
+}
+
+/// The cross-encoders of the original (`cross-encoder/stsb-roberta-large` for shops,
+/// `osunlp/MindAct_CandidateGeneration_deberta-v3-base` for page elements), or others with the same
+/// architectures. Calls of many episodes are batched.
+///
+/// Scores are logits. The original's library applies the logistic function, which keeps the order but maps
+/// extreme scores to equal values.
+#[derive(Debug, Clone)]
+pub struct CrossEncoderRanker {
+    encoder: CrossEncoder,
+}
+
+impl CrossEncoderRanker {
+    /// Incremented when scores of the same weights change.
+    pub const VERSION: u32 = 1;
+
+    /// Opens a folder in Hugging Face format.
+    ///
+    /// # Errors
+    /// If it is not the folder of a cross-encoder.
+    pub fn open(folder: &Path) -> Result<Self, LoadError> {
+        Ok(Self { encoder: CrossEncoder::open(folder, None)? })
+    }
+}
+
+/// Returns the backend of `rank` for a model folder, by the `model_type` in its config.json. Returns `dpr` if
+/// it cannot be determined; that backend reports what is wrong with the folder.
+pub fn rank_backend(folder: &Path) -> &'static str {
+    #[derive(serde::Deserialize)]
+    struct Config {
+        model_type: Option<String>,
+    }
+    let config = std::fs::read(folder.join("config.json")).ok();
+    let config = config.and_then(|bytes| serde_json::from_slice::<Config>(&bytes).ok());
+    match config.and_then(|config| config.model_type).as_deref() {
+        Some("roberta" | "deberta-v2") => "cross-encoder",
+        _ => "dpr",
+    }
+}
+
+/// Returns the text that is scored against the query. A passage without a title is scored by its text alone.
+fn text(Passage { title, text }: &Passage) -> String {
+    if title.is_empty() { text.clone() } else { format!("{title} {text}") }
+}
+
+#[async_trait]
+impl Tools for CrossEncoderRanker {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let ToolCall::Rank { question, passages } = call else { return Err(not_mine(call, "cross-encoder")) };
+        let scores = self
+            .encoder
+            .score(question, passages.iter().map(text).collect())
+            .await
+            .map_err(|error| ToolFault { tool: "rank", message: error.to_string() })?;
+        Ok(ToolReply::Rank(scores.into_iter().map(f64::from).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn passages_that_share_words_with_the_question_come_first() {
+        let passage = |title: &str, text: &str| Passage { title: title.to_owned(), text: text.to_owned() };
+        let passages = vec![
+            passage("Kyoto", "It has two thousand temples."),
+            passage("Kyoto", "Kyoto was the capital of Japan."),
+            passage("Nara", "Nara was the capital of Japan before."),
+        ];
+        let call = ToolCall::Rank { question: "Was Nara once Japan's capital?".to_owned(), passages };
+        let ToolReply::Rank(scores) = Bm25Ranking.call(&call).await.unwrap() else { panic!() };
+        assert!(scores[2] > scores[1] && scores[1] > scores[0], "{scores:?}");
+        assert!(Bm25Ranking.call(&ToolCall::Maths { query: "1".to_owned() }).await.is_err());
+    }
+}
