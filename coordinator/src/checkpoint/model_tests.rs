@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use lumos_tasks::{Item, UnitId};
+use lumos_tasks::{Item, ItemId, UnitId};
 use proptest::prelude::*;
 
 use super::run_store::ItemIds;
@@ -135,8 +135,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What both stores must agree on.
-fn view(store: &dyn RunStore) -> (u64, Vec<UnitStatus>, Vec<bool>, Vec<(u64, lumos_tasks::ItemId)>) {
+/// What both stores must agree on: settled units, status of each unit, recorded attempts, items.
+type View = (u64, Vec<UnitStatus>, Vec<bool>, Vec<(u64, ItemId)>);
+
+fn view(store: &dyn RunStore) -> View {
     let units: Vec<UnitKey> = (0..UNITS).map(|number| UnitKey::of(&unit(number))).collect();
     let has = units.iter().flat_map(|unit| (1..=ATTEMPTS).map(move |attempt| (unit, attempt)));
     (
