@@ -14,7 +14,7 @@ use crate::nats::{NatsServer, program, programs};
 use crate::record::{Ended, MOST_MEMORY, is_full, line, peak_memory, watched};
 use crate::support::lumos;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// A run whose workers need no other resources.
 const RUN: [&str; 6] = ["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "4"];
 

@@ -13,6 +13,9 @@ mod files;
 #[allow(dead_code, reason = "shared with the tests of fleets, which use more of it")]
 #[path = "../fleet/fleet.rs"]
 mod fleet;
+#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
+#[path = "../it/followed.rs"]
+mod followed;
 mod http;
 #[path = "../../tools/tests/it/sql/mariadb.rs"]
 mod mariadb;

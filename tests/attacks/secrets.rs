@@ -15,7 +15,7 @@ use crate::record::line;
 use crate::rogue_server::{greeting, serve};
 use crate::support::lumos;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Returns the workers' refusals in the status.
 fn refusals(status: &Value) -> Vec<String> {

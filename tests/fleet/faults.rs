@@ -15,7 +15,7 @@ use crate::proxy::{Proxy, Way};
 use crate::rehearsal::Rehearsal;
 use crate::runs::{drained, ends_well};
 
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
@@ -92,7 +92,7 @@ fn what_is_deleted_or_purged_comes_back_and_the_run_goes_on() {
         let nats = NatsServer::with_jetstream(&program);
         let fleet = Fleet::new(rehearsed.folder.path(), &nats.url());
         let workers: Vec<_> =
-            (0..2).map(|_| fleet.worker(&["--concurrency", "8", "--script-latency", "60"])).collect();
+            (0..2).map(|_| fleet.worker(&["--concurrency", "8", "--script-latency", "150"])).collect();
         let mut coordinator = fleet.coordinator("disturbed", &rehearsed.arguments(&[]));
         fleet.until("results", PATIENCE, |status| settled(status) > 10);
         let streams = [
@@ -207,7 +207,7 @@ fn a_full_store_that_is_freed_lets_the_run_go_on() {
         let nats = NatsServer::with_arguments(&program, &arguments);
         let fleet = Fleet::new(rehearsed.folder.path(), &nats.url());
         let workers: Vec<_> =
-            (0..2).map(|_| fleet.worker(&["--concurrency", "8", "--script-latency", "60"])).collect();
+            (0..2).map(|_| fleet.worker(&["--concurrency", "8", "--script-latency", "150"])).collect();
         let mut coordinator =
             fleet.coordinator("full", &rehearsed.arguments(&["--stall-warning", "3", "--lease", "5"]));
         fleet.until("results", PATIENCE, |status| settled(status) > 50);

@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use lumos_queue::nats::{Access, Connecting, Layout, Server};
+use lumos_tasks::fleet::PROTOCOL;
 use serde_json::Value;
 
 use crate::fleet::{Fleet, Process, settled};
 use crate::nats::{NatsServer, programs};
-use crate::program::{content, expect, files, lumos};
+use crate::program::{content, expect, files, lumos, text};
 use crate::rehearsal::Rehearsal;
 
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -27,6 +29,18 @@ pub(crate) fn drained(mut worker: Process) -> String {
     worker.said()
 }
 
+/// Sets up a server as a coordinator does, so that workers can register before the first run.
+fn set_up(nats: &NatsServer) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let layout = Layout { protocol: PROTOCOL, ..Layout::default() };
+        let connecting = Connecting { name: "test".to_owned(), patience: Some(PATIENCE), layout };
+        let server = Server::connect(&Access::new(&nats.url()).unwrap(), connecting).await.unwrap();
+        server.ensure().await.unwrap();
+        server.close().await;
+    });
+}
+
 #[test]
 fn two_workers_do_the_real_job_as_one_machine_does() {
     for program in programs() {
@@ -37,16 +51,19 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         alone.extend(tasks);
         expect(0, &alone);
         let nats = NatsServer::with_jetstream(&program);
+        set_up(&nats);
         let fleet = Fleet::new(folder.path(), &nats.url());
         // In the second worker's memory each model fits, but not both.
         let workers = [
             fleet.worker(&["--concurrency", "8"]),
             fleet.worker(&["--concurrency", "8", "--memory", "16MB"]),
         ];
+        // Otherwise the first one may have done everything before the second one is known.
+        let are_known = |status: &Value| status["workers"].as_array().unwrap().len() == 2;
+        fleet.until("both workers", PATIENCE, are_known);
         let mut coordinator = fleet.coordinator("together", &tasks);
         ends_well(&mut coordinator);
-        let status = fleet.status().unwrap();
-        assert_eq!(settled(&status), 120);
+        let status = fleet.until("all units", PATIENCE, |status| settled(status) == 120);
         assert_eq!(status["runs"][0]["duplicates"], 0, "every item is executed once: {status}");
         assert_eq!(status["runs"][0]["recovered"], 0);
         let finished = |status: &Value| -> Vec<u64> {
@@ -54,8 +71,8 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
             workers.iter().map(|worker| worker["finished"].as_u64().unwrap()).collect()
         };
         // A worker's notice is updated one heartbeat later.
-        fleet.until("all results", PATIENCE, |status| finished(status).iter().sum::<u64>() == 120);
-        let finished = finished(&fleet.status().unwrap());
+        let are_counted = |status: &Value| finished(status).iter().sum::<u64>() == 120;
+        let finished = finished(&fleet.until("all results", PATIENCE, are_counted));
         assert!(finished.iter().all(|count| *count > 0), "both workers execute items: {finished:?}");
         for worker in workers {
             drained(worker);
@@ -125,11 +142,12 @@ fn what_a_killed_worker_held_is_in_work_again_before_its_leases_run_out() {
     let Some(nats) = NatsServer::start() else { return };
     let arguments = rehearsed(folder.path(), 16);
     let fleet = Fleet::new(folder.path(), &nats.url());
-    // Every item takes 15 seconds, so the first worker holds all of them when it is killed.
-    let slow = ["--concurrency", "16", "--script-latency", "3000"];
+    // Every item takes five minutes, so the first worker holds all of them when it is killed.
+    let slow = ["--concurrency", "16", "--script-latency", "60000"];
     let mut victim = fleet.worker(&slow);
     let mut coordinator = fleet.coordinator("killed", &with_long_leases(&arguments));
-    fleet.until("the first worker's work", PATIENCE, |status| in_use(status) == 16);
+    let status = fleet.until("the first worker's work", PATIENCE, |status| in_use(status) == 16);
+    assert_eq!(settled(&status), 0);
     victim.kill();
     let second = fleet.worker(&["--concurrency", "16", "--script-latency", "10"]);
     fleet.until("the second worker's work", PATIENCE, |status| settled(status) == 16);
@@ -143,11 +161,11 @@ fn a_worker_that_is_asked_to_stop_gives_back_what_it_cannot_finish() {
     let Some(nats) = NatsServer::start() else { return };
     let arguments = rehearsed(folder.path(), 8);
     let fleet = Fleet::new(folder.path(), &nats.url());
-    let slow = fleet.worker(&["--concurrency", "8", "--script-latency", "20000", "--grace", "1"]);
+    let slow = fleet.worker(&["--concurrency", "8", "--script-latency", "120000", "--grace", "1"]);
     let mut coordinator = fleet.coordinator("graceful", &with_long_leases(&arguments));
     fleet.until("work", PATIENCE, |status| in_use(status) == 8);
     drained(slow);
-    let status = fleet.status().unwrap();
+    let status = fleet.until("the status", PATIENCE, |_| true);
     assert_eq!(settled(&status), 0, "no item ends within the grace time: {status}");
     let quick = fleet.worker(&["--concurrency", "8", "--idle-exit", "60"]);
     ends_well(&mut coordinator);
@@ -204,14 +222,18 @@ fn a_second_coordinator_is_refused_and_a_dead_one_succeeded() {
     let output = lumos().args(["resume", path(&copy)]).args(&fleet.queue).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("another coordinator") || said.contains("coordinated by"), "{said}");
+    let owner = format!("another coordinator owns this run: process {} on ", first.id());
+    assert!(said.contains(&owner), "{said}");
+    assert_eq!(first.ended(), None, "the refused coordinator stopped the owner: {}", first.said());
     first.kill();
     let worker = fleet.worker(&["--concurrency", "8", "--script-latency", "5"]);
     // The coordinator with the original folder continues the run.
     let mut second = fleet.coordinator("twice", &borrowed(&arguments));
     ends_well(&mut second);
     drained(worker);
-    expect(0, &["report", path(&folder.path().join("twice"))]);
+    assert!(!second.said().contains("waiting up to "), "a dead owner is not waited for: {}", second.said());
+    let (rows, _) = content(&folder.path().join("twice"));
+    assert_eq!(rows["gsm8k"].len(), 40, "{}", second.said());
 }
 
 #[test]
@@ -220,16 +242,26 @@ fn a_cancelled_run_stops_and_can_go_on() {
     let Some(nats) = NatsServer::start() else { return };
     let arguments = rehearsed(folder.path(), 200);
     let fleet = Fleet::new(folder.path(), &nats.url());
-    let worker = fleet.worker(&["--concurrency", "4", "--script-latency", "100"]);
+    // Four items take five seconds, so the run is cancelled long before it could end.
+    let worker = fleet.worker(&["--concurrency", "4", "--script-latency", "1000"]);
     let mut coordinator = fleet.coordinator("cancelled", &borrowed(&arguments));
-    fleet.until("some results", PATIENCE, |status| settled(status) > 5);
-    let output = lumos().args(["cancel", "cancelled"]).args(&fleet.queue).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fleet.until("some results", PATIENCE, |status| settled(status) > 0);
+    let (code, stdout, stderr) =
+        text(&lumos().args(["cancel", "cancelled"]).args(&fleet.queue).output().unwrap());
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.starts_with("cancelled run cancelled: removed "), "{stdout}");
     let status = coordinator.wait(PATIENCE);
-    assert!(matches!(status.code(), Some(5 | 130)), "{status:?}: {}", coordinator.said());
+    assert_eq!(status.code(), Some(130), "{}", coordinator.said());
+    assert!(coordinator.said().contains("the run was cancelled\n"), "{}", coordinator.said());
+    let rows = || content(&folder.path().join("cancelled")).0["gsm8k"].len();
+    let recorded = rows();
+    assert!((1..200).contains(&recorded), "{recorded} of 200 items");
     fleet.until("idle workers", PATIENCE, |status| in_use(status) == 0);
     let quick = fleet.worker(&["--concurrency", "16"]);
-    ends_well(&mut fleet.coordinator("cancelled", &borrowed(&arguments)));
+    let mut second = fleet.coordinator("cancelled", &borrowed(&arguments));
+    ends_well(&mut second);
+    assert!(second.said().contains(&format!(", {recorded} already settled")), "{}", second.said());
+    assert_eq!(rows(), 200);
     drained(quick);
     drained(worker);
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use lumos_benchmarks::DataSource;
 use rand::rngs::StdRng;
@@ -13,6 +14,8 @@ use crate::nats::{NatsServer, programs};
 use crate::program::{content, expect};
 use crate::runs::{drained, ends_well};
 use crate::scripts;
+
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Writes the samples of Mind2Web with the first task's pages enlarged beyond the maximum message size, even
 /// if compressed.
@@ -58,9 +61,8 @@ fn two_workers_keep_worlds_apart_as_one_machine_does() {
             let output = folder.path().display().to_string();
             expect(0, &[&["run", "--output-path", &output, "--name", &alone], arguments].concat());
             ends_well(&mut fleet.coordinator(name, arguments));
-            let status = fleet.status().unwrap();
+            let status = fleet.until("all items", PATIENCE, |status| settled(status) >= items);
             let run = status["runs"].as_array().unwrap().iter().find(|run| run["name"] == name);
-            assert!(settled(&status) >= items, "{status}");
             assert_eq!(run.unwrap()["duplicates"], 0, "every item is executed once: {status}");
             let (alone, together) = (content(&folder.path().join(alone)), content(&folder.path().join(name)));
             assert_eq!(alone, together);

@@ -1,8 +1,15 @@
 //! The other commands, and the texts of the command line.
 
+use std::path::Path;
+
 use serde_json::Value;
 
-use crate::support::{expect, fed, rows};
+use crate::support::{content, expect, fed, files, rows};
+
+/// Returns a text without its line breaks and indentation.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
 
 #[test]
 fn help_reads_well() {
@@ -115,19 +122,79 @@ fn runs_are_listed_shown_scored_and_reported() {
     );
     let run = folder.path().join("mine");
     let run = run.to_str().unwrap();
+    let samples = content(Path::new(run)).0.remove("svamp").unwrap();
+    let correct = |row: &Value| row["exact_match"] == 1.0;
+    let value = samples.iter().filter(|row| correct(row)).count() as f64 / 2.0;
+    let figure = format!("{:.1} %", 100.0 * value);
+
+    // A run whose checkpoint was never created is listed with its own state.
+    let planned = folder.path().join("planned");
+    std::fs::create_dir(&planned).unwrap();
+    std::fs::copy(Path::new(run).join("manifest.json"), planned.join("manifest.json")).unwrap();
+    let (stdout, _) = expect(0, &["ls", "--output-path", runs, "--json"]);
+    let mut listed: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    listed.sort_by_key(|run| run["name"].to_string());
+    assert_eq!(listed.len(), 2, "{stdout}");
+    for (listed, (name, settled, state)) in
+        listed.iter().zip([("mine", 2, "complete"), ("planned", 0, "planned")])
+    {
+        let told = (&listed["name"], &listed["settled"], &listed["planned"], &listed["state"]);
+        assert_eq!(told, (&name.into(), &settled.into(), &2.into(), &state.into()), "{listed}");
+        assert_eq!(listed["tasks"], serde_json::json!(["svamp"]));
+        assert_eq!(listed["models"], serde_json::json!(["builtin:tiny"]));
+    }
     let (stdout, _) = expect(0, &["ls", "--output-path", runs]);
-    assert!(stdout.contains("mine") && stdout.contains("2/2") && stdout.contains("complete"), "{stdout}");
+    for (name, settled, state) in [("mine", "2/2", "complete"), ("planned", "0/2", "planned")] {
+        let row = stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let row = row.filter(|words| words.first() == Some(&name)).collect::<Vec<_>>();
+        assert_eq!(row.len(), 1, "{stdout}");
+        assert!(row[0].contains(&settled) && row[0].last() == Some(&state), "{stdout}");
+    }
     let (stdout, _) = expect(0, &["ls", "tasks"]);
     assert!(stdout.contains("gsm8k") && stdout.contains("Lumos-I 7B 47.1"), "{stdout}");
-    let (stdout, _) = expect(0, &["show", run, "0"]);
-    assert!(stdout.contains("Subgoal 1"), "{stdout}");
-    let (_, stderr) = expect(2, &["show", run, "77"]);
-    assert!(stderr.contains("77"), "{stderr}");
-    expect(0, &["score", run, "--scoring", "corrected"]);
-    for format in ["table", "markdown", "json", "csv", "html"] {
-        let (stdout, _) = expect(0, &["report", run, "--format", format]);
-        assert!(stdout.contains("svamp") || stdout.contains("SVAMP"), "{format}: {stdout}");
+
+    for (index, row) in samples.iter().enumerate() {
+        let (stdout, _) = expect(0, &["show", run, &index.to_string()]);
+        assert!(stdout.starts_with(&format!("SVAMP item {index} (lumos-{}), ", index + 1)), "{stdout}");
+        let told = words(&stdout);
+        for reply in row["resps"].as_array().unwrap() {
+            assert!(told.contains(&words(reply[0].as_str().unwrap())), "{reply} is missing from:\n{stdout}");
+        }
+        let verdict = if correct(row) { "correct" } else { "wrong" };
+        assert!(told.contains(&format!("verdict {verdict} by exact_match (paper scoring)")), "{stdout}");
     }
+    let (_, stderr) = expect(2, &["show", run, "77"]);
+    assert!(stderr.contains("item `77` not found in "), "{stderr}");
+
+    let reported = |format: &str| expect(0, &["report", run, "--format", format]).0;
+    let table = words(&reported("table"));
+    assert!(table.starts_with("run mine (") && table.contains(&format!(" paper {figure} ")), "{table}");
+    let markdown = reported("markdown");
+    let row = markdown.lines().find(|line| line.starts_with("| svamp iterative paper")).unwrap();
+    assert!(row.contains(&format!(" | paper | exact\\_match | {figure} | ")), "{row}");
+    let csv = reported("csv");
+    let model = "planner=builtin:tiny grounder=builtin:tiny";
+    let start = format!("svamp,iterative,paper,0,{model},paper,exact_match,,proportion,percent,");
+    let line = csv.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("{csv}"));
+    let fields: Vec<&str> = line.split(',').collect();
+    assert_eq!(fields[0].parse(), Ok(value), "{line}");
+    // Items and planned units.
+    assert_eq!(fields[7..9], ["2", "2"], "{line}");
+    let html = reported("html");
+    assert!(html.starts_with("<!doctype html>") && html.contains("<title>mine – lumos</title>"), "{html}");
+    assert!(html.contains(&format!("<td>exact_match</td><td class=\"number\">{figure}</td>")), "{html}");
+    let results = |json: &str| serde_json::from_str::<Value>(json).unwrap()["results"]["svamp"].clone();
+    let both = results(&reported("json"));
+    assert_eq!((&both["exact_match,none"], &both["exact_match,paper"]), (&value.into(), &value.into()));
+    assert!(both["exact_match,corrected"].is_number(), "{both}");
+
+    // Other scorings replace the results.
+    expect(0, &["score", run, "--scoring", "corrected"]);
+    let written = files(Path::new(run), "results_", ".json");
+    let corrected = results(&std::fs::read_to_string(&written[0]).unwrap());
+    assert_eq!((written.len(), &corrected["exact_match,paper"]), (1, &Value::Null), "{corrected}");
+    assert_eq!(corrected["exact_match,none"], both["exact_match,corrected"]);
+
     let (_, stderr) = expect(
         100,
         &[
@@ -146,7 +213,8 @@ fn runs_are_listed_shown_scored_and_reported() {
             "100.5",
         ],
     );
-    assert!(stderr.contains("--fail-under"), "{stderr}");
+    let expected = format!("svamp iterative paper seed 0: {figure} is below --fail-under 100.5 %\n");
+    assert!(stderr.contains(&expected), "{stderr}");
 }
 
 #[test]

@@ -1,37 +1,47 @@
-//! Runs that are killed at random times, interrupted, or out of disk space: nothing is lost or recorded
-//! twice.
+//! Runs that are killed at any stage, interrupted, or out of disk space: nothing is lost or recorded twice.
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[cfg(target_os = "linux")]
 use crate::disk::SmallDisk;
-use crate::support::{content, expect, lumos, text};
-
-const TASKS: [&str; 6] =
-    ["--tasks", "gsm8k,svamp", "--model", "builtin:tiny", "--formulation", "iterative,onetime"];
+use crate::followed::Followed;
+use crate::paced::Paced;
+use crate::support::{content, lumos, text};
 
 /// 30 items of each benchmark under two formulations.
+const TASKS: [&str; 4] = ["--tasks", "gsm8k,svamp", "--formulation", "iterative,onetime"];
 const UNITS: usize = 120;
 
-fn start(folder: &Path, name: &str) -> Child {
-    let output_path = folder.to_str().unwrap();
-    lumos()
-        .arg("run")
-        .args(TASKS)
-        .args(["--output-path", output_path, "--name", name, "--batch-size", "8"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+/// Number of episodes in progress at the same time.
+const AT_ONCE: usize = 8;
+
+/// Time limit for a condition. Reached only if a run hangs.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+fn command(folder: &Path, name: &str, model: &str) -> Command {
+    let mut command = lumos();
+    command.arg("run").args(TASKS).args(["--model", model, "--batch-size", &AT_ONCE.to_string()]);
+    command.args(["--output-path", folder.to_str().unwrap(), "--name", name]);
+    command
 }
 
-fn finish(folder: &Path, name: &str) {
-    let output = start(folder, name).wait_with_output().unwrap();
-    let (code, _, stderr) = text(&output);
+fn succeed(command: &mut Command) -> String {
+    let (code, _, stderr) = text(&command.output().unwrap());
     assert_eq!(code, 0, "{stderr}");
+    stderr
+}
+
+/// Performs a run with the built-in model.
+fn finish(folder: &Path, name: &str) {
+    succeed(&mut command(folder, name, "builtin:tiny"));
+}
+
+/// Performs or completes a run with the paced model. Returns standard error.
+fn finish_paced(paced: &Paced, folder: &Path, name: &str) -> String {
+    succeed(paced.admit(&mut command(folder, name, &paced.model()), usize::MAX))
 }
 
 /// Asserts that the samples contain every unit exactly once.
@@ -43,105 +53,128 @@ fn assert_complete(folder: &Path) {
     assert_eq!(units.iter().collect::<HashSet<_>>().len(), UNITS, "no unit is recorded twice");
 }
 
-/// Returns random times, which differ between runs of the test. A failure prints them.
-fn moments(span: Duration, count: usize) -> Vec<Duration> {
-    let mut state =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            span.mul_f64((state >> 33) as f64 / f64::from(1u32 << 31))
-        })
-        .collect()
+/// Points of a start at which a run is killed: before it has any file, and while it plans.
+#[derive(Debug, Clone, Copy)]
+enum Start {
+    Process,
+    Folder,
+    Manifest,
+    Planned,
+}
+
+/// Kills a run while it starts. No episode of it may begin.
+fn kill_at(start: Start, paced: &Paced, folder: &Path) {
+    let mut command = command(folder, "killed", &paced.model());
+    let mut run = Followed::start(paced.admit(command.arg("--json"), 0));
+    let run_folder = folder.join("killed");
+    let mut until_there = |path: &Path| {
+        let began = Instant::now();
+        while !path.exists() {
+            assert!(run.is_running() && began.elapsed() < PATIENCE, "{start:?}: {}", path.display());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    match start {
+        Start::Process => {}
+        Start::Folder => until_there(&run_folder),
+        Start::Manifest => until_there(&run_folder.join("manifest.json")),
+        Start::Planned => run.until("started", 1),
+    }
+    assert!(run.kill(), "{start:?}: the run ended by itself:\n{}", run.said());
+    assert_eq!(run.settled(), Vec::<String>::new());
 }
 
 #[test]
 fn killed_twenty_times_it_ends_as_if_nothing_had_happened() {
     let folder = tempfile::tempdir().unwrap();
-    let began = Instant::now();
-    finish(folder.path(), "whole");
-    let whole = began.elapsed();
+    let paced = Paced::start();
+    finish_paced(&paced, folder.path(), "whole");
     assert_complete(&folder.path().join("whole"));
 
-    // Spread over the duration of a whole run, so that kills hit planning, the middle and the end.
-    let moments = moments(whole.div_f64(3.0), 20);
-    for moment in &moments {
-        let mut child = start(folder.path(), "killed");
-        std::thread::sleep(*moment);
-        let _ = child.kill();
-        child.wait().unwrap();
+    for start in [Start::Process, Start::Folder, Start::Manifest, Start::Planned] {
+        kill_at(start, &paced, folder.path());
     }
-    finish(folder.path(), "killed");
+    // Each of sixteen processes begins six episodes, so they leave units for the last one.
+    const KILLED: usize = 16;
+    const EPISODES: usize = 6;
+    const { assert!(KILLED * EPISODES < UNITS) };
+    let mut recorded = 0..=0;
+    let mut settled = HashSet::new();
+    for number in 0..KILLED {
+        let mut command = command(folder.path(), "killed", &paced.model());
+        let mut run = Followed::start(paced.admit(command.arg("--json"), EPISODES));
+        // The other episodes go on, so that kills hit different steps of recording them.
+        run.until("settled", 1 + number % (EPISODES - 1));
+        std::thread::sleep(Duration::from_micros(500) * number as u32);
+        assert!(run.kill(), "the run ended by itself:\n{}", run.said());
+        let before = run.settled_before();
+        assert!(recorded.contains(&before), "{before} units are settled, expected {recorded:?}");
+        let now = run.settled();
+        recorded = before + now.len()..=before + EPISODES;
+        for unit in now {
+            assert!(settled.insert(unit.clone()), "{unit} was executed again after it was recorded");
+        }
+    }
+    let mut command = command(folder.path(), "killed", &paced.model());
+    let mut run = Followed::start(paced.admit(command.arg("--json"), usize::MAX));
+    assert_eq!(run.end(), Some(0), "{}", run.said());
+    let before = run.settled_before();
+    assert!(recorded.contains(&before), "{before} units are settled, expected {recorded:?}");
+    assert_eq!(before + run.settled().len(), UNITS);
+    assert!(run.settled().iter().all(|unit| !settled.contains(unit)), "a recorded unit was executed again");
     assert_complete(&folder.path().join("killed"));
-    assert_eq!(
-        content(&folder.path().join("whole")),
-        content(&folder.path().join("killed")),
-        "killed after {moments:?}"
-    );
+    assert_eq!(content(&folder.path().join("whole")), content(&folder.path().join("killed")));
 }
 
-#[cfg(unix)]
-fn signal(child: &Child, name: &str) {
-    let status = std::process::Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
-}
+/// Number of units that are settled when a run is interrupted.
+const SETTLED: usize = 5;
 
-/// Waits until a run publishes units and therefore handles signals. Returns the rest of its output.
-#[cfg(unix)]
-fn wait_until_running(child: &mut Child) -> impl std::io::BufRead + use<> {
-    let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains(" units in ") {
-        line.clear();
-        let read = std::io::BufRead::read_line(&mut said, &mut line).unwrap();
-        assert!(read > 0, "the run ended before it was interrupted");
-    }
-    said
-}
-
-/// Returns the rest of a run's output and its exit code.
-#[cfg(unix)]
-fn ended(mut child: Child, mut said: impl std::io::BufRead) -> (i32, String) {
-    let mut text = String::new();
-    said.read_to_string(&mut text).unwrap();
-    (child.wait().unwrap().code().unwrap_or(-1), text)
-}
-
-#[cfg(unix)]
 #[test]
 fn interrupted_it_drains_and_resumes() {
     let folder = tempfile::tempdir().unwrap();
-    finish(folder.path(), "whole");
-    let mut child = start(folder.path(), "interrupted");
-    let said = wait_until_running(&mut child);
-    signal(&child, "-INT");
-    let (code, stderr) = ended(child, said);
-    // On a fast machine the run may have finished before the signal.
-    if code != 0 {
-        assert_eq!(code, 130, "{stderr}");
-        let (_, said) = stderr.split_once("interrupted: waiting for ").unwrap_or_else(|| panic!("{stderr}"));
-        let episodes: usize = said.split_whitespace().next().unwrap().parse().unwrap();
-        assert!(episodes <= 8, "no more than were in progress: {stderr}");
-        assert!(said.contains(" in progress"), "{stderr}");
-    }
-    let run = folder.path().join("interrupted");
-    expect(0, &["resume", run.to_str().unwrap()]);
-    assert_complete(&run);
-    assert_eq!(content(&folder.path().join("whole")), content(&run));
+    let paced = Paced::start();
+    finish_paced(&paced, folder.path(), "whole");
+    let mut command = command(folder.path(), "interrupted", &paced.model());
+    let mut run = Followed::start(paced.admit(&mut command, SETTLED));
+    paced.until_waiting(AT_ONCE);
+    run.signal("-INT");
+    run.until_said(&format!("interrupted: waiting for {AT_ONCE} episodes in progress"));
+    paced.open();
+    assert_eq!(run.end(), Some(130), "{}", run.said());
+    let outstanding = UNITS - SETTLED - AT_ONCE;
+    let said = run.said();
+    assert!(said.contains(&format!("{outstanding} units are outstanding and 0 faulted")), "{said}");
+    let folders = ["whole", "interrupted"].map(|name| folder.path().join(name));
+    let rows: usize = content(&folders[1]).0.values().map(Vec::len).sum();
+    assert_eq!(rows, SETTLED + AT_ONCE, "only episodes in progress are finished");
+    let mut resume = lumos();
+    resume.args(["resume", folders[1].to_str().unwrap()]);
+    let said = succeed(paced.admit(&mut resume, usize::MAX));
+    assert!(said.contains(&format!(", {} already settled", SETTLED + AT_ONCE)), "{said}");
+    assert_complete(&folders[1]);
+    assert_eq!(content(&folders[0]), content(&folders[1]));
 }
 
-#[cfg(unix)]
 #[test]
 fn interrupted_twice_it_stops_at_once_and_resumes() {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = start(folder.path(), "stopped");
-    let said = wait_until_running(&mut child);
-    signal(&child, "-TERM");
-    signal(&child, "-INT");
-    let (code, stderr) = ended(child, said);
-    assert!(matches!(code, 130 | 0), "{code}: {stderr}");
-    finish(folder.path(), "stopped");
+    let paced = Paced::start();
+    finish_paced(&paced, folder.path(), "whole");
+    let mut command = command(folder.path(), "stopped", &paced.model());
+    let mut run = Followed::start(paced.admit(command.arg("--json"), SETTLED));
+    run.until("settled", SETTLED);
+    paced.until_waiting(AT_ONCE);
+    run.signal("-TERM");
+    run.until("draining", 1);
+    assert_eq!(run.events("draining")[0]["at_hand"], AT_ONCE);
+    // The episodes in progress never end, so only the second signal can end the run.
+    assert_eq!(run.stop("-INT"), Some(130), "{}", run.said());
+    assert!(run.said().contains("stopped; recorded outcomes are safe"), "{}", run.said());
+    assert_eq!(run.events("finished"), Vec::<serde_json::Value>::new());
+    let said = finish_paced(&paced, folder.path(), "stopped");
+    assert!(said.contains(&format!(", {SETTLED} already settled")), "{said}");
     assert_complete(&folder.path().join("stopped"));
+    assert_eq!(content(&folder.path().join("whole")), content(&folder.path().join("stopped")));
 }
 
 #[cfg(target_os = "linux")]
@@ -153,11 +186,11 @@ fn a_full_disk_ends_the_run_with_a_message_and_space_lets_it_go_on() {
     for kilobytes in [240, 640] {
         let small = folder.path().join(format!("small-{kilobytes}"));
         let Some(disk) = SmallDisk::mount(&small, kilobytes) else { return };
-        let began = Instant::now();
-        let (code, _, stderr) = text(&start(&small, "full").wait_with_output().unwrap());
-        assert_eq!(code, 1, "{stderr}");
-        assert!(stderr.contains("full/") && stderr.contains("free disk space"), "{stderr}");
-        assert!(began.elapsed() < Duration::from_secs(120), "the run did not end");
+        let mut full = command(&small, "full", "builtin:tiny");
+        let mut run = Followed::start(&mut full);
+        assert_eq!(run.end(), Some(1), "{}", run.said());
+        let said = run.said();
+        assert!(said.contains("full/") && said.contains("free disk space"), "{said}");
         disk.grow();
         finish(&small, "full");
         assert_complete(&small.join("full"));

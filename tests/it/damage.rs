@@ -194,7 +194,7 @@ fn limited_while(
         .unwrap();
     let began = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if began.elapsed() > Duration::from_secs(120) {
+        if began.elapsed() > Duration::from_secs(600) {
             child.kill().unwrap();
             child.wait().unwrap();
             return None;

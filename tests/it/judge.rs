@@ -1,8 +1,11 @@
 //! `lumos score --judge` against a local server: interrupted and resumed passes, and their files.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use lumos_coordinator::CheckpointReader;
 use serde_json::Value;
 
 use crate::model_server::{KEY, Server, assert_no_key};
@@ -38,6 +41,17 @@ fn is_verdict(body: &Value) -> bool {
 /// Returns the bodies of the judge's requests.
 fn verdicts(server: &Server) -> Vec<Value> {
     server.state.bodies.lock().unwrap().iter().filter(|body| is_verdict(body)).cloned().collect()
+}
+
+/// Waits until the only pass over a run has recorded a number of verdicts. The pass must be in progress.
+fn until_recorded(run: &Path, verdicts: u64) {
+    let mut passes = std::fs::read_dir(run.join("judge")).unwrap().map(|one| one.unwrap().path());
+    let checkpoint = passes.find(|path| path.is_dir()).unwrap().join("checkpoint");
+    let began = Instant::now();
+    while CheckpointReader::open(&checkpoint).map_or(0, |reader| reader.settled()) < verdicts {
+        assert!(began.elapsed() < Duration::from_secs(300), "{verdicts} verdicts are not recorded");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn answers(request: usize, body: &Value) -> Result<String, u16> {
@@ -99,12 +113,14 @@ fn faults_are_tried_again_and_verdicts_are_kept() {
 #[test]
 fn a_pass_stops_at_its_limit_of_costs() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(|request, body| {
+    let (judged, given) = (folder.path().join("judged"), AtomicU64::new(0));
+    let server = Server::start(move |request, body| {
         if !is_verdict(body) {
             return Ok(format!("Answer is number {request}."));
         }
-        // A verdict takes longer than recording the previous one, so its cost is known in time.
-        std::thread::sleep(Duration::from_millis(100));
+        // A verdict is given when the previous one is recorded and its cost is known.
+        let before = given.fetch_add(1, Ordering::SeqCst);
+        until_recorded(&judged, before);
         Ok("INCORRECT".to_owned())
     });
     let run = run(&server, folder.path());
@@ -117,7 +133,7 @@ fn a_pass_stops_at_its_limit_of_costs() {
         let arguments = score(cost);
         server.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    // 0.0036 dollars each: two, the one in progress, and on a busy machine one more before its cost is known.
+    // 0.0036 dollars each: two, the one in progress, and one more if it begins before their cost is added.
     let (code, stdout, stderr) = limited("0.009");
     assert_eq!(code, 5, "{stdout}\n{stderr}");
     assert!(stderr.contains("--max-cost 0.009"), "{stderr}");
@@ -168,13 +184,21 @@ fn a_judge_that_is_computed_here_has_a_device_and_a_memory() {
 #[test]
 fn a_pass_that_is_killed_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(|request, body| {
-        if is_verdict(body) {
-            std::thread::sleep(Duration::from_millis(150));
-            return Ok("INCORRECT".to_owned());
+    // The fourth verdict is not given before the pass was killed.
+    let (release, gate) = mpsc::channel::<()>();
+    let (gate, given) = (Mutex::new(gate), AtomicU64::new(0));
+    let server = Server::start(move |request, body| {
+        if !is_verdict(body) {
+            return Ok(format!("Answer is number {request}."));
         }
-        Ok(format!("Answer is number {request}."))
+        if given.fetch_add(1, Ordering::SeqCst) >= 3 {
+            // Ends when the sender is dropped.
+            let _ = gate.lock().unwrap().recv();
+        }
+        Ok("INCORRECT".to_owned())
     });
+    // Dropped before the server, whose reply waits for it.
+    let unanswered = release;
     let run = run(&server, folder.path());
     let judge = format!("openai:judge@{}", server.url);
     let score = ["score", run.to_str().unwrap(), "--judge", &judge, "--concurrency", "1"];
@@ -187,17 +211,19 @@ fn a_pass_that_is_killed_goes_on() {
         .spawn()
         .unwrap();
     let began = Instant::now();
-    while verdicts(&server).len() < 3 && began.elapsed() < Duration::from_secs(60) {
+    while verdicts(&server).len() < 4 {
+        assert!(began.elapsed() < Duration::from_secs(300), "the judge is not asked");
         std::thread::sleep(Duration::from_millis(10));
     }
+    until_recorded(&run, 3);
     child.kill().unwrap();
-    child.wait().unwrap();
-    let asked = verdicts(&server).len();
-    assert!((3..6).contains(&asked), "{asked}");
+    assert_eq!(child.wait().unwrap().code(), None, "the pass ended before it was killed");
+    assert_eq!(verdicts(&server).len(), 4);
+    drop(unanswered);
     let (code, stdout, stderr) = server.run(&score);
     assert_eq!(code, 0, "{stdout}\n{stderr}");
-    // At most the requests in progress, and a verdict that is being written, are repeated.
-    assert!(verdicts(&server).len() <= 8, "{}", verdicts(&server).len());
+    // Only the request in progress is repeated.
+    assert_eq!(verdicts(&server).len(), 4 + 3);
     assert!(content(&run).0["hotpotqa"].iter().all(|row| row["judge"]["judgement"]["paper"] == "incorrect"));
 }
 

@@ -10,10 +10,12 @@ mod damage;
 #[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
 mod disk;
 mod engine;
+mod followed;
 mod interface;
 mod judge;
 mod model_server;
 mod openai;
+mod paced;
 mod pages;
 mod placement;
 mod questions;

@@ -1,16 +1,18 @@
 //! Models on devices, and in memory that holds one of them at a time.
 
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{content, expect, files, lumos, text};
+use crate::followed::Followed;
+use crate::support::{content, expect, files, lumos};
 
 /// Planner and grounder of `builtin:tiny` need 9.7 MB each, of which 4.2 MB are for a sequence of full
 /// length.
 const ONE_FITS: &str = "16MB";
+
+/// 30 items of each benchmark under two formulations.
+const UNITS: usize = 120;
 
 fn arguments<'a>(folder: &'a str, name: &'a str, limit: &'a str) -> Vec<&'a str> {
     let what = ["run", "--tasks", "gsm8k,svamp", "--model", "builtin:tiny", "--limit", limit];
@@ -82,49 +84,48 @@ fn a_memory_that_is_too_small_is_refused_with_sizes_and_a_way_out() {
 fn killed_between_phases_it_ends_as_if_nothing_had_happened() {
     let folder = tempfile::tempdir().unwrap();
     let runs = folder.path().to_str().unwrap();
-    expect(0, &arguments(runs, "whole", "30"));
-    let began = std::time::Instant::now();
-    expect(0, &[&arguments(runs, "once", "30")[..], &["--memory", ONE_FITS]].concat());
-    let once = began.elapsed();
-    for (number, share) in [0.2, 0.4, 0.6, 0.8].into_iter().enumerate() {
-        let mut child = lumos()
-            .args(arguments(runs, "killed", "30"))
-            // Low concurrency, so that outcomes are recorded while other episodes wait.
-            .args(["--memory", ONE_FITS, "--concurrency", "8"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(once.mul_f64(share).max(Duration::from_millis(50)));
-        if number % 2 == 0 {
-            let _ = child.kill();
-            child.wait().unwrap();
+    let formulations = ["--formulation", "iterative,onetime"];
+    expect(0, &[&arguments(runs, "whole", "30")[..], &formulations].concat());
+    // Settled units that the next session finds.
+    let mut recorded = 0..=0;
+    for is_killed in [true, false, true, false] {
+        let mut command = lumos();
+        command.args(arguments(runs, "killed", "30")).args(formulations);
+        // Low concurrency, so that outcomes are recorded while other episodes wait.
+        command.args(["--memory", ONE_FITS, "--concurrency", "8", "--json"]);
+        let mut run = Followed::start(&mut command);
+        run.until("settled", 1);
+        if is_killed {
+            assert!(run.kill(), "the run ended by itself:\n{}", run.said());
         } else {
-            interrupt(child);
+            run.signal("-INT");
+            assert_eq!(run.end(), Some(130), "{}", run.said());
+        }
+        let before = run.settled_before();
+        assert!(recorded.contains(&before), "{before} units are settled, expected {recorded:?}");
+        let least = before + run.settled().len();
+        // A killed session may have recorded units without an event; an interrupted one tells all.
+        recorded = least..=if is_killed { UNITS - 1 } else { least };
+        if !is_killed {
+            let draining = run.events("draining");
+            assert_eq!(draining.len(), 1, "{draining:?}");
+            assert_eq!(draining[0]["reason"], "interrupted");
+            assert_eq!(draining[0]["at_hand"], 8, "as many episodes as run at the same time");
+            let finished = run.events("finished");
+            assert_eq!(finished[0]["settled"], least);
+            assert_eq!(finished[0]["outstanding"], UNITS - least);
         }
     }
     let killed = folder.path().join("killed");
-    if killed.join("manifest.json").exists() {
-        // The memory limit is stored in the run.
-        let (stdout, _) = expect(0, &["resume", killed.to_str().unwrap()]);
-        assert!(stdout.contains("loaded in turns, 8 episodes at once"), "{stdout}");
-        assert_eq!(results(&folder.path().join("whole")), results(&killed));
-    }
-}
-
-/// Interrupts a run, which then drains.
-#[cfg(unix)]
-fn interrupt(child: std::process::Child) {
-    let status = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
-    let (code, _, stderr) = text(&child.wait_with_output().unwrap());
-    assert!(matches!(code, 0 | 130 | -1), "{code}: {stderr}");
-}
-
-#[cfg(not(unix))]
-fn interrupt(mut child: std::process::Child) {
-    let _ = child.kill();
-    let _ = text(&child.wait_with_output().unwrap());
+    // The memory limit is stored in the run.
+    let (stdout, stderr) = expect(0, &["resume", killed.to_str().unwrap()]);
+    assert!(stdout.contains("loaded in turns, 8 episodes at once"), "{stdout}");
+    assert!(stderr.contains(&format!(", {} already settled", recorded.start())), "{stderr}");
+    assert_eq!(results(&folder.path().join("whole")), results(&killed));
+    let told = computing(&killed);
+    assert_eq!(told.as_array().map(Vec::len), Some(1), "{told}");
+    // Two of five sessions were killed.
+    assert_eq!((&told[0]["sessions"], &told[0]["ended"]), (&5.into(), &3.into()), "{told}");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn pictures(folder: &Path) -> usize {
 /// Whether a browser process of a folder still exists after a while.
 fn is_left(folder: &Path) -> bool {
     let name = folder.to_str().unwrap().as_bytes();
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(120);
     loop {
         let holds = |bytes: Vec<u8>| bytes.windows(name.len()).any(|window| window == name);
         let left = fs::read_dir("/proc").unwrap().flatten().any(|entry| {
@@ -87,12 +87,12 @@ fn goals_are_bought_in_a_browser_as_in_memory() {
         command(folder, "killed", &browser).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let began = Instant::now();
     while pictures(&folder.join("killed")) < 6 {
-        assert!(began.elapsed() < Duration::from_secs(60), "the run did not start");
+        assert!(began.elapsed() < Duration::from_secs(300), "the run did not start");
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it was killed");
         std::thread::sleep(Duration::from_millis(10));
     }
     child.kill().unwrap();
-    child.wait().unwrap();
+    assert_eq!(child.wait().unwrap().code(), None, "the run ended before it was killed");
     let killed = folder.join("killed");
     succeed(lumos().args(["resume", killed.to_str().unwrap(), "--screenshots"]).env("TMPDIR", folder));
     assert_eq!(samples(folder, "killed"), samples(folder, "memory"));

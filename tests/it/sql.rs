@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use lumos_benchmarks::DataSource;
-use lumos_coordinator::CheckpointReader;
 use lumos_tasks::Formulation;
 use serde_json::Value;
 
+use crate::followed::Followed;
 use crate::support::{expect, lumos, text};
 
 #[path = "../../examples/script_sql/author.rs"]
@@ -66,18 +66,20 @@ fn samples_on_sqlite_interrupted_and_resumed() {
     let (replayed, _) = expect(0, &["replay", &recorded]);
     assert!(replayed.contains("40 passed, 0 failed"), "{replayed}");
 
-    let mut broken = command(folder.path(), "broken", &["--batch-size", "1"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(120));
-    let _ = broken.kill();
-    broken.wait().unwrap();
-    let (code, stdout, stderr) =
-        text(&command(folder.path(), "broken", &["--batch-size", "1"]).output().unwrap());
+    // The run is short. If one ends before it is killed, another one is started.
+    let mut names = (0..20).map(|number| format!("broken-{number}"));
+    let is_killed = |name: &String| {
+        let mut run = command(folder.path(), name, &["--batch-size", "1", "--json"]);
+        let mut broken = Followed::start(&mut run);
+        broken.until("settled", 1);
+        broken.kill()
+    };
+    let name = names.find(is_killed).expect("every run ended before it was killed");
+    let output = command(folder.path(), &name, &["--batch-size", "1"]).output().unwrap();
+    let (code, stdout, stderr) = text(&output);
     assert_eq!(code, 0, "{stdout}\n{stderr}");
-    assert_eq!(successes(folder.path(), "broken"), (40, 40));
+    assert!(stderr.contains(" already settled"), "{stderr}");
+    assert_eq!(successes(folder.path(), &name), (40, 40));
 }
 
 #[test]
@@ -126,18 +128,12 @@ fn a_restart_of_the_database_server_in_mid_run_faults_nothing() {
     import.args(["data", "import-sql", "samples", "--to", "mysql"]).env("LUMOS_SQL_URL", &url);
     let (code, stdout, stderr) = text(&import.output().unwrap());
     assert_eq!(code, 0, "{stdout}\n{stderr}");
-    let mut run = command(folder.path(), "run", &["--tool", "sql=mysql"]);
-    let run = run.env("LUMOS_SQL_URL", &url).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let checkpoint = folder.path().join("run/checkpoint");
-    let settled = || CheckpointReader::open(&checkpoint).map_or(0, |reader| reader.settled());
-    let waiting = std::time::Instant::now();
-    while settled() == 0 {
-        assert!(waiting.elapsed() < std::time::Duration::from_secs(120), "the run did not start");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    let mut run = command(folder.path(), "run", &["--tool", "sql=mysql", "--json"]);
+    let mut run = Followed::start(run.env("LUMOS_SQL_URL", &url));
+    // A reader of the checkpoint could keep the run from opening it.
+    run.until("settled", 1);
     server.restart();
-    let (code, stdout, stderr) = text(&run.wait_with_output().unwrap());
-    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    assert_eq!(run.end(), Some(0), "{}", run.said());
     assert_eq!(successes(folder.path(), "run"), (40, 40));
     for entry in fs::read_dir(folder.path().join("run")).unwrap() {
         let path = entry.unwrap().path();

@@ -6,10 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lumos_capabilities::{Capability, on_path, skip_part};
+
 use crate::shopping::script;
 use crate::support::lumos;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A run that is killed when it is dropped.
 struct Run {
@@ -94,9 +96,8 @@ fn a_run_without_a_queue_names_what_it_waits_for() {
     );
     drop(run);
 
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    if !std::env::split_paths(&paths).any(|folder| folder.join("chromium").is_file()) {
-        eprintln!("SKIPPED in part: chromium is not installed");
+    if on_path("chromium").is_none() {
+        skip_part(Capability::Browser, "chromium is not installed");
         return;
     }
     let driver = path("chromedriver");

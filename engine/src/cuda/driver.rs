@@ -373,13 +373,56 @@ mod tests {
         assert!(error.to_string().contains("sm_1"), "{error}");
     }
 
+    /// Runs in a separate process, from which the driver hides the GPUs of this machine.
     #[test]
     fn a_machine_without_a_gpu_is_told_what_it_lacks() {
-        if let Err(reason) = gpus() {
-            assert!(!reason.to_string().is_empty());
-            assert!(CudaDevice::open(0, DType::F32).is_err());
-            assert_eq!(DeviceName::Auto.resolved(), DeviceName::Cpu);
+        if std::env::var_os("LUMOS_WITHOUT_GPU").is_none() {
+            let (_, module) = module_path!().split_once("::").unwrap();
+            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", &format!("{module}::a_machine_without_a_gpu_is_told_what_it_lacks")]);
+            command.env("LUMOS_WITHOUT_GPU", "1").env("CUDA_VISIBLE_DEVICES", "-1");
+            let output = command.output().unwrap();
+            let said = format!("{output:?}");
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+            return;
         }
-        assert!(CudaDevice::open(4096, DType::F32).is_err());
+        // SAFETY: opening these libraries runs only their own initialisation.
+        let present =
+            unsafe { [sys::is_culib_present(), blas::is_culib_present(), nvrtc::sys::is_culib_present()] };
+        let libraries = [
+            ("libcuda.so", "the NVIDIA driver"),
+            ("libcublas.so", "the CUDA toolkit or the Python package nvidia-cublas"),
+            ("libnvrtc.so", "the CUDA toolkit or the Python package nvidia-cuda-nvrtc"),
+        ];
+        let reason = gpus().unwrap_err();
+        let first = present.iter().zip(libraries).find(|(present, _)| !**present);
+        match first {
+            Some((_, (library, remedy))) => {
+                assert_eq!(reason, NoGpu::LibraryMissing { library, remedy });
+                assert!(
+                    reason.to_string().starts_with(&format!("{library} not found; hint: install {remedy}"))
+                );
+                assert_eq!(opening(0), reason.to_string());
+            }
+            None => {
+                assert!(matches!(&reason, NoGpu::Driver(_)), "{reason}");
+                assert!(opening(0).starts_with("CUDA driver error: "), "{}", opening(0));
+            }
+        }
+        assert_eq!(DeviceName::Auto.resolved(), DeviceName::Cpu);
+    }
+
+    #[test]
+    fn a_gpu_that_the_machine_does_not_have_is_refused() {
+        match gpus() {
+            Ok(gpus) => assert!(opening(gpus.len()).starts_with("CUDA driver error: ")),
+            Err(reason @ NoGpu::LibraryMissing { .. }) => assert_eq!(opening(4096), reason.to_string()),
+            Err(_) => assert!(opening(4096).starts_with("CUDA driver error: ")),
+        }
+    }
+
+    /// The error of opening a GPU.
+    fn opening(ordinal: usize) -> String {
+        CudaDevice::open(ordinal, DType::F32).err().expect("there is no such GPU").to_string()
     }
 }

@@ -1,7 +1,19 @@
 //! The engine's measurements complete and return plausible figures.
 
 use lumos_engine::bench::{BenchError, BenchReport, BenchSettings, measure};
-use lumos_engine::{LoadOptions, ModelSource, RandomShape};
+use lumos_engine::{DeviceName, LoadOptions, ModelSource, RandomShape};
+
+/// Values in the matrices of all layers of the measured model (4 layers of width 128 and 352, 4 heads and 2
+/// key heads of size 32), and in its output matrix (1024 tokens).
+const LAYERS: f64 = (4 * 128 * (2 * 128 + 2 * 64 + 3 * 352)) as f64;
+const HEAD: f64 = (1024 * 128) as f64;
+/// Keys and values of a token in bytes: 4 layers, 2 heads of size 32, 4 bytes each.
+const POSITION: u64 = 4 * 2 * (2 * 32) * 4;
+
+/// Whether two figures are equal except for rounding.
+fn agree(left: f64, right: f64) -> bool {
+    (left / right - 1.0).abs() < 1e-9
+}
 
 fn settings() -> BenchSettings {
     BenchSettings {
@@ -17,32 +29,64 @@ fn settings() -> BenchSettings {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_model_is_measured() {
     let report = measure(&settings()).await.unwrap();
-    assert!(report.limits.read_bytes_per_second > 1e8 && report.limits.operations_per_second > 1e8);
-    let places: Vec<(usize, bool)> = report.cells.iter().map(|cell| (cell.batch_size, cell.reuse)).collect();
-    assert_eq!(places, [(1, false), (4, false), (1, true), (4, true)]);
+    let limits = report.limits;
+    assert!(limits.read_bytes_per_second > 1e8 && limits.operations_per_second > 1e8, "{limits:?}");
+    assert_eq!((report.device, report.prompt_tokens, report.new_tokens), (DeviceName::Cpu, 40, 20));
+    assert_eq!(report.model.parameters, RandomShape::With1M.parameters());
+    assert_eq!(report.cache_bytes_per_token, POSITION);
+    let measured: Vec<(usize, bool)> =
+        report.cells.iter().map(|cell| (cell.batch_size, cell.reuse)).collect();
+    assert_eq!(measured, [(1, false), (4, false), (1, true), (4, true)]);
     for cell in &report.cells {
-        assert!(cell.prefill_tokens_per_second > 0.0 && cell.decode_tokens_per_second > 0.0, "{cell:?}");
-        assert!(cell.first_token_seconds > 0.0 && cell.second_turn_first_token_seconds > 0.0, "{cell:?}");
+        let batch = cell.batch_size as f64;
+        let (prefill, decode) = (cell.prefill_tokens_per_second, cell.decode_tokens_per_second);
+        let first_token = cell.first_token_seconds;
+        assert!(decode > 0.0 && first_token > 0.0 && cell.second_turn_first_token_seconds > 0.0, "{cell:?}");
+        // The prompts are computed when the last sequence has its first token, which is not before the mean.
+        assert!(prefill * first_token <= batch * 40.0 * (1.0 + 1e-9), "{cell:?}");
+        assert!(cell.batch_size > 1 || agree(prefill * first_token, 40.0), "{cell:?}");
+        // A multiplication and an addition per value; prefill needs the output matrix for the last token only.
+        let operations = cell.decode_share_of_compute * limits.operations_per_second / decode;
+        assert!(agree(operations, 2.0 * (LAYERS + HEAD)), "{operations}");
+        let operations = cell.prefill_share_of_compute * limits.operations_per_second / prefill;
+        assert!(agree(operations, 2.0 * (LAYERS + HEAD / 40.0)), "{operations}");
+        // A step reads all matrices, and the positions of every sequence: 50 at half of the decoded tokens.
+        let bytes = cell.decode_share_of_bandwidth * limits.read_bytes_per_second * batch / decode;
+        assert!(agree(bytes, 4.0 * (LAYERS + HEAD) + batch * 50.0 * POSITION as f64), "{bytes}");
+        let limit = cell.decode_share_of_bandwidth.max(cell.decode_share_of_compute);
+        assert_eq!(cell.decode_share_of_limit(), limit);
         // 59 of the second turn's 76 tokens were computed before; whole pages of 16 are reused.
         assert_eq!(cell.second_turn_cached_tokens, if cell.reuse { 48 * cell.batch_size } else { 0 });
-        assert!(cell.cache_bytes > 0 && cell.prefill_share_of_compute > 0.0);
+        // Whole pages, and at least the five of one second turn.
+        let page = 16 * POSITION;
+        assert!(cell.cache_bytes >= 5 * page && cell.cache_bytes.is_multiple_of(page), "{cell:?}");
     }
     let json = serde_json::to_string(&report).unwrap();
     let again: BenchReport = serde_json::from_str(&json).unwrap();
-    assert_eq!((again.model, again.cells.len()), (report.model, 4));
+    assert_eq!((again.model, again.device, again.threads), (report.model, report.device, report.threads));
+    assert_eq!(again.cells.len(), 4);
+    for (again, cell) in again.cells.iter().zip(&report.cells) {
+        assert_eq!((again.batch_size, again.reuse), (cell.batch_size, cell.reuse));
+        assert_eq!(again.cache_bytes, cell.cache_bytes);
+        assert!(agree(again.decode_tokens_per_second, cell.decode_tokens_per_second), "{again:?}, {cell:?}");
+    }
 }
 
 #[tokio::test]
 async fn settings_are_checked() {
-    for settings in [
-        BenchSettings { prompt_tokens: 0, ..settings() },
-        BenchSettings { new_tokens: 1, ..settings() },
-        BenchSettings { batch_sizes: vec![1, 0], ..settings() },
-        BenchSettings { reuse: Vec::new(), ..settings() },
+    let least = "expected at least 1 prompt token and 2 generated tokens";
+    for (settings, reason) in [
+        (BenchSettings { prompt_tokens: 0, ..settings() }, least),
+        (BenchSettings { new_tokens: 1, ..settings() }, least),
+        (BenchSettings { batch_sizes: vec![1, 0], ..settings() }, "batch sizes must be positive"),
+        (BenchSettings { reuse: Vec::new(), ..settings() }, "nothing to measure"),
     ] {
-        assert!(matches!(measure(&settings).await, Err(BenchError::Settings(_))));
+        let error = measure(&settings).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("invalid settings: {reason}"));
     }
     let options = LoadOptions { page_size: 5, ..LoadOptions::default() };
     let unloadable = BenchSettings { options, ..settings() };
-    assert!(matches!(measure(&unloadable).await, Err(BenchError::Load(_))));
+    let error = measure(&unloadable).await.unwrap_err();
+    assert!(matches!(&error, BenchError::Load(_)), "{error}");
+    assert!(error.to_string().contains("page_size is 5: expected 1, 2, 4, 8 or "), "{error}");
 }
