@@ -42,9 +42,9 @@ fn main() -> ExitCode {
             return code.into();
         }
     };
-    memory::watch_threads();
+    memory::watch_panics();
     #[cfg(unix)]
-    memory::watch_aborts();
+    memory::watch_signals();
     logging::start(cli.global.verbose, cli.global.quiet, cli.global.log_format);
     let outcome = match runtime(&cli.command) {
         Ok(runtime) => {

@@ -41,10 +41,13 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Ends the process in the same way if a thread cannot be started; tokio and the standard library panic in
-/// that case.
-pub(crate) fn watch_threads() {
+/// Ends the process in the same way if a thread cannot be started, or if a library panics because it got no memory under
+/// a limit on the address space. tokio and the standard library panic in the first case; bindings of C libraries in the
+/// second.
+pub(crate) fn watch_panics() {
+    const NO_MEMORY: [&str; 3] = ["memory", "alloc", "null pointer"];
     let usual = std::panic::take_hook();
+    let is_limited = is_limited();
     std::panic::set_hook(Box::new(move |panic| {
         let said = panic.payload_as_str().unwrap_or_default();
         if said.contains("spawn") && said.contains("thread") {
@@ -54,27 +57,52 @@ pub(crate) fn watch_threads() {
                  command again\n"
             ));
         }
+        if is_limited && NO_MEMORY.iter().any(|word| said.contains(word)) {
+            end(format_args!(
+                "error: out of memory: {said}\nhint: recorded outcomes are safe; raise the memory limit (`ulimit -v \
+                 unlimited`) and run the same command again\n"
+            ));
+        }
         usual(panic);
     }));
 }
 
-/// Ends the process in the same way if a C library aborts it for lack of memory, as glibc does if it cannot
-/// register a destructor of a thread. Only under a limit on the address space: elsewhere an abort has other
-/// causes.
+/// Whether the process has a limit on its address space.
+fn is_limited() -> bool {
+    #[cfg(unix)]
+    {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: `limit` is valid for the call.
+        let failed = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } != 0;
+        !failed && limit.rlim_cur != libc::RLIM_INFINITY
+    }
+    #[cfg(not(unix))]
+    false
+}
+
+/// Ends the process in the same way if it is ended by a signal for lack of memory: glibc aborts if it cannot register a
+/// destructor of a thread, and a stack that cannot grow is a segmentation fault. Only under a limit on the address
+/// space: elsewhere these signals have other causes.
 #[cfg(unix)]
-pub(crate) fn watch_aborts() {
-    extern "C" fn aborted(_: libc::c_int) {
+pub(crate) fn watch_signals() {
+    extern "C" fn ended(_: libc::c_int) {
         end(format_args!(
-            "error: out of memory: a library ended the process under a limit on its address space\nhint: recorded \
+            "error: out of memory: the process cannot go on under the limit on its address space\nhint: recorded \
              outcomes are safe; raise the memory limit (`ulimit -v unlimited`) and run the same command again\n"
         ));
     }
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: `limit` is valid for the call, and the handler only writes to standard error and exits, which
-    // signal handlers may do.
+    if !is_limited() {
+        return;
+    }
+    // SAFETY: `action` is valid for the calls. The handler only writes to standard error and exits, which signal handlers
+    // may do. It runs on the alternate stack that the standard library sets up for each thread, because the usual stack
+    // may be full.
     unsafe {
-        if libc::getrlimit(libc::RLIMIT_AS, &mut limit) == 0 && limit.rlim_cur != libc::RLIM_INFINITY {
-            libc::signal(libc::SIGABRT, aborted as *const () as libc::sighandler_t);
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = ended as *const () as libc::sighandler_t;
+        action.sa_flags = libc::SA_ONSTACK;
+        for signal in [libc::SIGABRT, libc::SIGBUS, libc::SIGSEGV] {
+            libc::sigaction(signal, &action, std::ptr::null_mut());
         }
     }
 }
