@@ -45,7 +45,8 @@ unsafe impl GlobalAlloc for Allocator {
 /// a limit on the address space. tokio and the standard library panic in the first case; bindings of C libraries in the
 /// second.
 pub(crate) fn watch_panics() {
-    const NO_MEMORY: [&str; 3] = ["memory", "alloc", "null pointer"];
+    // "fail to initialize" is an error of oniguruma.
+    const NO_MEMORY: [&str; 4] = ["memory", "alloc", "null pointer", "fail to initialize"];
     let usual = std::panic::take_hook();
     let is_limited = is_limited();
     std::panic::set_hook(Box::new(move |panic| {
