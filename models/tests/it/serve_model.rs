@@ -325,7 +325,7 @@ async fn draining_answers_what_was_asked_and_stopping_tells_clients() {
         rest.push_str(&String::from_utf8_lossy(&bytes));
     }
     assert!(rest.contains("shutting_down") && !rest.contains("[DONE]"), "{rest}");
-    tokio::time::timeout(Duration::from_secs(60), server.serving).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(300), server.serving).await.unwrap().unwrap();
 }
 
 /// Opens a connection and sends a text.
@@ -339,7 +339,7 @@ async fn connection(server: &Server, sent: &str) -> TcpStream {
 /// Returns what the server sends until it closes the connection.
 async fn rest(mut stream: TcpStream) -> String {
     let mut said = Vec::new();
-    let closed = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut said));
+    let closed = tokio::time::timeout(Duration::from_secs(300), stream.read_to_end(&mut said));
     // A connection that is reset is also closed.
     let _ = closed.await.expect("the server did not close the connection");
     String::from_utf8_lossy(&said).into_owned()

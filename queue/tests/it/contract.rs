@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tokio::time::{Instant, sleep, timeout};
 
 const SOON: Duration = Duration::from_millis(50);
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 /// Duration of a lease that expires during a test.
 const TERM: Duration = Duration::from_secs(3);
 

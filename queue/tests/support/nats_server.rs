@@ -142,7 +142,7 @@ impl NatsServer {
                 .stderr(log)
                 .spawn();
         let Ok(mut child) = child else { panic!("failed to run {}", self.program.display()) };
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while Instant::now() < deadline {
             if TcpStream::connect_timeout(&self.address(), Duration::from_millis(200)).is_ok() {
                 self.child = Some(child);

@@ -65,7 +65,7 @@ fn worker() -> Arc<Worker> {
         models: Arc::new(ModelRegistry::new(EngineSettings::default())),
         tools: Arc::new(ToolSets::default()),
         runs: Arc::new(RunTerms {
-            limits: EpisodeLimits { time: Some(Duration::from_secs(20)) },
+            limits: EpisodeLimits { time: Some(Duration::from_secs(600)) },
             ..RunTerms::default()
         }),
         terms: LeaseTerms::default(),
@@ -115,7 +115,7 @@ async fn a_drained_worker_ends_without_claiming_more() {
     let serving = tokio::spawn(worker().serve(Arc::new(work.clone()), Arc::new(results), drain.clone()));
     tokio::time::sleep(Duration::from_millis(20)).await;
     drain.cancel();
-    tokio::time::timeout(Duration::from_secs(60), serving).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(300), serving).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]

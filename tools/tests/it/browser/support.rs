@@ -88,7 +88,7 @@ pub(crate) fn processes(folder: &Path) -> Vec<Process> {
 
 /// Waits for the processes of a folder to end. Returns those that still run.
 pub(crate) fn gone(folder: &Path) -> Vec<Process> {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(120);
     loop {
         let left = processes(folder);
         if left.is_empty() || Instant::now() > until {

@@ -99,7 +99,7 @@ impl Shops {
         drop(browser);
         let left = tokio::task::spawn_blocking(|| pool.left()).await.unwrap();
         assert!(left.is_empty(), "{left:?}");
-        tokio::time::timeout(std::time::Duration::from_secs(60), serving).await.unwrap().unwrap();
+        tokio::time::timeout(std::time::Duration::from_secs(300), serving).await.unwrap().unwrap();
     }
 }
 

@@ -99,7 +99,7 @@ impl Server {
     fn wait(&self) {
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(started.elapsed() < Duration::from_secs(60), "MariaDB did not start");
+            assert!(started.elapsed() < Duration::from_secs(300), "MariaDB did not start");
             std::thread::sleep(Duration::from_millis(50));
         }
     }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::support::{LONG, Run, configuration, identity, models, script, slow_models};
 use crate::nats_server::NatsServer;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(300);
 const LEASE: Duration = Duration::from_secs(6);
 
 struct Bench {

@@ -20,7 +20,7 @@ use lumos_tasks::{
 };
 use lumos_worker::fleet::source::{ShardQueue, ShardSource, SharedStore};
 
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// Writes a script that answers the questions `0..count`, padded to about `bytes`. Returns the model's name.
 pub(crate) fn script(folder: &Path, name: &str, count: usize, bytes: usize) -> String {
