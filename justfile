@@ -36,7 +36,7 @@ campaign *arguments:
     LUMOS_NATS_SERVER_CURRENT="${LUMOS_NATS_SERVER_CURRENT:-$(tests/tools/current-nats-server.sh)}" cargo test --release --locked --test campaign -- {{arguments}}
 
 bench:
-    cargo bench --workspace --locked
+    cargo bench --profile dist --workspace --locked
 
 # Review changed snapshots; needs cargo-insta.
 review:

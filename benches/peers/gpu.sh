@@ -15,12 +15,12 @@ device=${LUMOS_DEVICE:-cuda:0}
 mkdir -p "$out"
 
 deploy/cuda/build.sh
-lumos=target/release/lumos
+lumos=target/dist/lumos
 nvidia-smi | tee "$out/nvidia-smi.txt"
 $lumos doctor | tee "$out/doctor.txt"
 
 echo "parity with the CPU and with reference cases from transformers"
-LUMOS_DEVICE=$device cargo test --release --locked --features cuda -p lumos-engine --test it cuda:: -- --nocapture \
+LUMOS_DEVICE=$device cargo test --profile dist --locked --features cuda -p lumos-engine --test it cuda:: -- --nocapture \
   2>&1 | tee "$out/parity.txt"
 
 echo "lumos and transformers with the same shape and prompt lengths, three rounds"

@@ -8,5 +8,5 @@ if [ ! -e "$folder/installed" ]; then
   CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF" "$folder/venv/bin/pip" install -r benches/peers/requirements.txt
   touch "$folder/installed"
 fi
-cargo build --release --locked
-exec "$folder/venv/bin/python" benches/peers/compare.py --lumos target/release/lumos --folder "$folder" "$@"
+cargo build --profile dist --locked
+exec "$folder/venv/bin/python" benches/peers/compare.py --lumos target/dist/lumos --folder "$folder" "$@"

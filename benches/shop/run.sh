@@ -22,8 +22,8 @@ if [ ! -e "$folder/installed" ]; then
 fi
 python=$folder/venv/bin/python
 if [ -z "${OURS:-}" ]; then
-  cargo build --release --locked --example shop_steps
-  OURS=target/release/examples/shop_steps
+  cargo build --profile dist --locked --example shop_steps
+  OURS=target/dist/examples/shop_steps
 fi
 if [ ! -e "$checkout/search_engine/indexes_1k/prepared" ]; then
   "$python" benches/shop/original.py prepare "$checkout" "$data" >"$folder/prepared.log" 2>&1

@@ -5,12 +5,12 @@ set -eu
 cd "$(dirname "$0")/../.."
 step=$1
 rounds=${2:-5}
-cargo build --release --quiet -p lumos-environments --example candidate_texts
+cargo build --profile dist --quiet -p lumos-environments --example candidate_texts
 python=$(mktemp)
 ours=$(mktemp)
 trap 'rm -f "$python" "$ours"' EXIT
 "${PYTHON:-python3}" benches/web/pages.py "$step" "$rounds" >"$python"
-target/release/examples/candidate_texts "$step" "$rounds" >"$ours"
+target/dist/examples/candidate_texts "$step" "$rounds" >"$ours"
 "${PYTHON:-python3}" - "$python" "$ours" <<'COMPARE'
 import json
 import sys

@@ -4,7 +4,7 @@
 # The build needs Rust and a C compiler, but not CUDA. The program loads three libraries on first use: libcuda (of the
 # driver), libcublas and libnvrtc (CUDA 12 or 13). If the CUDA toolkit is not installed, get the last two from PyPI:
 #
-#   deploy/cuda/build.sh && eval "$(deploy/cuda/build.sh --libraries ~/.cache/lumos-cuda)" && target/release/lumos doctor
+#   deploy/cuda/build.sh && eval "$(deploy/cuda/build.sh --libraries ~/.cache/lumos-cuda)" && target/dist/lumos doctor
 set -euo pipefail
 
 # Installs the libraries in a folder and prints the command that sets LD_LIBRARY_PATH.
@@ -26,4 +26,4 @@ if [ "${1:-}" = --libraries ]; then
   exit
 fi
 cd "$(dirname "$0")/../.."
-exec cargo build --release --locked --features cuda --bin lumos "$@"
+exec cargo build --profile dist --locked --features cuda --bin lumos "$@"
