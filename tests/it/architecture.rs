@@ -172,8 +172,8 @@ const LAYERS: [(&str, &[&str]); 4] = [
     (
         "tools",
         &[
-            "tool", "browser", "pace", "sessions", "corpus", "ranking", "live", "maths", "replies",
-            "wolfram", "browsers", "name", "registry",
+            "tool", "browser", "sessions", "corpus", "ranking", "live", "maths", "replies", "wolfram",
+            "browsers", "name", "registry",
         ],
     ),
     ("worker", &["activity", "drive", "serve", "stall", "fleet"]),
