@@ -67,7 +67,7 @@ impl HttpResponse {
 impl fmt::Debug for HttpResponse {
     /// Shows the status only: headers may contain signed URLs, and a body may repeat a key.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.status.fmt(formatter)
+        fmt::Debug::fmt(&self.status, formatter)
     }
 }
 
