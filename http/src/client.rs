@@ -37,6 +37,9 @@ const ERROR_BODY: usize = 8 << 10;
 /// Pauses from this length on are logged as information, shorter ones for debugging.
 const LONG_PAUSE: Duration = Duration::from_secs(30);
 
+/// Decides whether a redirect to a URL is followed.
+pub type RedirectRule = dyn Fn(&Url) -> bool + Send + Sync;
+
 /// Settings of a client.
 pub struct HttpSettings {
     /// Timeout of a request with its response. `None` for downloads: only pauses in a response are limited, to 60 s.
@@ -57,7 +60,7 @@ pub struct HttpSettings {
     /// Maximum size of a body in bytes, except of downloads.
     pub most_bytes: usize,
     /// Where redirects of GET and HEAD may lead. They never lead from https to http. `None`: nowhere.
-    pub redirects: Option<Box<dyn Fn(&Url) -> bool + Send + Sync>>,
+    pub redirects: Option<Box<RedirectRule>>,
     /// Key of the service, which is removed from messages.
     pub key: Option<ServerKey>,
     /// The server that receives the key as a bearer token. No other origin receives it, and it is not sent unencrypted

@@ -15,7 +15,7 @@ mod pace;
 mod server;
 
 pub use access::{AccessPolicy, AccessRefusal};
-pub use client::{HttpClient, HttpSettings};
+pub use client::{HttpClient, HttpSettings, RedirectRule};
 pub use download::{DownloadError, HttpDownload, sha256_of_file};
 pub use hosts::{AllowedHosts, host_and_port, is_loopback, is_private};
 pub use key::ServerKey;
