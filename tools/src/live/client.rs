@@ -32,7 +32,7 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(site: Site, settings: WikiSettings) -> Result<Self, String> {
-        let documents = settings.cache.as_deref().map(|cache| Documents::new(cache, settings.most_bytes));
+        let documents = settings.cache.map(|cache| Documents::new(&cache, settings.most_bytes));
         let client = HttpClient::new(HttpSettings {
             timeout: Some(settings.timeout),
             retries: settings.retries,
