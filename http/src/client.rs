@@ -7,20 +7,19 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use reqwest::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RANGE,
 };
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Method, Response};
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::sleep;
 use url::Url;
 
 use crate::ServerKey;
 use crate::hosts::{bypasses_proxy, host_and_port, is_private};
-use crate::message::{HttpError, HttpRequest, HttpResponse, retry_after};
+use crate::message::{HttpError, HttpRequest, HttpResponse};
 use crate::pace::Pace;
+use crate::retries::Retries;
 
 /// Name, version and contact, as Wikimedia requires
 /// (`https://foundation.wikimedia.org/wiki/Policy:User-Agent_policy`).
@@ -34,8 +33,6 @@ const IDLE: Duration = Duration::from_secs(60);
 const REDIRECTS: usize = 5;
 /// Maximum bytes that are read of a response whose status is not accepted.
 const ERROR_BODY: usize = 8 << 10;
-/// Pauses from this length on are logged as information, shorter ones for debugging.
-const LONG_PAUSE: Duration = Duration::from_secs(30);
 
 /// Decides whether a redirect to a URL is followed.
 pub type RedirectRule = dyn Fn(&Url) -> bool + Send + Sync;
@@ -89,15 +86,15 @@ impl Default for HttpSettings {
 
 /// Client of one service. Everything that uses the service shares its client, so that limits apply to all together.
 pub struct HttpClient {
-    settings: HttpSettings,
+    pub(crate) settings: HttpSettings,
     /// Uses the proxies of the environment.
     proxied: Client,
     direct: Client,
     /// Origin and header of the bearer token.
     authorization: Option<(url::Origin, HeaderValue)>,
     permits: Semaphore,
-    pace: Pace,
-    has_responded: AtomicBool,
+    pub(crate) pace: Pace,
+    pub(crate) has_responded: AtomicBool,
 }
 
 impl fmt::Debug for HttpClient {
@@ -155,7 +152,7 @@ impl HttpClient {
     where
         F: Future<Output = Result<T, HttpError>>,
     {
-        let mut retries = self.retries(&request.url, request.once);
+        let mut retries = Retries::new(self, &request.url, request.once);
         loop {
             let attempt = async { read(self.response(request).await?).await };
             match attempt.await {
@@ -168,17 +165,6 @@ impl HttpClient {
     /// Sends no request for a time, for example because the key was rejected. Requests fail with this reason.
     pub fn suspend(&self, time: Duration, reason: String) {
         self.pace.suspend(time, reason);
-    }
-
-    /// Returns the pauses between the attempts of a request.
-    pub(crate) fn retries<'a>(&'a self, url: &'a str, once: bool) -> Retries<'a> {
-        let pauses = ExponentialBuilder::default()
-            .with_min_delay(self.settings.first_pause.max(Duration::from_millis(1)))
-            .with_max_delay(self.settings.longest_pause)
-            .with_max_times(if once { 0 } else { self.settings.retries })
-            .with_jitter()
-            .build();
-        Retries { client: self, url, pauses, made: 0 }
     }
 
     async fn response(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
@@ -264,48 +250,6 @@ impl HttpClient {
         body.truncate(most);
         let (status, headers) = (response.status(), response.headers().clone());
         Ok(HttpResponse { status, headers, body, is_accepted })
-    }
-}
-
-/// The retries of a request.
-pub(crate) struct Retries<'a> {
-    client: &'a HttpClient,
-    url: &'a str,
-    pauses: ExponentialBackoff,
-    made: usize,
-}
-
-impl Retries<'_> {
-    /// Waits before the next attempt. If the service asks for a pause, all requests of the client wait for it.
-    ///
-    /// # Errors
-    /// The error of the last attempt, if no retry is left or another attempt would not help.
-    pub(crate) async fn pause(&mut self, mut error: HttpError) -> Result<(), HttpError> {
-        let HttpClient { settings, pace, has_responded, .. } = self.client;
-        let asked = error.response.as_ref().and_then(|response| retry_after(response.header("retry-after")?));
-        let after = asked.filter(|_| error.again).unwrap_or_default();
-        let is_too_long = after > settings.longest_pause;
-        if is_too_long {
-            error.message = format!("{error} (Retry-After: {} s)", after.as_secs());
-        }
-        if let Some(key) = &settings.key {
-            error.message = key.redact(&error.message);
-        }
-        let is_unreachable = self.made >= settings.first_retries && !has_responded.load(Ordering::Relaxed);
-        let pause = self.pauses.next().filter(|_| error.again && !is_too_long && !is_unreachable);
-        let Some(pause) = pause else { return Err(error) };
-        self.made += 1;
-        pace.rest(after);
-        // The jittered pause is added to Retry-After, so that clients do not all retry at the same moment.
-        let pause = after + pause;
-        let host = Url::parse(self.url).map(|url| host_and_port(&url)).unwrap_or_default();
-        if pause >= LONG_PAUSE {
-            tracing::info!(host, %error, ?pause, "retrying a request");
-        } else {
-            tracing::debug!(host, %error, ?pause, "retrying a request");
-        }
-        sleep(pause).await;
-        Ok(())
     }
 }
 
@@ -433,7 +377,7 @@ mod tests {
         let client = HttpClient::new(settings()).unwrap();
         let began = Instant::now();
         let other = async {
-            sleep(Duration::from_millis(300)).await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
             assert_eq!(get(&client, &url, "/page").await.unwrap(), "page");
             began.elapsed()
         };

@@ -9,6 +9,7 @@ use reqwest::header::CONTENT_RANGE;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+use crate::retries::Retries;
 use crate::{HttpClient, HttpError, HttpRequest};
 
 /// Downloads of a file with the wrong content before the download fails. The first may have resumed an old partial
@@ -75,7 +76,7 @@ impl HttpClient {
         let HttpDownload { url, partial, destination, .. } = file;
         let mut damaged = String::new();
         for _ in 0..ROUNDS {
-            let mut retries = self.retries(url, false);
+            let mut retries = Retries::new(self, url, false);
             while let Err(error) = self.resume(file, &mut progress).await {
                 match error {
                     DownloadError::Http(error) => retries.pause(error).await?,

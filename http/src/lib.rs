@@ -12,6 +12,7 @@ mod hosts;
 mod key;
 mod message;
 mod pace;
+mod retries;
 mod server;
 
 pub use access::{AccessPolicy, AccessRefusal};
