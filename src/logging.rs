@@ -11,8 +11,8 @@ use crate::cli::LogFormat;
 pub(crate) fn start(verbosity: u8, quiet: bool, format: LogFormat) {
     let default = match (quiet, verbosity) {
         (true, _) => "error",
-        // Downloads of models take long, so their progress is logged.
-        (false, 0) => "warn,lumos_models::hub=info",
+        // Downloads of models take long, so their progress is logged, and so are long pauses of requests.
+        (false, 0) => "warn,lumos_models::hub=info,lumos_http=info",
         (false, 1) => "warn,lumos=info,lumos_worker=info,lumos_coordinator=info,lumos_engine=info",
         (false, 2) => "warn,lumos=debug,lumos_worker=debug,lumos_coordinator=debug,lumos_engine=debug",
         _ => "trace",

@@ -10,7 +10,6 @@ mod commands;
 mod data_folder;
 mod estimate;
 mod exit;
-mod fetch;
 mod fleet;
 mod interrupt;
 mod logging;

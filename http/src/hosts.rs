@@ -1,4 +1,4 @@
-//! Hosts: which may be used, which are this machine.
+//! Hosts: which may be used, which are this machine, how they are displayed.
 
 use std::net::IpAddr;
 
@@ -53,8 +53,14 @@ pub fn is_private(url: &Url) -> bool {
 
 /// Whether requests to a URL must not go through a proxy: they are not encrypted and stay on this machine, so a proxy
 /// would receive keys and texts that are meant for this machine.
-pub fn bypasses_proxy(url: &Url) -> bool {
+pub(crate) fn bypasses_proxy(url: &Url) -> bool {
     url.scheme() == "http" && is_private(url)
+}
+
+/// Host and port of a URL, for messages.
+pub fn host_and_port(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}{port}", url.host_str().unwrap_or("another scheme"))
 }
 
 /// Whether a host is this machine: a loopback address or `localhost`.

@@ -1,5 +1,5 @@
-//! HTTP for the crates that talk to servers: which hosts may be used, API keys that are never shown, `Retry-After`,
-//! and a server with limits.
+//! HTTP for the crates that talk to servers: a client with retries and limits, which hosts may be used, API keys that
+//! are never shown, and a server with limits.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -7,10 +7,19 @@ struct Readme;
 
 mod access;
 mod client;
+mod download;
 mod hosts;
+mod key;
+mod message;
+mod pace;
+mod retries;
 mod server;
 
 pub use access::{AccessPolicy, AccessRefusal};
-pub use client::{ServerKey, retry_after};
-pub use hosts::{AllowedHosts, bypasses_proxy, is_loopback, is_private};
+pub use client::{HttpClient, HttpSettings, RedirectRule};
+pub use download::{DownloadError, HttpDownload, sha256_of_file};
+pub use hosts::{AllowedHosts, host_and_port, is_loopback, is_private};
+pub use key::ServerKey;
+pub use message::{HttpError, HttpRequest, HttpResponse};
+pub use pace::pace_of_rate;
 pub use server::{HttpLimits, serve};

@@ -1,13 +1,13 @@
 //! The files of a model, their hashes and their identity; and the files of the small trained planner and grounder
 //! embedded in the binary (created by `training/tiny`).
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use lumos_engine::{ModelFiles, ModelSource};
+use lumos_http::sha256_of_file;
 use lumos_tasks::{ContentHash, Formulation, Role};
-use sha2::{Digest, Sha256};
 
 /// A file that a model depends on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -54,10 +54,7 @@ pub(crate) fn identity(files: &[ModelFile]) -> ContentHash {
 /// # Errors
 /// If it cannot be read.
 pub fn hash_file(path: &Path) -> io::Result<ContentHash> {
-    let mut file = File::open(path)?;
-    let mut hasher = Sha256::new();
-    io::copy(&mut file, &mut hasher)?;
-    Ok(ContentHash::from_hex(hex::encode(hasher.finalize())))
+    sha256_of_file(path).map(ContentHash::from_hex)
 }
 
 /// Returns the identity of the model in a Hugging Face folder.

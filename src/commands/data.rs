@@ -1,15 +1,18 @@
 //! `lumos fetch` and `lumos data`: download benchmark data and convert it into lumos's data format.
 
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use lumos_benchmarks::Benchmark;
+use lumos_http::{DownloadError, HttpClient, HttpDownload, HttpSettings, sha256_of_file};
 use lumos_tools::sessions::sql::{Imported, MySqlSettings, SAMPLES, into_mysql, into_sqlite};
 
 use crate::cli::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::fetch::{self, Download, FetchError, Fetched, client};
 use crate::settings;
 
 /// `lumos fetch`: downloads and verifies benchmark data.
@@ -19,7 +22,14 @@ pub(crate) async fn fetch(arguments: &FetchArgs, quiet: bool) -> CommandResult {
         names.iter().map(|name| settings::benchmark(name)).collect::<Result<_, _>>()?;
     let is_named =
         |name: &str| arguments.tasks.iter().flat_map(|names| names.split(',')).any(|one| one.trim() == name);
-    let client = client()?;
+    let client = HttpClient::new(HttpSettings {
+        timeout: None,
+        retries: 5,
+        first_pause: Duration::from_millis(300),
+        redirects: Some(Box::new(|_| true)),
+        ..HttpSettings::default()
+    })
+    .map_err(anyhow::Error::msg)?;
     for benchmark in benchmarks {
         if benchmark.downloads().is_empty() {
             let name = benchmark.name();
@@ -38,10 +48,13 @@ pub(crate) async fn fetch(arguments: &FetchArgs, quiet: bool) -> CommandResult {
                 Some(mirror) => format!("{}/{}", mirror.trim_end_matches('/'), source.file),
                 None => source.url.to_owned(),
             };
-            let download = Download {
-                url,
-                destination: arguments.data.join(source.file),
-                sha256: source.sha256.to_owned(),
+            let destination = arguments.data.join(source.file);
+            let file = HttpDownload {
+                url: &url,
+                partial: &destination.with_added_extension("part"),
+                destination: &destination,
+                bytes: None,
+                sha256: Some(source.sha256),
             };
             let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::no_length() };
             if let Ok(style) =
@@ -50,7 +63,7 @@ pub(crate) async fn fetch(arguments: &FetchArgs, quiet: bool) -> CommandResult {
                 bar.set_style(style);
             }
             bar.set_message(source.file);
-            let fetched = fetch::fetch(&client, &download, arguments.force, |have, total| {
+            let fetched = download(&client, file, arguments.force, |have, total| {
                 if let Some(total) = total {
                     bar.set_length(total);
                 }
@@ -58,30 +71,56 @@ pub(crate) async fn fetch(arguments: &FetchArgs, quiet: bool) -> CommandResult {
             })
             .await;
             bar.finish_and_clear();
-            match fetched.map_err(download_failure)? {
-                Fetched::Present => println!("{}: present, sha256 verified", download.destination.display()),
-                Fetched::Downloaded { bytes } => {
-                    println!("{}: {bytes} bytes, sha256 verified", download.destination.display());
-                }
+            match fetched.map_err(|error| download_failure(error, file))? {
+                None => println!("{}: present, sha256 verified", destination.display()),
+                Some(bytes) => println!("{}: {bytes} bytes, sha256 verified", destination.display()),
             }
         }
     }
     Ok(Exit::Complete)
 }
 
-/// Converts the error. The hint for a local write error is a writable folder, because retrying does not help.
-fn download_failure(error: FetchError) -> Failure {
-    match error {
-        FetchError::Local { path, source } if source.kind() == ErrorKind::StorageFull => {
-            Failure::from(anyhow::Error::new(source).context(format!("cannot write to `{}`", path.display())))
-        }
-        FetchError::Local { path, source } => {
-            Failure::input(format!("cannot write to `{}`: {source}", path.display()))
-                .hint("set a writable folder with --data PATH (LUMOS_DATA)")
-        }
-        FetchError::Download(error) => Failure::from(error)
-            .hint("run the same command again to continue the download, or use a mirror with --mirror URL"),
+/// Downloads a file unless it exists with the right content. Returns its size in bytes if it was downloaded.
+async fn download(
+    client: &HttpClient,
+    file: HttpDownload<'_>,
+    force: bool,
+    progress: impl FnMut(u64, Option<u64>),
+) -> Result<Option<u64>, DownloadError> {
+    let destination = file.destination;
+    if let Some(folder) = destination.parent() {
+        fs::create_dir_all(folder).map_err(DownloadError::local(folder))?;
     }
+    if !force && destination.try_exists().map_err(DownloadError::local(destination))? {
+        let found = sha256_of_file(destination).map_err(DownloadError::local(destination))?;
+        if file.sha256 == Some(found.as_str()) {
+            return Ok(None);
+        }
+    }
+    client.download(file, progress).await.map(Some)
+}
+
+/// Converts the error. The hint for a local write error is a writable folder, because retrying does not help.
+fn download_failure(error: DownloadError, file: HttpDownload<'_>) -> Failure {
+    let url = file.url;
+    let failed = match error {
+        DownloadError::Local { path, source } if source.kind() == ErrorKind::StorageFull => {
+            return Failure::from(
+                anyhow::Error::new(source).context(format!("cannot write to `{}`", path.display())),
+            );
+        }
+        DownloadError::Local { path, source } => {
+            return Failure::input(format!("cannot write to `{}`: {source}", path.display()))
+                .hint("set a writable folder with --data PATH (LUMOS_DATA)");
+        }
+        DownloadError::Http(error) => anyhow!("failed to download `{url}`: {error}"),
+        DownloadError::Damaged { found } => anyhow!(
+            "`{url}` has SHA-256 {found}, expected {}: the downloaded file was deleted; the source may have changed",
+            file.sha256.unwrap_or_default()
+        ),
+    };
+    Failure::from(failed)
+        .hint("run the same command again to continue the download, or use a mirror with --mirror URL")
 }
 
 /// `lumos data`: converts downloaded files into lumos's data format.
@@ -95,7 +134,7 @@ async fn import(ImportSqlArgs { dump, to, replace }: ImportSqlArgs) -> CommandRe
     let text = if dump == Path::new("samples") {
         SAMPLES.to_owned()
     } else {
-        std::fs::read_to_string(&dump)
+        fs::read_to_string(&dump)
             .map_err(|error| Failure::input(format!("failed to read `{}`: {error}", dump.display())))?
     };
     let (imported, place) = if let Some(folder) = sqlite_folder(&to, &dump) {
@@ -125,4 +164,39 @@ fn told(imported: &Imported, place: &str) {
         println!("{database}: {tables} tables");
     }
     println!("{}: {} databases", place, imported.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHA256: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    #[tokio::test]
+    async fn a_right_file_is_left_alone_and_a_missing_one_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/file", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, axum::Router::new()).await });
+        let client = HttpClient::new(HttpSettings::default()).unwrap();
+        let path = folder.path().join("sub/file");
+        let partial = folder.path().join("sub/file.part");
+        let file = HttpDownload {
+            url: &url,
+            partial: &partial,
+            destination: &path,
+            bytes: None,
+            sha256: Some(SHA256),
+        };
+        let error = download(&client, file, false, |_, _| {}).await.unwrap_err();
+        let failure = download_failure(error, file);
+        assert_eq!(failure.error.to_string(), format!("failed to download `{url}`: status 404 Not Found"));
+        assert!(failure.hint.is_some_and(|hint| hint.contains("--mirror")));
+        fs::write(&path, "abc").unwrap();
+        assert_eq!(download(&client, file, false, |_, _| {}).await.unwrap(), None);
+        assert!(download(&client, file, true, |_, _| {}).await.is_err(), "--force downloads it again");
+        let damaged = DownloadError::Damaged { found: "0".repeat(64) };
+        let message = download_failure(damaged, file).error.to_string();
+        assert!(message.contains(SHA256) && message.contains("was deleted"), "{message}");
+    }
 }

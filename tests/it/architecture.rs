@@ -55,6 +55,19 @@ fn imports_go_one_way() {
 }
 
 #[test]
+fn one_crate_sends_http_requests() {
+    let metadata = metadata();
+    let sends = |package: &cargo_metadata::Package| {
+        let mut dependencies = package.dependencies.iter();
+        dependencies.any(|one| one.kind == DependencyKind::Normal && one.name == "reqwest")
+    };
+    let packages = metadata.workspace_packages();
+    let senders: Vec<_> =
+        packages.iter().filter(|package| sends(package)).map(|package| package.name.as_str()).collect();
+    assert_eq!(senders, ["lumos-http"], "the client in http/ has the limits and the rules for keys");
+}
+
+#[test]
 fn pure_crates_have_no_runtime_and_the_coordinator_no_models() {
     let metadata = metadata();
     let graph: BTreeMap<_, _> =
@@ -172,8 +185,8 @@ const LAYERS: [(&str, &[&str]); 4] = [
     (
         "tools",
         &[
-            "tool", "browser", "pace", "sessions", "corpus", "ranking", "live", "maths", "replies",
-            "wolfram", "browsers", "name", "registry",
+            "tool", "browser", "sessions", "corpus", "ranking", "live", "maths", "replies", "wolfram",
+            "browsers", "name", "registry",
         ],
     ),
     ("worker", &["activity", "drive", "serve", "stall", "fleet"]),

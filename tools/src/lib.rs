@@ -13,7 +13,6 @@ mod corpus;
 mod live;
 mod maths;
 mod name;
-mod pace;
 mod ranking;
 mod registry;
 mod replies;

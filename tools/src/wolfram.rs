@@ -1,28 +1,29 @@
 //! WolframAlpha over HTTP: the service that the original uses (`https://products.wolframalpha.com/api`).
 
+use std::future::ready;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backon::{ExponentialBuilder, Retryable};
-use lumos_http::{ServerKey, bypasses_proxy, is_private};
+use lumos_http::{
+    HttpClient, HttpError, HttpRequest, HttpResponse, HttpSettings, ServerKey, is_private, pace_of_rate,
+};
 use lumos_tasks::{MathsReply, ToolCall, ToolReply};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Response, StatusCode, Url};
 use serde::Deserialize;
-use tokio::sync::Mutex;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use url::Url;
 
 use super::tool::not_mine;
-use super::{ToolFault, Tools, pace};
+use super::{ToolFault, Tools};
 
 /// Maximum size of a response in bytes.
 const LARGEST_BODY: usize = 16 << 20;
+/// Requests per second.
+const RATE: &str = "LUMOS_WOLFRAM_RATE";
 
 /// Settings of WolframAlpha.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct WolframSettings {
     /// The app id. Never logged, recorded or displayed.
-    pub app_id: String,
+    pub app_id: ServerKey,
     /// The full-results endpoint.
     pub endpoint: String,
     /// Time limit of a request.
@@ -33,23 +34,11 @@ pub struct WolframSettings {
     pub pace: Duration,
 }
 
-impl std::fmt::Debug for WolframSettings {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("WolframSettings")
-            .field("endpoint", &self.endpoint)
-            .field("timeout", &self.timeout)
-            .field("retries", &self.retries)
-            .field("pace", &self.pace)
-            .finish_non_exhaustive()
-    }
-}
-
 impl WolframSettings {
     /// Settings of the public service: 30 s per request, 4 retries, at most 2 requests/s.
     pub fn new(app_id: impl Into<String>) -> Self {
         Self {
-            app_id: app_id.into(),
+            app_id: ServerKey::new(app_id),
             endpoint: "https://api.wolframalpha.com/v2/query".to_owned(),
             timeout: Duration::from_secs(30),
             retries: 4,
@@ -72,8 +61,8 @@ impl WolframSettings {
         if let Some(endpoint) = set("LUMOS_WOLFRAM_ENDPOINT") {
             settings.endpoint = endpoint;
         }
-        if let Some(pace) = pace::from_environment("LUMOS_WOLFRAM_RATE")? {
-            settings.pace = pace;
+        if let Some(rate) = set(RATE) {
+            settings.pace = pace_of_rate(RATE, &rate)?;
         }
         Ok(settings)
     }
@@ -82,19 +71,9 @@ impl WolframSettings {
 /// The WolframAlpha backend.
 #[derive(Debug)]
 pub struct Wolfram {
-    client: Client,
+    client: HttpClient,
     endpoint: Url,
-    settings: WolframSettings,
-    pace: Mutex<Interval>,
-}
-
-/// Reasons why a request failed.
-#[derive(Debug)]
-enum Attempt {
-    /// A retry may succeed.
-    Again(String),
-    /// A retry would fail again.
-    Final(String),
+    app_id: ServerKey,
 }
 
 impl Wolfram {
@@ -112,85 +91,47 @@ impl Wolfram {
                 "the app id would be sent unencrypted to `{host}`; hint: set LUMOS_WOLFRAM_ENDPOINT to an https:// address"
             ));
         }
-        let client = Client::builder();
-        let client = if bypasses_proxy(&endpoint) { client.no_proxy() } else { client };
-        let client = client
-            .timeout(settings.timeout)
-            // The app id is part of the address and must not be sent to another host by a redirect or a
-            // referrer.
-            .redirect(Policy::none())
-            .referer(false)
-            .user_agent(concat!("lumos-eval/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| error.to_string())?;
-        // `interval` panics if the period is zero.
-        let mut pace = interval(settings.pace.max(Duration::from_micros(1)));
-        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Ok(Self { client, endpoint, settings, pace: Mutex::new(pace) })
-    }
-
-    async fn ask(&self, query: &str) -> Result<MathsReply, Attempt> {
-        self.pace.lock().await.tick().await;
-        let response = self
-            .client
-            .get(self.endpoint.clone())
-            .query(&[
-                ("input", query),
-                ("format", "plaintext"),
-                ("output", "json"),
-                ("appid", &self.settings.app_id),
-            ])
-            .send()
-            .await
-            .map_err(again)?;
-        let status = response.status();
-        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-            return Err(Attempt::Again(format!("the service returned {status}")));
-        }
-        if !status.is_success() {
-            return Err(Attempt::Final(format!("the service returned {status}; hint: check WOLFRAM_APP_ID")));
-        }
-        let body = bounded(response).await?;
-        let envelope: Envelope = serde_json::from_slice(&body)
-            .map_err(|error| Attempt::Again(format!("invalid response: {error}")))?;
-        let key = ServerKey::new(self.settings.app_id.as_str());
-        envelope.queryresult.reply().map_err(|message| Attempt::Final(key.redact(&message)))
+        let client = HttpClient::new(HttpSettings {
+            timeout: Some(settings.timeout),
+            retries: settings.retries,
+            first_pause: settings.pace.max(Duration::from_millis(10)),
+            pace: settings.pace,
+            most_bytes: LARGEST_BODY,
+            // It is part of the address, so redirects are not followed.
+            key: Some(settings.app_id.clone()),
+            ..HttpSettings::default()
+        })?;
+        Ok(Self { client, endpoint, app_id: settings.app_id })
     }
 }
 
-/// Reads a body of limited size.
-async fn bounded(mut response: Response) -> Result<Vec<u8>, Attempt> {
-    let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(again)? {
-        if body.len() + piece.len() > LARGEST_BODY {
-            return Err(Attempt::Final(format!("the response exceeds {LARGEST_BODY} bytes")));
+/// Reads a response.
+fn read(response: HttpResponse) -> Result<MathsReply, HttpError> {
+    let response = response.accepted().map_err(|mut error| {
+        if !error.again {
+            error.message.push_str("; hint: check WOLFRAM_APP_ID");
         }
-        body.extend_from_slice(&piece);
-    }
-    Ok(body)
-}
-
-/// Converts an error. Removes the address, which contains the app id.
-fn again(error: reqwest::Error) -> Attempt {
-    let error = error.without_url();
-    let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-    Attempt::Again(format!("{error}{cause}"))
+        error
+    })?;
+    let envelope: Envelope = serde_json::from_slice(&response.body)
+        .map_err(|error| HttpError::again(format!("invalid response: {error}")))?;
+    envelope.queryresult.reply().map_err(HttpError::last)
 }
 
 #[async_trait]
 impl Tools for Wolfram {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
         let ToolCall::Maths { query } = call else { return Err(not_mine(call, "wolfram")) };
-        let schedule = ExponentialBuilder::default()
-            .with_min_delay(self.settings.pace.max(Duration::from_millis(10)))
-            .with_max_times(self.settings.retries)
-            .with_jitter();
-        let attempt = || self.ask(query);
-        match attempt.retry(schedule).when(|error| matches!(error, Attempt::Again(_))).await {
+        let mut address = self.endpoint.clone();
+        address
+            .query_pairs_mut()
+            .append_pair("input", query)
+            .append_pair("format", "plaintext")
+            .append_pair("output", "json")
+            .append_pair("appid", self.app_id.expose());
+        match self.client.send(&HttpRequest::get(address), |response| ready(read(response))).await {
             Ok(reply) => Ok(ToolReply::Maths(reply)),
-            Err(Attempt::Again(message) | Attempt::Final(message)) => {
-                Err(ToolFault { tool: "maths", message })
-            }
+            Err(error) => Err(ToolFault { tool: "maths", message: error.message }),
         }
     }
 }

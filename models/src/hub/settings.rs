@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lumos_http::ServerKey;
-use reqwest::Url;
+use url::Url;
 
 use super::error::HubError;
 

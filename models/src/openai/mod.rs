@@ -16,13 +16,13 @@ mod wire;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use backon::{ExponentialBuilder, Retryable};
+use http::StatusCode;
+use lumos_http::HttpError;
 use lumos_tasks::{Completion, Input, Message, Request, Role, Sampling, Stop};
-use reqwest::{StatusCode, Url};
-use server::{Attempt, Server};
+use server::Server;
+use url::Url;
 use wire::{Dialect, Extension};
 
 use super::{ModelBackend, ModelError};
@@ -82,35 +82,10 @@ impl OpenAiBackend {
         self.server.settings.prices.contains_key(&self.model)
     }
 
-    /// Sends a request with retries.
-    async fn ask(&self, request: &Request, dialect: Dialect) -> Result<Completion, Attempt> {
-        let settings = &self.server.settings;
-        let body = wire::body(&self.model, request, dialect);
-        let attempt = || async {
-            let answer = self.server.post(wire::path(request), &body).await?;
-            wire::read(&answer, request)
-                .map_err(|message| Attempt::Again { message: self.server.clean(&message), after: None })
-        };
-        let schedule = ExponentialBuilder::default()
-            .with_min_delay(settings.first_pause.max(Duration::from_millis(1)))
-            .with_max_delay(settings.longest_pause)
-            .with_max_times(settings.retries)
-            .with_jitter();
-        attempt
-            .retry(schedule)
-            .when(|error| matches!(error, Attempt::Again { .. }))
-            .adjust(|error, pause| match error {
-                Attempt::Again { after, .. } => pause.map(|pause| pause.max(after.unwrap_or_default())),
-                _ => pause,
-            })
-            .notify(|error, pause| tracing::debug!(?error, ?pause, "retrying a request"))
-            .await
-    }
-
     /// Returns a dialect without the field that caused the rejection of a request, if that field is known.
-    fn simpler(&self, request: &Request, dialect: Dialect, attempt: &Attempt) -> Option<Dialect> {
-        let Attempt::Rejected { status, explanation } = attempt else { return None };
-        if !matches!(*status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) {
+    fn simpler(&self, request: &Request, dialect: Dialect, error: &HttpError) -> Option<Dialect> {
+        let (status, explanation) = self.server.rejection(error)?;
+        if !matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) {
             return None;
         }
         let extension = Extension::ALL
@@ -135,12 +110,14 @@ impl ModelBackend for OpenAiBackend {
     async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
         let mut dialect = *self.dialect.lock().unwrap_or_else(PoisonError::into_inner);
         let mut completion = loop {
-            match self.ask(&request, dialect).await {
+            let body = wire::body(&self.model, &request, dialect);
+            let read = |answer: &[u8]| wire::read(answer, &request);
+            match self.server.post(wire::path(&request), &body, false, read).await {
                 Ok(completion) => break completion,
-                Err(attempt) => match self.simpler(&request, dialect, &attempt) {
+                Err(error) => match self.simpler(&request, dialect, &error) {
                     // Terminates, because each iteration removes a field.
                     Some(simpler) => dialect = simpler,
-                    None => return Err(self.error(attempt, &request)),
+                    None => return Err(self.error(error, &request)),
                 },
             }
         };
@@ -159,27 +136,25 @@ impl ModelBackend for OpenAiBackend {
 }
 
 impl OpenAiBackend {
-    fn error(&self, attempt: Attempt, request: &Request) -> ModelError {
-        match attempt {
-            Attempt::Again { message, .. } | Attempt::Final(message) => ModelError::Failed(message),
-            Attempt::Rejected { explanation, .. } if explanation.is_about_the_prompt() => {
-                ModelError::Refused(format!("the server rejected the prompt{explanation}"))
-            }
-            Attempt::Rejected { status, explanation } => {
-                let hint = match status {
-                    StatusCode::NOT_FOUND if !wire::is_chat(request) => {
-                        "; hint: planner, grounder and answerer need a server with /completions; a chat \
-                         model works for qa and judge only"
-                    }
-                    StatusCode::NOT_FOUND => "; hint: check the address and the model name",
-                    _ => "",
-                };
-                let model = &self.model;
-                ModelError::Failed(format!(
-                    "the server rejected the request for {model} ({status}){explanation}{hint}"
-                ))
-            }
+    fn error(&self, error: HttpError, request: &Request) -> ModelError {
+        let Some((status, explanation)) = self.server.rejection(&error) else {
+            return ModelError::Failed(error.message);
+        };
+        if explanation.is_about_the_prompt() {
+            return ModelError::Refused(format!("the server rejected the prompt{explanation}"));
         }
+        let hint = match status {
+            StatusCode::NOT_FOUND if !wire::is_chat(request) => {
+                "; hint: planner, grounder and answerer need a server with /completions; a chat \
+                 model works for qa and judge only"
+            }
+            StatusCode::NOT_FOUND => "; hint: check the address and the model name",
+            _ => "",
+        };
+        let model = &self.model;
+        ModelError::Failed(format!(
+            "the server rejected the request for {model} ({status}){explanation}{hint}"
+        ))
     }
 
     /// Requests the server's list of models. If the model is not listed, requests one token from it, because
@@ -196,9 +171,8 @@ impl OpenAiBackend {
         let request = one_token(role);
         let plain = Dialect { extensions: [false; 3], ..Dialect::default() };
         let body = wire::body(&self.model, &request, plain);
-        let Err(Attempt::Rejected { status, explanation }) =
-            self.server.post(wire::path(&request), &body).await
-        else {
+        let asked = self.server.post(wire::path(&request), &body, true, |_| Ok(())).await;
+        let Some((status, explanation)) = asked.err().and_then(|error| self.server.rejection(&error)) else {
             return Ok(());
         };
         // The server may reject a different part of this request, which the run does not use.

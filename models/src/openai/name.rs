@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use lumos_tasks::ContentHash;
-use reqwest::Url;
+use url::Url;
 
 /// Default base URL, unless `OPENAI_BASE_URL` is set.
 pub(super) const USUAL: &str = "https://api.openai.com/v1";

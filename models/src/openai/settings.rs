@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lumos_http::ServerKey;
+use lumos_http::{ServerKey, pace_of_rate};
 use lumos_tasks::NanoDollars;
-use reqwest::Url;
+use url::Url;
 
 use super::name::USUAL;
 
@@ -106,19 +106,12 @@ impl OpenAiSettings {
             .filter(|key| !key.is_empty())
             .map(ServerKey::new);
         if let Some(rate) = set("LUMOS_OPENAI_RATE") {
-            settings.pace = positive(&rate)
-                .and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok())
-                .ok_or_else(|| {
-                    format!(
-                        "invalid value `{rate}` for LUMOS_OPENAI_RATE: expected a positive number of \
-                         requests per second"
-                    )
-                })?;
+            settings.pace = pace_of_rate("LUMOS_OPENAI_RATE", &rate)?;
         }
         if let Some(timeout) = set("LUMOS_OPENAI_TIMEOUT") {
-            settings.timeout = positive(&timeout)
-                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-                .ok_or_else(|| {
+            let seconds = timeout.parse().ok().filter(|seconds| *seconds > 0.0);
+            settings.timeout =
+                seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(|| {
                     format!(
                         "invalid value `{timeout}` for LUMOS_OPENAI_TIMEOUT: expected a positive number of \
                          seconds"
@@ -171,10 +164,6 @@ pub(super) fn key_variable(url: &Url) -> String {
     let host = format!("{}{port}", url.host_str().unwrap_or_default());
     let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '_' };
     format!("OPENAI_API_KEY_{}", host.to_ascii_uppercase().chars().map(plain).collect::<String>())
-}
-
-fn positive(number: &str) -> Option<f64> {
-    number.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0)
 }
 
 fn price(text: &str) -> Option<(String, Price)> {

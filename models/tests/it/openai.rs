@@ -227,7 +227,7 @@ async fn what_will_not_pass_is_a_fault_at_once() {
     for (behaviour, says) in [
         ("patient", "7200 s"),
         ("quota", "quota exhausted"),
-        ("huge", "exceeds 1048576 bytes"),
+        ("huge", "longer than 1048576 bytes"),
         ("wrong key", "set OPENAI_API_KEY"),
         ("unknown", "/completions"),
     ] {

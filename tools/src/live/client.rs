@@ -1,43 +1,18 @@
-//! Fetches a document over HTTP: rate-limited, with retries, from allowed hosts only, and limited in size.
+//! Fetches a document over HTTP, or from the cache.
 //!
 //! Response bodies are decoded like those of the original's HTTP library (`Response.text` of Python's requests): with
 //! the encoding in the response, text without one as Latin-1, and with replacement of invalid bytes.
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION, RETRY_AFTER};
-use reqwest::redirect::Policy;
-use reqwest::{Response, StatusCode, Url};
+use http::StatusCode;
+use lumos_http::{HttpClient, HttpError, HttpRequest, HttpResponse, HttpSettings};
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use url::Url;
 
 use super::WikiSettings;
 use super::documents::Documents;
 use super::site::Site;
-use crate::pace::Pace;
-
-/// Wikimedia requires a name and contact information
-/// (`https://foundation.wikimedia.org/wiki/Policy:User-Agent_policy`).
-const USER_AGENT: &str =
-    concat!("lumos-eval/", env!("CARGO_PKG_VERSION"), " (", env!("CARGO_PKG_REPOSITORY"), ")");
-
-const MOST_REDIRECTS: usize = 5;
-
-/// Reasons why an attempt failed.
-#[derive(Debug, Clone)]
-pub(super) enum Attempt {
-    /// A retry may succeed, after the time in `Retry-After` if the site sends it.
-    Again { message: String, after: Option<Duration> },
-    /// A retry would fail again.
-    Final(String),
-}
-
-impl Attempt {
-    pub(super) fn again(message: impl Into<String>) -> Self {
-        Self::Again { message: message.into(), after: None }
-    }
-}
 
 /// Handling of a missing page (status 404 or 410).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,24 +26,24 @@ pub(super) enum Missing {
 /// A client of one site.
 #[derive(Debug)]
 pub(super) struct Client {
-    client: reqwest::Client,
-    site: Site,
-    settings: WikiSettings,
-    pace: Pace,
+    client: HttpClient,
     documents: Option<Documents>,
 }
 
 impl Client {
     pub(super) fn new(site: Site, settings: WikiSettings) -> Result<Self, String> {
-        let client = reqwest::Client::builder()
-            .timeout(settings.timeout)
-            .user_agent(USER_AGENT)
-            // Followed manually: each redirect is checked and counts against the rate limit.
-            .redirect(Policy::none())
-            .build()
-            .map_err(|error| error.to_string())?;
-        let documents = settings.cache.as_deref().map(|cache| Documents::new(cache, settings.most_bytes));
-        Ok(Self { client, site, pace: Pace::new(settings.pace), documents, settings })
+        let documents = settings.cache.map(|cache| Documents::new(&cache, settings.most_bytes));
+        let client = HttpClient::new(HttpSettings {
+            timeout: Some(settings.timeout),
+            retries: settings.retries,
+            first_pause: settings.pace.max(Duration::from_millis(10)),
+            longest_pause: settings.longest_rest,
+            pace: settings.pace,
+            most_bytes: settings.most_bytes,
+            redirects: Some(Box::new(move |address| site.allows(address))),
+            ..HttpSettings::default()
+        })?;
+        Ok(Self { client, documents })
     }
 
     /// Returns a parsed document from the cache, or fetches and caches it. Documents that cannot be parsed
@@ -77,7 +52,7 @@ impl Client {
         &self,
         address: Url,
         missing: Missing,
-        read: impl Fn(&str) -> Result<T, Attempt> + Clone + Send + 'static,
+        read: impl Fn(&str) -> Result<T, HttpError> + Clone + Send + Sync + 'static,
     ) -> Result<T, String> {
         if let Some(documents) = self.documents.clone() {
             let (address, read) = (address.clone(), read.clone());
@@ -86,42 +61,26 @@ impl Client {
                 return Ok(kept);
             }
         }
-        let mut delays = ExponentialBuilder::default()
-            .with_min_delay(self.settings.pace.max(Duration::from_millis(10)))
-            .with_max_times(self.settings.retries)
-            .with_jitter()
-            .build();
-        loop {
-            match self.attempt(&address, missing, read.clone()).await {
-                Ok(document) => return Ok(document),
-                Err(Attempt::Final(message)) => return Err(format!("{address}: {message}")),
-                Err(Attempt::Again { message, after }) => {
-                    let Some(delay) = delays.next() else { return Err(format!("{address}: {message}")) };
-                    tracing::debug!(%address, message, "retrying a request");
-                    sleep(delay.max(after.unwrap_or_default())).await;
-                }
-            }
-        }
+        let request = HttpRequest { accepts: missing.accepts(), ..HttpRequest::get(address.as_str()) };
+        let read = |response| self.read(&address, response, read.clone());
+        self.client.send(&request, read).await.map_err(|error| format!("{address}: {error}"))
     }
 
-    async fn attempt<T: Send + 'static>(
+    /// Parses and caches a response.
+    async fn read<T: Send + 'static>(
         &self,
         address: &Url,
-        missing: Missing,
-        read: impl Fn(&str) -> Result<T, Attempt> + Send + 'static,
-    ) -> Result<T, Attempt> {
-        let response = self.response(address.clone()).await?;
-        self.judge(&response, missing)?;
-        let header = response.headers().get(CONTENT_TYPE);
-        let content_type = header.map(|header| String::from_utf8_lossy(header.as_bytes()).into_owned());
-        let body = self.body(response).await?;
-        if body.is_empty() {
-            return Err(Attempt::again("empty response"));
+        response: HttpResponse,
+        read: impl Fn(&str) -> Result<T, HttpError> + Send + 'static,
+    ) -> Result<T, HttpError> {
+        let response = response.accepted()?;
+        if response.body.is_empty() {
+            return Err(HttpError::again("empty response"));
         }
         let (address, documents) = (address.clone(), self.documents.clone());
         // Parsing a page takes milliseconds, and longer for a malicious page.
         let reading = spawn_blocking(move || {
-            let text = text_of(&body, content_type.as_deref());
+            let text = text_of(&response.body, response.header("content-type"));
             let document = read(&text)?;
             if let Some(documents) = documents
                 && let Err(error) = documents.put(address.as_str(), &text)
@@ -130,80 +89,19 @@ impl Client {
             }
             Ok(document)
         });
-        reading.await.map_err(|error| Attempt::Final(format!("failed to read the response: {error}")))?
-    }
-
-    /// Sends a request, follows redirects and returns the final response.
-    async fn response(&self, mut address: Url) -> Result<Response, Attempt> {
-        for _ in 0..=MOST_REDIRECTS {
-            self.pace.turn().await;
-            let response = self.client.get(address.clone()).send().await.map_err(broken)?;
-            if !response.status().is_redirection() {
-                return Ok(response);
-            }
-            let place = response.headers().get(LOCATION).and_then(|place| place.to_str().ok());
-            let next = place.and_then(|place| address.join(place).ok()).ok_or_else(|| {
-                Attempt::Final(format!("the site returned {} without a location", response.status()))
-            })?;
-            if !self.site.allows(&next) {
-                let host = next.host_str().unwrap_or("another scheme");
-                return Err(Attempt::Final(format!("redirect to {host}, which is not an allowed host")));
-            }
-            address = next;
-        }
-        Err(Attempt::Final("too many redirects".to_owned()))
-    }
-
-    /// Checks the status of a response.
-    fn judge(&self, response: &Response, missing: Missing) -> Result<(), Attempt> {
-        let status = response.status();
-        let is_missing = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
-        // The original ignores the status. An invalid request is an error of the agent, not of the
-        // infrastructure.
-        let is_refusal = matches!(status, StatusCode::BAD_REQUEST | StatusCode::URI_TOO_LONG);
-        if status.is_success() || is_refusal || is_missing && missing == Missing::IsPage {
-            return Ok(());
-        }
-        let message = format!("the site returned {status}");
-        let is_busy = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
-        if !is_busy && !status.is_server_error() {
-            return Err(Attempt::Final(message));
-        }
-        let after = rest_asked_for(response.headers());
-        if let Some(after) = after {
-            if after > self.settings.longest_rest {
-                let message = format!("{message} (Retry-After: {} s)", after.as_secs());
-                return Err(Attempt::Final(message));
-            }
-            // Delays all requests of this client.
-            self.pace.rest(after);
-        }
-        Err(Attempt::Again { message, after })
-    }
-
-    /// Reads the whole body, up to the size limit.
-    async fn body(&self, mut response: Response) -> Result<Vec<u8>, Attempt> {
-        let most = self.settings.most_bytes;
-        let too_long = || Attempt::Final(format!("the response is longer than {most} bytes"));
-        if response.content_length().is_some_and(|length| length > most as u64) {
-            return Err(too_long());
-        }
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(broken)? {
-            if body.len() + chunk.len() > most {
-                return Err(too_long());
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
+        reading.await.map_err(|error| HttpError::last(format!("failed to read the response: {error}")))?
     }
 }
 
-/// Converts a network error, a timeout or an incomplete response.
-fn broken(error: reqwest::Error) -> Attempt {
-    let error = error.without_url();
-    let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-    Attempt::again(format!("{error}{cause}"))
+impl Missing {
+    /// Statuses of pages. The original ignores the status. An invalid request (400, 414) is an error of the agent, not
+    /// of the infrastructure.
+    fn accepts(self) -> fn(StatusCode) -> bool {
+        match self {
+            Self::IsPage => |status| status.is_success() || matches!(status.as_u16(), 400 | 404 | 410 | 414),
+            Self::IsFault => |status| status.is_success() || matches!(status.as_u16(), 400 | 414),
+        }
+    }
 }
 
 /// Decodes a body. `content_type` is the value of the `Content-Type` header.
@@ -229,31 +127,9 @@ fn is_latin(content_type: &str) -> bool {
     }
 }
 
-/// Returns the value of `Retry-After`: seconds, or a date.
-fn rest_asked_for(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-    Duration::try_from(date.duration_since(jiff::Timestamp::now())).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rests_are_given_in_seconds_or_as_a_date() {
-        let rest = |text: &str| rest_asked_for(&HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]));
-        assert_eq!(rest(" 7 "), Some(Duration::from_secs(7)));
-        let date = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(100);
-        let date = jiff::fmt::rfc2822::to_string(&date.to_zoned(jiff::tz::TimeZone::UTC)).unwrap();
-        let rested = rest(&date.replace("+0000", "GMT")).unwrap();
-        assert!((98..=100).contains(&rested.as_secs()), "{rested:?}");
-        assert_eq!(rest("Wed, 21 Oct 2015 07:28:00 GMT"), None);
-        assert_eq!(rest("soon"), None);
-    }
 
     #[test]
     fn bodies_are_read_in_the_encoding_that_is_named() {

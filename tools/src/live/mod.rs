@@ -3,7 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`site`] | addresses that may be requested; queries are a model's output |
-//! | [`client`] | fetches a document: rate limit, retries, redirects, size limits, decoding of the body |
+//! | [`client`] | fetches a document: statuses, cache, decoding of the body |
 //! | [`documents`] | cache on disk, for a whole sweep and many processes |
 //!
 //! Documents are parsed by [`page::read`], the only parser of pages.
@@ -14,7 +14,8 @@ mod settings;
 mod site;
 
 use async_trait::async_trait;
-use client::{Attempt, Client, Missing};
+use client::{Client, Missing};
+use lumos_http::HttpError;
 use lumos_tasks::families::qa::page::{self, WikiPage};
 use lumos_tasks::{Behaviour, ToolCall, ToolReply, WikiRequest};
 use serde::Deserialize;
@@ -111,17 +112,17 @@ struct FoundError {
     code: String,
 }
 
-fn found_titles(json: &str) -> Result<Vec<String>, Attempt> {
+fn found_titles(json: &str) -> Result<Vec<String>, HttpError> {
     let Found { query, error } = serde_json::from_str(json)
-        .map_err(|error| Attempt::again(format!("invalid response of the search: {error}")))?;
+        .map_err(|error| HttpError::again(format!("invalid response of the search: {error}")))?;
     match (query, error) {
         (_, Some(FoundError { code })) if matches!(code.as_str(), "ratelimited" | "maxlag" | "readonly") => {
-            Err(Attempt::again(format!("the search returned an error: {code}")))
+            Err(HttpError::again(format!("the search returned an error: {code}")))
         }
         (_, Some(FoundError { code })) => {
-            Err(Attempt::Final(format!("the search returned an error: {code}")))
+            Err(HttpError::last(format!("the search returned an error: {code}")))
         }
         (Some(FoundPages { search }), None) => Ok(search.into_iter().map(|page| page.title).collect()),
-        (None, None) => Err(Attempt::again("invalid response of the search: no results")),
+        (None, None) => Err(HttpError::again("invalid response of the search: no results")),
     }
 }

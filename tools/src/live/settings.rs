@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lumos_http::pace_of_rate;
+
 use crate::corpus::SITE;
-use crate::pace;
 
 /// Another site of the same kind, for tests and mirrors. It is then the only host that is contacted.
 const ENDPOINT: &str = "LUMOS_WIKI_ENDPOINT";
@@ -60,8 +61,8 @@ impl WikiSettings {
         if let Some(endpoint) = set(ENDPOINT) {
             settings.endpoint = endpoint.to_string_lossy().into_owned();
         }
-        if let Some(pace) = pace::from_environment(RATE)? {
-            settings.pace = pace;
+        if let Some(rate) = set(RATE) {
+            settings.pace = pace_of_rate(RATE, &rate.to_string_lossy())?;
         }
         let users = || {
             let caches = set("XDG_CACHE_HOME").map(PathBuf::from);

@@ -3,7 +3,7 @@
 
 use lumos_environments::retrieval::{is_stop_word, words};
 use lumos_tasks::{Behaviour, WikiRequest};
-use reqwest::Url;
+use url::Url;
 
 use crate::corpus::SITE;
 
