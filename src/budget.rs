@@ -11,6 +11,8 @@ use lumos_tasks::NanoDollars;
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: f64,
+    /// Number of units in progress at the same time.
+    at_hand: u64,
     spent: Mutex<Spent>,
 }
 
@@ -23,20 +25,21 @@ struct Spent {
 }
 
 impl Budget {
-    /// Creates a budget with a limit in US dollars and the amount that earlier sessions spent.
-    pub(crate) fn new(limit: f64, before: NanoDollars) -> Self {
+    /// Creates a budget with a limit in US dollars, the amount that earlier sessions spent and the number of units
+    /// in progress at the same time.
+    pub(crate) fn new(limit: f64, before: NanoDollars, at_hand: u64) -> Self {
         let reached = before.dollars() >= limit;
-        Self { limit, spent: Mutex::new(Spent { before, reached, ..Spent::default() }) }
+        Self { limit, at_hand, spent: Mutex::new(Spent { before, reached, ..Spent::default() }) }
     }
 
     /// Adds the cost of a unit. Returns whether no more units may be given out, because the units in progress
     /// would use up the rest of the budget at the average cost so far.
-    pub(crate) fn spend(&self, cost: Option<NanoDollars>, at_hand: usize) -> bool {
+    pub(crate) fn spend(&self, cost: Option<NanoDollars>) -> bool {
         let mut spent = self.spent();
         spent.now += cost.unwrap_or_default();
         spent.units += 1;
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let ahead = spent.now.dollars() / spent.units as f64 * at_hand as f64;
+        let ahead = spent.now.dollars() / spent.units as f64 * self.at_hand as f64;
         spent.reached |= spent.total() > 0.0 && spent.total() + ahead >= self.limit;
         spent.reached
     }
@@ -76,17 +79,17 @@ mod tests {
 
     #[test]
     fn what_is_at_hand_counts_as_spent() {
-        let budget = Budget::new(0.05, NanoDollars(0));
-        let stops: Vec<_> = (0..4).map(|_| budget.spend(CENT, 2)).collect();
+        let budget = Budget::new(0.05, NanoDollars(0), 2);
+        let stops: Vec<_> = (0..4).map(|_| budget.spend(CENT)).collect();
         assert_eq!(stops, [false, false, true, true]);
         assert!(budget.to_string().starts_with("spent 0.0400 US dollars"));
     }
 
     #[test]
     fn earlier_sessions_count_and_what_costs_nothing_is_not_limited() {
-        assert!(Budget::new(0.01, NanoDollars(10_000_000)).is_reached());
-        let budget = Budget::new(0.01, NanoDollars(0));
-        assert!(!budget.spend(None, 100) && !budget.is_reached());
-        assert!(Budget::new(0.0, NanoDollars(0)).is_reached());
+        assert!(Budget::new(0.01, NanoDollars(10_000_000), 1).is_reached());
+        let budget = Budget::new(0.01, NanoDollars(0), 100);
+        assert!(!budget.spend(None) && !budget.is_reached());
+        assert!(Budget::new(0.0, NanoDollars(0), 1).is_reached());
     }
 }

@@ -1,13 +1,11 @@
 //! Distributed batch evaluation of Lumos language agents: planning, grounding, execution.
 //!
-//! This crate is the command line. `cli` defines the arguments, `commands` contains the commands by subject,
-//! and `settings`, `planning` and `session` turn arguments into a specification, a manifest and a running
-//! session. `exit` determines the exit code.
+//! This crate is the command line. `cli` defines the arguments, `settings` resolves them, `commands` contains the
+//! commands by subject, and `pipeline` has the stages of a run. `exit` determines the exit code.
 
 mod budget;
 mod cli;
 mod commands;
-mod data_folder;
 mod estimate;
 mod exit;
 mod fetch;
@@ -15,9 +13,8 @@ mod fleet;
 mod interrupt;
 mod logging;
 mod memory;
-mod planning;
+mod pipeline;
 mod progress;
-mod session;
 mod settings;
 mod table;
 mod writable;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_coordinator::spec::{
@@ -125,6 +126,13 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
 pub(crate) fn named(words: &[String]) -> Vec<String> {
     let known: Vec<&str> = lumos_benchmarks::all().iter().map(|benchmark| benchmark.name()).collect();
     expand_names(words.iter().map(String::as_str), &known)
+}
+
+/// Converts a flag's value in seconds.
+pub(crate) fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(value).map_err(|_| {
+        Failure::input(format!("invalid value `{value}` for {flag}: expected a number of seconds"))
+    })
 }
 
 /// Returns `None` for a flag that was not given.

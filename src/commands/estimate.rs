@@ -25,7 +25,8 @@ use crate::estimate::{
     Candidate, Fitting, Prediction, TokensPerItem, Use, Way, cycles, fit, nearest, predict, recorded,
 };
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::{planning, settings};
+use crate::pipeline::count_items;
+use crate::settings;
 
 /// Kind of an episode: benchmark and formulation.
 type Kind = (String, Formulation);
@@ -79,7 +80,7 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
     .map_err(Failure::usage)?;
     let mut units: BTreeMap<Kind, u64> = BTreeMap::new();
     for task in &spec.tasks {
-        let items = planning::count(&spec, task)?;
+        let items = count_items(&spec, task)?;
         for configuration in configurations.iter().filter(|one| one.benchmark == *task) {
             *units.entry((task.clone(), configuration.formulation)).or_default() += items;
         }

@@ -10,11 +10,8 @@ use serde_json::json;
 
 use crate::cli::{CancelArgs, StatusArgs, WatchArgs};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::fleet::{connect, find_run, look, view};
+use crate::fleet::{PATIENCE, connect, find_run, look, view};
 use crate::table::width;
-
-/// How long to wait for a queue.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// `lumos status`: prints the status of runs and workers on a queue.
 pub(crate) async fn status(arguments: &StatusArgs) -> CommandResult {

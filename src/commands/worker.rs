@@ -16,7 +16,7 @@ use crate::cli::WorkerArgs;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::fleet::connect;
 use crate::interrupt::Interrupts;
-use crate::settings;
+use crate::settings::{self, seconds};
 
 pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
     let fleet = fleet_settings(arguments)?;
@@ -117,12 +117,5 @@ fn models_settings(arguments: &WorkerArgs, access: &AccessPolicy) -> Result<Mode
         script_latency: (!latency.is_zero()).then_some(latency),
         names,
         access: access.clone(),
-    })
-}
-
-/// Converts a flag's value in seconds.
-pub(super) fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
-    Duration::try_from_secs_f64(value).map_err(|_| {
-        Failure::input(format!("invalid value `{value}` for {flag}: expected a number of seconds"))
     })
 }

@@ -6,15 +6,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use lumos_coordinator::Manifest;
+use lumos_coordinator::fleet::CoordinatorSettings;
 use lumos_queue::nats::{Access, Connecting, Credential, KeyValue, Layout, NatsError, Server};
 use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunStatus, RunToken, WorkerNotice};
 use serde::de::DeserializeOwned;
 
-use crate::cli::QueueArgs;
+use crate::cli::{FleetArgs, QueueArgs};
 use crate::exit::Failure;
+use crate::settings::seconds;
+
+/// How long commands wait for a queue.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Returns how to reach the queue, or `None` for the in-memory queue of this process.
-pub(crate) fn access(arguments: &QueueArgs) -> Result<Option<Access>, Failure> {
+fn access(arguments: &QueueArgs) -> Result<Option<Access>, Failure> {
     let url = match arguments.queue.as_deref().map(str::trim) {
         None | Some("" | "memory") => return Ok(None),
         Some(url) => url,
@@ -52,8 +57,31 @@ pub(crate) async fn connect(
     connect_to(&access, arguments, name, patience, None).await
 }
 
+/// Connects to the queue whose workers execute a run, if one is specified, and returns it with the coordinator's
+/// settings.
+pub(crate) async fn coordinator(
+    arguments: &FleetArgs,
+) -> Result<Option<(Server, CoordinatorSettings)>, Failure> {
+    let Some(access) = access(&arguments.queue)? else { return Ok(None) };
+    let lease = Duration::try_from_secs_f64(arguments.lease).ok();
+    let server = connect_to(&access, &arguments.queue, "lumos coordinator", Some(PATIENCE), lease).await?;
+    let settings = CoordinatorSettings {
+        priority: arguments.priority,
+        drain_grace: seconds("--grace", arguments.grace)?,
+        stall_warning: stall_warning(arguments)?,
+        address: access.url().to_owned(),
+        ..CoordinatorSettings::default()
+    };
+    Ok(Some((server, settings)))
+}
+
+/// Returns the time without progress before a warning.
+pub(crate) fn stall_warning(arguments: &FleetArgs) -> Result<Duration, Failure> {
+    seconds("--stall-warning", arguments.stall_warning)
+}
+
 /// Connects. `lease` applies to shards that are created.
-pub(crate) async fn connect_to(
+async fn connect_to(
     access: &Access,
     arguments: &QueueArgs,
     name: &str,
@@ -72,7 +100,7 @@ pub(crate) async fn connect_to(
 }
 
 /// A refusal by the queue is a usage error; its message contains what to change.
-pub(crate) fn queue_failure(error: NatsError) -> Failure {
+fn queue_failure(error: NatsError) -> Failure {
     let hint = match &error {
         NatsError::Tls(_) => Some(
             "pass the certificate authority of the server as a PEM file: --queue-tls-ca ca.pem (LUMOS_QUEUE_TLS_CA)",
