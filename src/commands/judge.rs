@@ -6,14 +6,14 @@ use std::sync::Arc;
 use lumos_coordinator::Checkpoint;
 use lumos_coordinator::dispatch::Summary;
 use lumos_coordinator::judge::{self, Asked, JudgeError, Pass};
-use lumos_models::{Identified, ModelPricing, ModelRegistry, ModelsSettings};
+use lumos_models::{ModelPricing, ModelRegistry, ModelsSettings};
 use lumos_tasks::{Formulation, NanoDollars, Role, Swap};
 
 use super::results::{open, rescore};
 use crate::budget::Budget;
 use crate::cli::ScoreArgs;
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::pipeline::{Executor, Options, Run, model_record};
+use crate::pipeline::{Executor, Options, Report, Run, identify, model_record};
 use crate::{fleet, settings};
 
 pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> CommandResult {
@@ -25,7 +25,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Comma
     let engine = settings::engine(&arguments.engine, device.of(Role::Judge))?;
     let placed = ModelsSettings { placement: device.clone(), ..ModelsSettings::from(engine) };
     let models = Arc::new(ModelRegistry::new(placed));
-    let judge = identify(&models, name).await?;
+    let judge = identify(&models, name, Role::Judge, Formulation::Direct).await?;
     check_budget(&models, name, arguments.max_cost)?;
     let fleet = fleet::coordinator(&arguments.fleet).await?;
     let stall_warning = fleet::stall_warning(&arguments.fleet)?;
@@ -43,21 +43,15 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Comma
     let spent = spent(&checkpoint)?;
     // Units on a queue may already be held by workers.
     let at_hand = if executor.fleet.is_some() { 0 } else { arguments.concurrency };
-    let budget = arguments.max_cost.map(|limit| Arc::new(Budget::new(limit, spent, at_hand)));
-    let pass = Run { manifest, folder, checkpoint, executor, in_phases: None, budget: budget.clone() };
+    let budget = arguments.max_cost.map(|limit| Budget::new(limit, spent, at_hand));
+    let pass = Run { manifest, folder, checkpoint, executor, in_phases: None, budget };
     let judged = pass.execute().await?;
-    let (summary, is_interrupted) = (judged.summary, judged.is_interrupted());
+    let is_interrupted = judged.is_interrupted();
+    let Report { checkpoint, summary, budget, interrupts: _interrupts, .. } = judged;
     // The report reads the verdicts from the checkpoint.
-    judged.checkpoint.close()?;
+    checkpoint.close()?;
     rescore(&run, open(&run)?, &scorings)?;
-    Ok(conclude(summary, budget.as_deref(), is_interrupted))
-}
-
-async fn identify(models: &Arc<ModelRegistry>, name: &str) -> Result<Identified, Failure> {
-    let (models, name) = (Arc::clone(models), name.to_owned());
-    let identified =
-        tokio::task::spawn_blocking(move || models.identify(&name, Role::Judge, Formulation::Direct));
-    identified.await?.map_err(Failure::usage)
+    Ok(conclude(summary, budget.filter(Budget::is_reached), is_interrupted))
 }
 
 /// A cost limit is an error for a model without a known price, because it would have no effect.
@@ -100,12 +94,12 @@ fn spent(checkpoint: &Checkpoint) -> Result<NanoDollars, Failure> {
     Ok(spent)
 }
 
-fn conclude(summary: Summary, budget: Option<&Budget>, is_interrupted: bool) -> Exit {
-    let open = summary.planned - summary.settled;
-    if open == 0 {
+/// Prints what is left of a pass and determines the exit code. `budget` is given if it is used up.
+fn conclude(summary: Summary, budget: Option<Budget>, is_interrupted: bool) -> Exit {
+    if summary.planned == summary.settled {
         return Exit::Complete;
     }
-    if let Some(budget) = budget.filter(|budget| budget.is_reached()) {
+    if let Some(budget) = &budget {
         eprintln!("stopped: {budget}");
     }
     eprintln!(
@@ -113,9 +107,5 @@ fn conclude(summary: Summary, budget: Option<&Budget>, is_interrupted: bool) -> 
         summary.outstanding(),
         summary.faulted
     );
-    match budget {
-        Some(budget) if budget.is_reached() => Exit::Outstanding,
-        _ if is_interrupted => Exit::Interrupted,
-        _ => Exit::Outstanding,
-    }
+    if is_interrupted && budget.is_none() { Exit::Interrupted } else { Exit::Outstanding }
 }

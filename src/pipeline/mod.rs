@@ -14,4 +14,4 @@ mod spec;
 pub(crate) use plan::{Plan, count_items, model_record};
 pub(crate) use report::{Report, terminal, write_results};
 pub(crate) use run::{Run, checkpoint_failure, manifest_failure, open_checkpoint};
-pub(crate) use spec::{Executor, Options, Spec};
+pub(crate) use spec::{Executor, Options, Spec, identify};

@@ -277,7 +277,10 @@ fn usual_backend(spec: &ResolvedSpec, tool: &str) -> Result<Option<String>, Fail
     Ok(match tool {
         "maths" => Some("native".to_owned()),
         "web" => Some(browser.unwrap_or("native").to_owned()),
-        "sql" => Some(sqlite_of(data)),
+        "sql" => Some(match data {
+            Some(folder) => format!("sqlite:{}", folder.join("intercode_sql/sqlite").display()),
+            None => "sqlite".to_owned(),
+        }),
         "shop" => Some(settings::usual_shop(data, browser)?),
         "rank" if data.is_none() => Some("bm25".to_owned()),
         "wiki" if data.is_none() => Some("samples".to_owned()),
@@ -311,14 +314,6 @@ fn missing_tools(missing: &[Missing]) -> Failure {
         hints.push(format!("set backends, for example {}", flags.join(" ")));
     }
     Failure::input(message).hint(hints.join("; "))
-}
-
-/// Returns the embedded databases in the data folder, or those of the samples.
-fn sqlite_of(data: Option<&Path>) -> String {
-    data.map_or_else(
-        || "sqlite".to_owned(),
-        |folder| format!("sqlite:{}", folder.join("intercode_sql/sqlite").display()),
-    )
 }
 
 pub(crate) fn model_record(model: Identified) -> ModelRecord {

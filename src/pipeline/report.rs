@@ -12,6 +12,7 @@ use lumos_coordinator::{Checkpoint, export};
 use lumos_tasks::{EpisodeUnit, Item};
 
 use super::Options;
+use crate::budget::Budget;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 
@@ -21,6 +22,7 @@ pub(crate) struct Report {
     pub(crate) folder: PathBuf,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) options: Options,
+    pub(crate) budget: Option<Budget>,
     pub(crate) summary: Summary,
     /// Watched until the results are published.
     pub(crate) interrupts: Interrupts,
@@ -35,7 +37,7 @@ impl Report {
     /// Writes the results, prints the state of the run and determines the exit code.
     pub(crate) fn publish(self) -> CommandResult {
         let is_interrupted = self.is_interrupted();
-        let Self { manifest, folder, checkpoint, options, summary, interrupts: _interrupts } = self;
+        let Self { manifest, folder, checkpoint, options, summary, interrupts: _interrupts, .. } = self;
         let report = match write_results(&manifest, &folder, &checkpoint, options.record.as_deref()) {
             Ok(report) => report,
             Err(failure) => {

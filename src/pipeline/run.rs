@@ -44,7 +44,7 @@ pub(crate) struct Run {
     pub(crate) executor: Executor,
     /// Whether models take turns in memory; `None` if the models are not prepared yet.
     pub(crate) in_phases: Option<bool>,
-    pub(crate) budget: Option<Arc<Budget>>,
+    pub(crate) budget: Option<Budget>,
 }
 
 impl Run {
@@ -57,7 +57,7 @@ impl Run {
     }
 
     /// Executes the outstanding units, as far as the budget allows.
-    pub(crate) async fn execute(self) -> Result<Report, Failure> {
+    pub(crate) async fn execute(mut self) -> Result<Report, Failure> {
         let in_phases = match self.in_phases {
             Some(in_phases) => Ok(in_phases),
             None if self.checkpoint.settled() >= self.manifest.planned() => Ok(false),
@@ -72,9 +72,9 @@ impl Run {
         };
         let interrupts = Interrupts::watch();
         let dispatched = self.dispatch(in_phases, &interrupts.drain).await;
-        let Self { manifest, folder, checkpoint, executor: Executor { options, .. }, .. } = self;
+        let Self { manifest, folder, checkpoint, executor: Executor { options, .. }, budget, .. } = self;
         match dispatched {
-            Ok(summary) => Ok(Report { manifest, folder, checkpoint, options, summary, interrupts }),
+            Ok(summary) => Ok(Report { manifest, folder, checkpoint, options, budget, summary, interrupts }),
             Err(failure) => {
                 // A database whose disk failed may never close. Acknowledged records are on disk.
                 checkpoint.abandon();
@@ -83,8 +83,8 @@ impl Run {
         }
     }
 
-    async fn dispatch(&self, in_phases: bool, drain: &CancellationToken) -> Result<Summary, Failure> {
-        if self.budget.as_ref().is_some_and(|budget| budget.is_reached()) {
+    async fn dispatch(&mut self, in_phases: bool, drain: &CancellationToken) -> Result<Summary, Failure> {
+        if self.budget.as_ref().is_some_and(Budget::is_reached) {
             drain.cancel();
         }
         let concurrency = settings::concurrency(&self.manifest.spec, in_phases);
@@ -93,8 +93,8 @@ impl Run {
             self.checkpoint.session_begins(computing)?;
         }
         let (events, received) = mpsc::channel(1024);
-        let watch = watch(received, self.executor.options.clone(), self.budget.clone(), drain.clone());
-        let watching = tokio::spawn(watch);
+        let Options { quiet, json, .. } = self.executor.options;
+        let watching = tokio::spawn(watch(received, quiet, json, self.budget.take(), drain.clone()));
         let ended = match &self.executor.fleet {
             None => self.dispatch_here(concurrency, &events, drain).await,
             Some((server, settings)) => run_fleet(Fleet {
@@ -110,7 +110,7 @@ impl Run {
             .map_err(fleet_failure),
         };
         drop(events);
-        watching.await??;
+        self.budget = watching.await??;
         if let (Ok(_), Some(computing)) = (&ended, computing) {
             let Swapping { loads, time } = self.executor.models.swapping();
             let computing = Computing { loads, load_seconds: time.as_secs_f64(), ..computing };
@@ -181,23 +181,24 @@ impl Run {
 }
 
 /// Writes events as progress or JSON lines until the sender is dropped. Cancels `drain` when the budget is used
-/// up.
+/// up, and returns it.
 async fn watch(
     mut events: mpsc::Receiver<Event>,
-    options: Options,
-    budget: Option<Arc<Budget>>,
+    quiet: bool,
+    json: bool,
+    mut budget: Option<Budget>,
     drain: CancellationToken,
-) -> std::io::Result<()> {
-    let mut progress = Progress::new(options.quiet || options.json);
+) -> std::io::Result<Option<Budget>> {
+    let mut progress = Progress::new(quiet || json);
     let mut gathered = Vec::with_capacity(EVENTS);
     let mut lines = Vec::new();
     while events.recv_many(&mut gathered, EVENTS).await > 0 {
         for event in gathered.drain(..) {
-            if options.json {
+            if json {
                 serde_json::to_writer(&mut lines, &event)?;
                 lines.push(b'\n');
             }
-            if let (Event::Settled { cost, .. }, Some(budget)) = (&event, &budget)
+            if let (Event::Settled { cost, .. }, Some(budget)) = (&event, &mut budget)
                 && budget.spend(*cost)
             {
                 drain.cancel();
@@ -208,7 +209,7 @@ async fn watch(
         std::io::stdout().lock().write_all(&lines)?;
         lines.clear();
     }
-    Ok(())
+    Ok(budget)
 }
 
 /// Opens a run's checkpoint on a blocking thread.

@@ -9,9 +9,9 @@ use lumos_coordinator::ResolvedSpec;
 use lumos_coordinator::fleet::CoordinatorSettings;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::spec::MemorySize;
-use lumos_models::{ModelRegistry, ModelsSettings};
+use lumos_models::{Identified, ModelRegistry, ModelsSettings};
 use lumos_queue::nats::Server;
-use lumos_tasks::{Configuration, Swap};
+use lumos_tasks::{Configuration, Formulation, Role, Swap};
 use lumos_tools::ToolSets;
 use lumos_worker::stall::{Wait, reminded};
 
@@ -100,10 +100,7 @@ impl Executor {
         for planned in &manifest.configurations {
             let formulation = planned.configuration.formulation;
             for (role, planned) in &planned.configuration.models {
-                let (models, name, role) = (Arc::clone(&self.models), planned.name.clone(), *role);
-                let found = tokio::task::spawn_blocking(move || models.identify(&name, role, formulation))
-                    .await?
-                    .map_err(Failure::usage)?;
+                let found = identify(&self.models, &planned.name, *role, formulation).await?;
                 if found.identity.content != planned.content {
                     let changed = format!("model `{}` has changed since the run was planned", planned.name);
                     return Err(Failure::input(changed)
@@ -177,4 +174,16 @@ impl Executor {
         }
         Ok(())
     }
+}
+
+/// Identifies a model on a blocking thread.
+pub(crate) async fn identify(
+    models: &Arc<ModelRegistry>,
+    name: &str,
+    role: Role,
+    formulation: Formulation,
+) -> Result<Identified, Failure> {
+    let (models, name) = (Arc::clone(models), name.to_owned());
+    let identified = tokio::task::spawn_blocking(move || models.identify(&name, role, formulation));
+    identified.await?.map_err(Failure::usage)
 }
