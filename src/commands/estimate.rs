@@ -10,7 +10,7 @@ use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanDuration;
 use lumos_coordinator::plan::expand;
-use lumos_coordinator::spec::{BatchSize, RunSpec};
+use lumos_coordinator::spec::RunSpec;
 use lumos_coordinator::unit_view::{UnitState, for_each_unit};
 use lumos_engine::bench::BenchReport;
 use lumos_models::ModelName;
@@ -97,11 +97,7 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
         (None, Some(shape)) => measure_shape(shape, arguments.dtype).await?,
         (None, None) => return Err(Failure::input("missing --bench PATH or --random-weights SHAPE")),
     };
-    let batch_size = match spec.batch_size {
-        BatchSize::Auto => None,
-        BatchSize::Fixed(size) => usize::try_from(size).ok(),
-    };
-    let cell = nearest(&report, batch_size)
+    let cell = nearest(&report, settings::fixed(spec.batch_size))
         .ok_or_else(|| Failure::input("the measurements contain no batch size"))?;
     let mut rows = Vec::new();
     for ((benchmark, formulation), units) in units {

@@ -167,7 +167,7 @@ pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
             checkpoint.settled()
         );
         if checkpoint.recovery().has_lost() {
-            say_what_is_next(run);
+            eprintln!("hint: run the lost units again: lumos resume {}", run.display());
             exit = Exit::Outstanding;
         }
         tokio::task::spawn_blocking(move || checkpoint.close()).await??;
@@ -182,8 +182,4 @@ fn verdict(recovery: &Recovery) -> &'static str {
         (false, false) => "repaired, nothing lost",
         (false, true) => "repaired, except for entries lost in both copies",
     }
-}
-
-fn say_what_is_next(run: &Path) {
-    eprintln!("hint: run the lost units again: lumos resume {}", run.display());
 }

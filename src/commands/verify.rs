@@ -36,7 +36,7 @@ struct Sampled {
 }
 
 /// Result of recomputing a unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Comparison {
     /// Equal in every step.
@@ -75,13 +75,13 @@ pub(crate) async fn verify(arguments: &VerifyArgs) -> CommandResult {
     let in_phases = executor.arrange_run(&manifest).await?;
     executor.check_tools(&manifest)?;
     let total = sample.len();
-    let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<Comparison, usize> = BTreeMap::new();
     let mut out = io::stdout().lock();
     let again = stream::iter(sample).map(|sampled| again(sampled, &executor));
     let mut compared = std::pin::pin!(again.buffered(settings::concurrency(&manifest.spec, in_phases)));
     while let Some(result) = compared.next().await {
         let (sampled, comparison) = result?;
-        *counts.entry(comparison.name()).or_default() += 1;
+        *counts.entry(comparison).or_default() += 1;
         if arguments.json {
             let line = json!({
                 "unit": sampled.unit.id, "configuration": sampled.label, "item": sampled.item, "comparison": comparison,
@@ -91,7 +91,7 @@ pub(crate) async fn verify(arguments: &VerifyArgs) -> CommandResult {
             writeln!(out, "{}, item {}: {}", sampled.label, sampled.item, comparison.words())?;
         }
     }
-    let count = |comparison: Comparison| counts.get(comparison.name()).copied().unwrap_or(0);
+    let count = |comparison: Comparison| counts.get(&comparison).copied().unwrap_or(0);
     let (equal, faults) = (count(Comparison::Equal), count(Comparison::Fault));
     let (replies, endings) = (count(Comparison::Reply), count(Comparison::Ending));
     if arguments.json {
@@ -131,15 +131,6 @@ impl Comparison {
             Self::Reply
         } else {
             Self::Equal
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Equal => "equal",
-            Self::Reply => "reply",
-            Self::Ending => "ending",
-            Self::Fault => "fault",
         }
     }
 
