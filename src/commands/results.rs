@@ -22,16 +22,7 @@ pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failur
     let mut manifest =
         Manifest::read(folder).map_err(|error| Failure::usage(error).hint("list the runs: lumos ls"))?;
     let checkpoint = CheckpointReader::open(&folder.join("checkpoint")).map_err(checkpoint_failure)?;
-    restore_scoring(folder, &mut manifest, &checkpoint)?;
-    Ok((manifest, checkpoint))
-}
-
-/// Restores the scorings with which the run was planned, and warns if the manifest was edited since.
-fn restore_scoring(
-    folder: &Path,
-    manifest: &mut Manifest,
-    checkpoint: &CheckpointReader,
-) -> Result<(), Failure> {
+    // The scorings with which the run was planned, even if the manifest was edited since.
     let planned = checkpoint.plan()?.map(|mark| mark.scoring).unwrap_or_default();
     if !planned.is_empty() && planned != manifest.spec.scoring {
         let names = |scorings: &[Scoring]| {
@@ -45,7 +36,7 @@ fn restore_scoring(
         );
         manifest.spec.scoring = planned;
     }
-    Ok(())
+    Ok((manifest, checkpoint))
 }
 
 /// `lumos report`: prints the results of a run.

@@ -27,15 +27,9 @@ fn access(arguments: &QueueArgs) -> Result<Option<Access>, Failure> {
     let mut access = Access::new(url).map_err(|error| {
         Failure::usage(error).hint("pass --queue nats://HOST:4222, or omit it to run in this process")
     })?;
-    if let Some(user) = &arguments.queue_user {
-        access.user = Some(user.clone());
-    }
-    if let Some(password) = &arguments.queue_password {
-        access.password = Some(Credential::new(password));
-    }
-    if let Some(token) = &arguments.queue_token {
-        access.token = Some(Credential::new(token));
-    }
+    access.user = arguments.queue_user.clone().or(access.user);
+    access.password = arguments.queue_password.as_deref().map(Credential::new).or(access.password);
+    access.token = arguments.queue_token.as_deref().map(Credential::new).or(access.token);
     access.nkey_seed.clone_from(&arguments.queue_nkey);
     access.credentials.clone_from(&arguments.queue_credentials);
     access.tls_ca.clone_from(&arguments.queue_tls_ca);
@@ -110,11 +104,7 @@ fn queue_failure(error: NatsError) -> Failure {
         ),
         _ => None,
     };
-    let failure = Failure::usage(error);
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure { hint: hint.map(str::to_owned), ..Failure::usage(error) }
 }
 
 /// Maximum number of list entries shown per notice, and maximum length of an error about one in characters.
