@@ -138,7 +138,7 @@ impl Presence {
     /// Writes one notice.
     async fn write(&mut self) -> Result<(), String> {
         let notice = &mut self.notice;
-        (notice.units_per_second, notice.tokens_per_second) = self.meter.rates(Instant::now().into_std());
+        (notice.units_per_second, notice.tokens_per_second) = self.meter.rates(std::time::Instant::now());
         notice.held = self.held.all_told();
         notice.in_use = u32::try_from(self.held.count()).unwrap_or(u32::MAX);
         notice.finished = self.meter.units();
