@@ -257,8 +257,7 @@ fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, Failure> {
         let UnitState::Settled(record) = &view.state else { return Ok::<_, Failure>(()) };
         let configuration = &view.configuration.configuration;
         let kind = (configuration.benchmark.clone(), configuration.formulation);
-        let none = TokensPerItem { computed: 0.0, written: 0.0, longest: 0, rounds: 0.0, most_rounds: 0 };
-        let (units, sum) = sums.entry(kind).or_insert((0, none));
+        let (units, sum) = sums.entry(kind).or_default();
         let (read, written) = record.outcome.tokens();
         *units += 1;
         sum.computed += read.saturating_sub(record.telemetry.cached_tokens) as f64;

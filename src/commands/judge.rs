@@ -51,7 +51,8 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Comma
     // The report reads the verdicts from the checkpoint.
     checkpoint.close()?;
     rescore(&run, open(&run)?, &scorings)?;
-    Ok(conclude(summary, budget.filter(Budget::is_reached), is_interrupted))
+    let budget = budget.as_ref().filter(|budget| budget.is_reached());
+    Ok(conclude(summary, budget, is_interrupted))
 }
 
 /// A cost limit is an error for a model without a known price, because it would have no effect.
@@ -95,11 +96,11 @@ fn spent(checkpoint: &Checkpoint) -> Result<NanoDollars, Failure> {
 }
 
 /// Prints what is left of a pass and determines the exit code. `budget` is given if it is used up.
-fn conclude(summary: Summary, budget: Option<Budget>, is_interrupted: bool) -> Exit {
+fn conclude(summary: Summary, budget: Option<&Budget>, is_interrupted: bool) -> Exit {
     if summary.planned == summary.settled {
         return Exit::Complete;
     }
-    if let Some(budget) = &budget {
+    if let Some(budget) = budget {
         eprintln!("stopped: {budget}");
     }
     eprintln!(
