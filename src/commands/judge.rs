@@ -39,6 +39,8 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Comma
     if !quiet {
         eprintln!("{} questions for the judge; {unasked} units without a prediction", manifest.planned());
     }
+    // Settings of the run do not apply to its judge.
+    manifest.spec.swap = Swap::default();
     manifest.spec.concurrency = u32::try_from(arguments.concurrency).ok();
     let spent = spent(&checkpoint)?;
     // Units on a queue may already be held by workers.
