@@ -36,7 +36,7 @@ struct Sampled {
 }
 
 /// Result of recomputing a unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Comparison {
     /// Equal in every step.
@@ -75,13 +75,13 @@ pub(crate) async fn verify(arguments: &VerifyArgs) -> CommandResult {
     let in_phases = executor.arrange_run(&manifest).await?;
     executor.check_tools(&manifest)?;
     let total = sample.len();
-    let mut counts: BTreeMap<Comparison, usize> = BTreeMap::new();
+    let mut counts = [0_usize; 4];
     let mut out = io::stdout().lock();
     let again = stream::iter(sample).map(|sampled| again(sampled, &executor));
     let mut compared = std::pin::pin!(again.buffered(settings::concurrency(&manifest.spec, in_phases)));
     while let Some(result) = compared.next().await {
         let (sampled, comparison) = result?;
-        *counts.entry(comparison).or_default() += 1;
+        counts[comparison as usize] += 1;
         if arguments.json {
             let line = json!({
                 "unit": sampled.unit.id, "configuration": sampled.label, "item": sampled.item, "comparison": comparison,
@@ -91,9 +91,8 @@ pub(crate) async fn verify(arguments: &VerifyArgs) -> CommandResult {
             writeln!(out, "{}, item {}: {}", sampled.label, sampled.item, comparison.words())?;
         }
     }
-    let count = |comparison: Comparison| counts.get(&comparison).copied().unwrap_or(0);
-    let (equal, faults) = (count(Comparison::Equal), count(Comparison::Fault));
-    let (replies, endings) = (count(Comparison::Reply), count(Comparison::Ending));
+    // In the order of the comparisons.
+    let [equal, replies, endings, faults] = counts;
     if arguments.json {
         let totals = json!({
             "units": total, "equal": equal, "reply_flips": replies, "ending_flips": endings, "faults": faults,

@@ -41,8 +41,7 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
             server.version()
         );
     }
-    let tools = ToolSets::with_screenshots(arguments.screenshots.clone()).restricted_to(access);
-    let tools = Arc::new(tools);
+    let tools = Arc::new(ToolSets::with_screenshots(arguments.screenshots.clone()).restricted_to(access));
     let served = serve_fleet(
         server.clone(),
         fleet,
