@@ -23,7 +23,7 @@ pub(crate) use engine::{
 pub(crate) use fleet::{CancelArgs, FleetArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
 pub(crate) use results::{Listing, LsArgs, MergeArgs, RepairArgs, ReportArgs, RunsArgs, ScoreArgs, ShowArgs};
 pub(crate) use run::{ModelArgs, ResumeArgs, RunArgs};
-pub(crate) use serve::{ServeArgs, ServeCommand, ServeModelArgs, ServeShopArgs};
+pub(crate) use serve::{ServeArgs, ServeCommand, ServeModelArgs};
 pub(crate) use tool::{CompleteArgs, ToolArgs};
 
 /// Evaluate Lumos language agents

@@ -52,13 +52,11 @@ fn main() -> ExitCode {
         }
         Err(error) => Err(error.into()),
     };
-    match outcome {
-        Ok(exit) => exit.into(),
-        Err(failure) => {
-            failure.report();
-            failure.exit.into()
-        }
-    }
+    let exit = outcome.unwrap_or_else(|failure| {
+        failure.report();
+        failure.exit
+    });
+    exit.into()
 }
 
 /// Creates the async runtime for a command.

@@ -16,7 +16,7 @@ use lumos_tools::sessions::shop::staff;
 use lumos_tools::sessions::site::{Site, serve};
 use tokio::net::TcpListener;
 
-use crate::cli::{ServeArgs, ServeCommand, ServeModelArgs, ServeShopArgs};
+use crate::cli::{ServeArgs, ServeCommand, ServeModelArgs};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 use crate::settings;
@@ -33,12 +33,7 @@ const TINY: [(&str, Role, Formulation); 3] = [
 
 /// `lumos serve`: serves an environment as a website for manual inspection.
 pub(crate) async fn environment(arguments: &ServeArgs) -> CommandResult {
-    match &arguments.world {
-        ServeCommand::Shop(arguments) => shop(arguments).await,
-    }
-}
-
-async fn shop(arguments: &ServeShopArgs) -> CommandResult {
+    let ServeCommand::Shop(arguments) = &arguments.world;
     let folder = arguments.data.as_ref().map(|data| data.join("webshop"));
     let files = ShopFiles { folder, nouns: arguments.pos_nouns.clone() };
     let source = arguments.data.clone();

@@ -155,15 +155,19 @@ fn shorten(notice: &mut WorkerNotice) {
     }
 }
 
-/// Returns the status of runs and workers, with the oldest run first.
+/// Returns the status of runs, or of one run, and of workers, with the oldest run first.
 pub(crate) async fn look(
     server: &Server,
-    run: Option<&RunToken>,
+    run: Option<&str>,
 ) -> Result<(Vec<RunStatus>, Vec<WorkerNotice>), Failure> {
+    let run = match run {
+        Some(run) => Some(find_run(server, run).await?),
+        None => None,
+    };
     let mut runs: Vec<RunStatus> =
         values(server.status().await, |status: &RunStatus| status.run.as_str(), |_| {}).await?;
     if let Some(run) = run {
-        runs.retain(|status| &status.run == run);
+        runs.retain(|status| status.run == run);
     }
     runs.sort_by_key(|status| status.started_ms);
     let mut workers: Vec<WorkerNotice> =
