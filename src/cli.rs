@@ -18,13 +18,12 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use data::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs, ReplayArgs};
 pub(crate) use engine::{
-    BenchArgs, BenchCommand, BenchEngineArgs, DoctorArgs, EngineArgs, EstimateArgs, MemoryArgs, Switch,
-    VerifyArgs,
+    BenchArgs, BenchCommand, DoctorArgs, EngineArgs, EstimateArgs, MemoryArgs, Switch, VerifyArgs,
 };
 pub(crate) use fleet::{CancelArgs, FleetArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
 pub(crate) use results::{Listing, LsArgs, MergeArgs, RepairArgs, ReportArgs, RunsArgs, ScoreArgs, ShowArgs};
 pub(crate) use run::{ModelArgs, ResumeArgs, RunArgs};
-pub(crate) use serve::{ServeArgs, ServeCommand, ServeModelArgs, ServeShopArgs};
+pub(crate) use serve::{ServeArgs, ServeCommand, ServeModelArgs};
 pub(crate) use tool::{CompleteArgs, ToolArgs};
 
 /// Evaluate Lumos language agents

@@ -11,7 +11,7 @@ use lumos_tasks::{Formulation, Swap};
 use serde::Serialize;
 
 /// Average number of tokens that an item costs the models of its episode.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct TokensPerItem {
     /// Prompt tokens that are computed, without those from the prefix cache.
     pub(crate) computed: f64,

@@ -76,12 +76,9 @@ impl Failure {
             return;
         }
         eprintln!("error: {}", self.message());
-        let usual = || match () {
-            () if self.is_disk_full() => Some(DISK_FULL),
-            () if is_exhaustion(&self.error) => Some(EXHAUSTED),
-            () => None,
-        };
-        if let Some(hint) = self.hint.as_deref().or_else(usual) {
+        let disk_full = || self.is_disk_full().then_some(DISK_FULL);
+        let exhausted = || is_exhaustion(&self.error).then_some(EXHAUSTED);
+        if let Some(hint) = self.hint.as_deref().or_else(disk_full).or_else(exhausted) {
             eprintln!("hint: {hint}");
         }
     }

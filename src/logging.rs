@@ -3,7 +3,6 @@
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
 
 use crate::cli::LogFormat;
 
@@ -20,7 +19,7 @@ pub(crate) fn start(verbosity: u8, quiet: bool, format: LogFormat) {
     let filter = EnvFilter::try_from_env("LUMOS_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(AroundProgress)
+        .with_writer(|| LineWriter(Vec::new()))
         .with_ansi(std::io::stderr().is_terminal());
     // A second call (tests in one process) keeps the first logger.
     let _ = match format {
@@ -32,19 +31,8 @@ pub(crate) fn start(verbosity: u8, quiet: bool, format: LogFormat) {
     log::set_max_level(log::max_level().min(log::LevelFilter::Info));
 }
 
-/// Writes log lines to standard error without disturbing the progress bar.
-#[derive(Clone, Copy)]
-struct AroundProgress;
-
-impl<'a> MakeWriter<'a> for AroundProgress {
-    type Writer = LineWriter;
-
-    fn make_writer(&'a self) -> LineWriter {
-        LineWriter(Vec::new())
-    }
-}
-
-/// Collects the output of one log event and writes it when dropped.
+/// Collects the output of one log event, and writes it to standard error without disturbing the progress bar when
+/// dropped.
 struct LineWriter(Vec<u8>);
 
 impl std::io::Write for LineWriter {

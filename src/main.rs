@@ -1,22 +1,19 @@
 //! Distributed batch evaluation of Lumos language agents: planning, grounding, execution.
 //!
-//! This crate is the command line. `cli` defines the arguments, `commands` contains the commands by subject,
-//! and `settings`, `planning` and `session` turn arguments into a specification, a manifest and a running
-//! session. `exit` determines the exit code.
+//! This crate is the command line. `cli` defines the arguments, `settings` resolves them, `commands` contains the
+//! commands by subject, and `pipeline` has the stages of a run. `exit` determines the exit code.
 
 mod budget;
 mod cli;
 mod commands;
-mod data_folder;
 mod estimate;
 mod exit;
 mod fleet;
 mod interrupt;
 mod logging;
 mod memory;
-mod planning;
+mod pipeline;
 mod progress;
-mod session;
 mod settings;
 mod table;
 mod writable;
@@ -54,13 +51,11 @@ fn main() -> ExitCode {
         }
         Err(error) => Err(error.into()),
     };
-    match outcome {
-        Ok(exit) => exit.into(),
-        Err(failure) => {
-            failure.report();
-            failure.exit.into()
-        }
-    }
+    let exit = outcome.unwrap_or_else(|failure| {
+        failure.report();
+        failure.exit
+    });
+    exit.into()
 }
 
 /// Creates the async runtime for a command.

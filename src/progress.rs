@@ -3,7 +3,6 @@
 //! [`Progress`] consumes the run's events and shows a progress bar on a terminal, or a line every 15 seconds
 //! otherwise. [`suspended`] hides the bar while a log line is written.
 
-use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 use comfy_table::Table;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lumos_coordinator::events::Event;
+use lumos_tasks::Throughput;
 
 /// The visible progress bar, which log lines must not overwrite.
 static CURRENT: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -27,8 +27,8 @@ pub(crate) fn suspended(write: impl FnOnce()) {
 /// Interval between lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
-/// Time over which rates are averaged.
-const WINDOW: Duration = Duration::from_secs(20);
+/// No rates are shown before this time.
+const FIRST_RATES: Duration = Duration::from_millis(500);
 
 /// Shows the progress of a run from its events.
 pub(crate) struct Progress {
@@ -48,31 +48,31 @@ struct Tally {
     faulted: u64,
     correct: u64,
     scored: u64,
-    /// When units of this session were settled, and their tokens, within the latest [`WINDOW`].
-    recent: VecDeque<(Instant, u64)>,
-    began: Option<Instant>,
+    /// Units of this session; `None` before it starts.
+    throughput: Option<Throughput>,
     /// Episodes in progress, if no more are started.
     ending: Option<u64>,
 }
 
 impl Tally {
+    fn started(planned: u64, settled: u64, now: Instant) -> Self {
+        Self { planned, settled, throughput: Some(Throughput::since(now)), ..Self::default() }
+    }
+
     fn settle(&mut self, now: Instant, correct: Option<bool>, tokens: u64) {
         self.settled += 1;
         self.ending = self.ending.map(|left| left.saturating_sub(1));
         self.scored += u64::from(correct.is_some());
         self.correct += u64::from(correct == Some(true));
-        self.recent.push_back((now, tokens));
-        while self.recent.front().is_some_and(|(then, _)| now.duration_since(*then) > WINDOW) {
-            self.recent.pop_front();
+        if let Some(throughput) = &self.throughput {
+            throughput.count(now, tokens);
         }
     }
 
     /// Returns recent items and tokens per second.
     fn rates(&self, now: Instant) -> Option<(f64, f64)> {
-        let began = self.began?;
-        let seconds = now.duration_since(began).min(WINDOW).as_secs_f64();
-        let tokens: u64 = self.recent.iter().map(|(_, tokens)| tokens).sum();
-        (seconds > 0.5).then(|| (self.recent.len() as f64 / seconds, tokens as f64 / seconds))
+        let throughput = self.throughput.as_ref()?;
+        (throughput.elapsed(now) > FIRST_RATES).then(|| throughput.rates(now))
     }
 
     /// Estimates how long a number of episodes take, from the recent rate.
@@ -152,7 +152,7 @@ impl Progress {
         let now = Instant::now();
         match event {
             Event::Started { run, planned, settled, configurations } => {
-                self.tally = Tally { planned: *planned, settled: *settled, began: Some(now), ..Tally::default() };
+                self.tally = Tally::started(*planned, *settled, now);
                 tracing::info!(run, planned, settled, "run started");
                 self.start(run, *planned, *settled, configurations.len());
             }
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn the_line_tells_accuracy_rates_and_what_is_left() {
         let began = Instant::now();
-        let mut tally = Tally { planned: 30, began: Some(began), ..Tally::default() };
+        let mut tally = Tally::started(30, 0, began);
         for index in 0..10u64 {
             tally.settle(began + Duration::from_secs(index), Some(index % 2 == 0), 50);
         }
@@ -272,7 +272,7 @@ mod tests {
     fn a_line_of_a_large_run_keeps_the_remaining_time_in_eighty_columns() {
         let began = Instant::now();
         let (planned, now) = (1_319_000, began + Duration::from_secs(20));
-        let mut tally = Tally { planned, began: Some(began), faulted: 12, ..Tally::default() };
+        let mut tally = Tally { faulted: 12, ..Tally::started(planned, 0, began) };
         for index in 0..4_000u64 {
             tally.settle(began + Duration::from_millis(index * 5), Some(index % 3 == 0), 4_000);
         }
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn after_an_interrupt_only_episodes_in_progress_are_counted() {
         let began = Instant::now();
-        let mut tally = Tally { planned: 30, began: Some(began), ..Tally::default() };
+        let mut tally = Tally::started(30, 0, began);
         for index in 0..10u64 {
             tally.settle(began + Duration::from_secs(index), Some(index % 2 == 0), 50);
         }
@@ -300,7 +300,7 @@ mod tests {
         );
         tally.ending = Some(8);
         assert!(tally.line(now, 80).ends_with("8 seconds left"), "{}", tally.line(now, 80));
-        let fresh = Tally { planned: 30, began: Some(now), ..Tally::default() };
+        let fresh = Tally::started(30, 0, now);
         assert!(
             fresh
                 .waits("interrupted", 1, None, now)

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_coordinator::spec::{
@@ -127,6 +128,13 @@ pub(crate) fn named(words: &[String]) -> Vec<String> {
     expand_names(words.iter().map(String::as_str), &known)
 }
 
+/// Converts a flag's value in seconds.
+pub(crate) fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(value).map_err(|_| {
+        Failure::input(format!("invalid value `{value}` for {flag}: expected a number of seconds"))
+    })
+}
+
 /// Returns `None` for a flag that was not given.
 fn given<T: Clone>(values: &[T]) -> Option<Vec<T>> {
     (!values.is_empty()).then(|| values.to_vec())
@@ -137,10 +145,7 @@ fn parse<T: FromStr<Err: std::fmt::Display>>(word: &str) -> Result<T, Failure> {
 }
 
 fn list<T: FromStr<Err: std::fmt::Display>>(words: &[String]) -> Result<Option<Vec<T>>, Failure> {
-    if words.is_empty() {
-        return Ok(None);
-    }
-    words.iter().map(|word| parse(word)).collect::<Result<_, _>>().map(Some)
+    given(words).map(|words| words.iter().map(|word| parse(word)).collect()).transpose()
 }
 
 fn model_set(models: &ModelArgs) -> Option<Vec<ModelSet>> {
@@ -229,8 +234,7 @@ pub(crate) fn placement(arguments: &EngineArgs) -> Result<Placement, Failure> {
 
 /// Returns the engine settings from the flags (`complete`, `serve-model`, `worker`).
 pub(crate) fn engine(arguments: &EngineArgs, device: Device) -> Result<EngineSettings, Failure> {
-    let batch_size = arguments.batch_size.as_deref().map(parse::<BatchSize>).transpose()?.unwrap_or_default();
-    engine_settings(batch_size, device, arguments.dtype.as_deref(), arguments)
+    engine_settings(batch_size(arguments)?, device, arguments.dtype.as_deref(), arguments)
 }
 
 /// Returns the settings of a run's models from its specification, and from those flags that do not affect
@@ -270,10 +274,7 @@ fn engine_settings(
     arguments: &EngineArgs,
 ) -> Result<EngineSettings, Failure> {
     Ok(EngineSettings {
-        batch_size: match batch_size {
-            BatchSize::Auto => None,
-            BatchSize::Fixed(size) => usize::try_from(size).ok(),
-        },
+        batch_size: fixed(batch_size),
         threads: arguments.threads,
         dtype: dtype.map(parse::<DType>).transpose()?.unwrap_or_default(),
         reuse_prefixes: arguments.prefix_cache != Some(Switch::Off),
@@ -288,11 +289,19 @@ const AUTO_CONCURRENCY: usize = 64;
 
 /// Returns the concurrency from the flags (`worker`).
 pub(crate) fn concurrency_of(arguments: &EngineArgs) -> Result<usize, Failure> {
-    let batch_size = arguments.batch_size.as_deref().map(parse::<BatchSize>).transpose()?.unwrap_or_default();
-    Ok(match batch_size {
-        BatchSize::Auto => AUTO_CONCURRENCY,
-        BatchSize::Fixed(size) => usize::try_from(size).unwrap_or(AUTO_CONCURRENCY),
-    })
+    Ok(fixed(batch_size(arguments)?).unwrap_or(AUTO_CONCURRENCY))
+}
+
+fn batch_size(arguments: &EngineArgs) -> Result<BatchSize, Failure> {
+    Ok(arguments.batch_size.as_deref().map(parse::<BatchSize>).transpose()?.unwrap_or_default())
+}
+
+/// Returns the number of sequences computed together; `None` for as many as fit.
+pub(crate) fn fixed(batch_size: BatchSize) -> Option<usize> {
+    match batch_size {
+        BatchSize::Auto => None,
+        BatchSize::Fixed(size) => usize::try_from(size).ok(),
+    }
 }
 
 /// Concurrency if models take turns: more waiting requests make longer phases and fewer loads.
@@ -318,13 +327,12 @@ fn auto_concurrency(spec: &ResolvedSpec, cores: usize) -> usize {
 
 /// Returns the concurrency, depending on whether models take turns in memory.
 pub(crate) fn concurrency(spec: &ResolvedSpec, in_phases: bool) -> usize {
-    let number = |number: u32| usize::try_from(number).unwrap_or(AUTO_CONCURRENCY);
-    match (spec.concurrency, spec.batch_size) {
-        (Some(concurrency), _) => number(concurrency),
-        (None, BatchSize::Fixed(size)) if in_phases => number(size).max(PHASE_CONCURRENCY),
-        (None, BatchSize::Auto) if in_phases => PHASE_CONCURRENCY,
-        (None, BatchSize::Fixed(size)) => number(size),
-        (None, BatchSize::Auto) => {
+    let asked = spec.concurrency.and_then(|concurrency| usize::try_from(concurrency).ok());
+    match (asked, fixed(spec.batch_size)) {
+        (Some(concurrency), _) => concurrency,
+        (None, size) if in_phases => size.unwrap_or(0).max(PHASE_CONCURRENCY),
+        (None, Some(size)) => size,
+        (None, None) => {
             auto_concurrency(spec, std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
         }
     }

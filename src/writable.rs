@@ -12,11 +12,8 @@ use crate::exit::Failure;
 /// If files cannot be written: the folder and the cause.
 pub(crate) fn check_folder(folder: &Path, flag: Option<&str>) -> Result<(), Failure> {
     let refused = |cause: &dyn std::fmt::Display| {
-        let failure = Failure::input(format!("cannot write to `{}`: {cause}", folder.display()));
-        match flag {
-            Some(flag) => failure.hint(format!("set a writable folder with {flag}")),
-            None => failure,
-        }
+        let hint = flag.map(|flag| format!("set a writable folder with {flag}"));
+        Failure { hint, ..Failure::input(format!("cannot write to `{}`: {cause}", folder.display())) }
     };
     let existing = existing(folder).map_err(|error| refused(&error))?;
     if !existing.is_dir() {

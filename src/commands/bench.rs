@@ -1,7 +1,6 @@
 //! `lumos bench engine`: measures a model's speed on this machine and compares it with the hardware limits.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
@@ -9,7 +8,7 @@ use lumos_engine::bench::{BenchCell, BenchReport, BenchSettings, measure};
 use lumos_engine::{DType, DeviceName, LoadOptions, ModelSource, RandomShape};
 use lumos_tasks::{Formulation, Role};
 
-use crate::cli::{BenchArgs, BenchCommand, BenchEngineArgs};
+use crate::cli::{BenchArgs, BenchCommand};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::settings;
 
@@ -28,7 +27,13 @@ pub(crate) async fn run(arguments: &BenchArgs) -> CommandResult {
         return Ok(Exit::Complete);
     }
     let settings = BenchSettings {
-        source: source(arguments)?,
+        source: match arguments.random_weights {
+            Some(shape) => ModelSource::Random { shape, seed: SEED },
+            None => {
+                let name = arguments.model.as_deref().unwrap_or_default();
+                settings::model_source(name, Role::Planner, Formulation::Iterative)?
+            }
+        },
         options: LoadOptions {
             device: arguments.device,
             dtype: arguments.dtype,
@@ -43,7 +48,8 @@ pub(crate) async fn run(arguments: &BenchArgs) -> CommandResult {
     };
     let report = measure(&settings).await.map_err(Failure::usage)?;
     if let Some(path) = &arguments.output {
-        write(path, &report)?;
+        std::fs::write(path, serde_json::to_vec_pretty(&report)?)
+            .map_err(|error| Failure::input(format!("cannot write {}: {error}", path.display())))?;
     }
     let mut out = io::stdout().lock();
     if arguments.json {
@@ -70,20 +76,6 @@ pub(super) async fn measure_shape(shape: RandomShape, dtype: DType) -> Result<Be
         new_tokens: 32,
     };
     measure(&settings).await.map_err(Failure::usage)
-}
-
-fn source(arguments: &BenchEngineArgs) -> Result<ModelSource, Failure> {
-    if let Some(shape) = arguments.random_weights {
-        return Ok(ModelSource::Random { shape, seed: SEED });
-    }
-    let name = arguments.model.as_deref().unwrap_or_default();
-    settings::model_source(name, Role::Planner, Formulation::Iterative)
-}
-
-fn write(path: &Path, report: &BenchReport) -> Result<(), Failure> {
-    let json = serde_json::to_vec_pretty(report)?;
-    std::fs::write(path, json)
-        .map_err(|error| Failure::input(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Formats the report as text.

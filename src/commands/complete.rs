@@ -1,6 +1,6 @@
 //! `lumos complete`: generates text from prompts on the command line or standard input.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use lumos_engine::{
@@ -47,11 +47,7 @@ pub(crate) async fn run(arguments: CompleteArgs) -> CommandResult {
 
 fn prompts(arguments: &CompleteArgs) -> Result<Vec<Line>, Failure> {
     match arguments.prompt.as_deref() {
-        Some("-") => {
-            let mut prompt = String::new();
-            io::stdin().lock().read_to_string(&mut prompt)?;
-            Ok(vec![Line { prompt, id: None }])
-        }
+        Some("-") => Ok(vec![Line { prompt: io::read_to_string(io::stdin())?, id: None }]),
         Some(prompt) => Ok(vec![Line { prompt: prompt.to_owned(), id: None }]),
         None => {
             let mut lines = Vec::new();
@@ -124,13 +120,11 @@ fn object(line: Line, generation: &Generation) -> Value {
             "cached_tokens": generation.usage.cached_tokens,
         },
     });
-    if let Some(fields) = object.as_object_mut() {
-        if !generation.first_logits.is_empty() {
-            fields.insert("logits".to_owned(), json!(generation.first_logits));
-        }
-        if let Some(id) = line.id {
-            fields.insert("id".to_owned(), id);
-        }
+    if !generation.first_logits.is_empty() {
+        object["logits"] = json!(generation.first_logits);
+    }
+    if let Some(id) = line.id {
+        object["id"] = id;
     }
     object
 }

@@ -10,7 +10,7 @@ use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanDuration;
 use lumos_coordinator::plan::expand;
-use lumos_coordinator::spec::{BatchSize, RunSpec};
+use lumos_coordinator::spec::RunSpec;
 use lumos_coordinator::unit_view::{UnitState, for_each_unit};
 use lumos_engine::bench::BenchReport;
 use lumos_models::ModelName;
@@ -25,7 +25,8 @@ use crate::estimate::{
     Candidate, Fitting, Prediction, TokensPerItem, Use, Way, cycles, fit, nearest, predict, recorded,
 };
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::{planning, settings};
+use crate::pipeline::count_items;
+use crate::settings;
 
 /// Kind of an episode: benchmark and formulation.
 type Kind = (String, Formulation);
@@ -79,7 +80,7 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
     .map_err(Failure::usage)?;
     let mut units: BTreeMap<Kind, u64> = BTreeMap::new();
     for task in &spec.tasks {
-        let items = planning::count(&spec, task)?;
+        let items = count_items(&spec, task)?;
         for configuration in configurations.iter().filter(|one| one.benchmark == *task) {
             *units.entry((task.clone(), configuration.formulation)).or_default() += items;
         }
@@ -96,11 +97,7 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
         (None, Some(shape)) => measure_shape(shape, arguments.dtype).await?,
         (None, None) => return Err(Failure::input("missing --bench PATH or --random-weights SHAPE")),
     };
-    let batch_size = match spec.batch_size {
-        BatchSize::Auto => None,
-        BatchSize::Fixed(size) => usize::try_from(size).ok(),
-    };
-    let cell = nearest(&report, batch_size)
+    let cell = nearest(&report, settings::fixed(spec.batch_size))
         .ok_or_else(|| Failure::input("the measurements contain no batch size"))?;
     let mut rows = Vec::new();
     for ((benchmark, formulation), units) in units {
@@ -260,8 +257,7 @@ fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, Failure> {
         let UnitState::Settled(record) = &view.state else { return Ok::<_, Failure>(()) };
         let configuration = &view.configuration.configuration;
         let kind = (configuration.benchmark.clone(), configuration.formulation);
-        let none = TokensPerItem { computed: 0.0, written: 0.0, longest: 0, rounds: 0.0, most_rounds: 0 };
-        let (units, sum) = sums.entry(kind).or_insert((0, none));
+        let (units, sum) = sums.entry(kind).or_default();
         let (read, written) = record.outcome.tokens();
         *units += 1;
         sum.computed += read.saturating_sub(record.telemetry.cached_tokens) as f64;

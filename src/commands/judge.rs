@@ -1,28 +1,20 @@
 //! `lumos score --judge MODEL`: asks a model for verdicts on a run's predictions and records them.
 
-use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use lumos_coordinator::Checkpoint;
 use lumos_coordinator::dispatch::Summary;
-use lumos_coordinator::export;
 use lumos_coordinator::judge::{self, Asked, JudgeError, Pass};
-use lumos_coordinator::report::Render;
-use lumos_models::ModelRegistry;
-use lumos_models::{Identified, ModelPricing, ModelsSettings};
+use lumos_models::{ModelPricing, ModelRegistry, ModelsSettings};
 use lumos_tasks::{Formulation, NanoDollars, Role, Swap};
-use lumos_tools::ToolSets;
-use lumos_worker::stall::{Wait, reminded};
 
-use super::results::open;
-use super::run::{arrange_all, fleet_of, stall_warning};
+use super::results::{open, rescore};
 use crate::budget::Budget;
 use crate::cli::ScoreArgs;
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::interrupt::Interrupts;
-use crate::planning::model_record;
-use crate::session::{Executor, Output, Session, terminal};
-use crate::settings;
+use crate::pipeline::{Executor, Options, Report, Run, identify, model_record};
+use crate::{fleet, settings};
 
 pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> CommandResult {
     let run = arguments.runs.folder(&arguments.run)?;
@@ -33,62 +25,36 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Comma
     let engine = settings::engine(&arguments.engine, device.of(Role::Judge))?;
     let placed = ModelsSettings { placement: device.clone(), ..ModelsSettings::from(engine) };
     let models = Arc::new(ModelRegistry::new(placed));
-    let judge = identify(&models, name).await?;
+    let judge = identify(&models, name, Role::Judge, Formulation::Direct).await?;
     check_budget(&models, name, arguments.max_cost)?;
-    let fleet = fleet_of(&arguments.fleet).await?;
-    let stall_warning = stall_warning(&arguments.fleet)?;
-    if fleet.is_none() {
-        // Check memory before the pass's folder is created.
-        let alone = vec![Arc::new(judge::configuration(&judge.identity))];
-        arrange_all(alone, arguments.memory, Swap::default(), &models).await?;
-    }
+    let fleet = fleet::coordinator(&arguments.fleet).await?;
+    let stall_warning = fleet::stall_warning(&arguments.fleet)?;
+    let options = Options { quiet, stall_warning, ..Options::default() };
+    let executor = Executor { models, tools: Arc::default(), fleet, options };
+    // Check memory before the pass's folder is created.
+    let alone = vec![Arc::new(judge::configuration(&judge.identity))];
+    executor.arrange(alone, arguments.memory, Swap::default()).await?;
     let asked = Asked { model: model_record(judge), device, memory: arguments.memory };
-    let Pass { manifest, folder, checkpoint, unasked } = plan(&run, asked).await?;
+    let Pass { mut manifest, folder, checkpoint, unasked } = plan(&run, asked).await?;
     if !quiet {
         eprintln!("{} questions for the judge; {unasked} units without a prediction", manifest.planned());
     }
-    let planned = &manifest.configurations[0].configuration;
-    if fleet.is_none()
-        && checkpoint.settled() < manifest.planned()
-        && let Some(identity) = planned.models.get(&Role::Judge)
-    {
-        let checking = models.check(identity, Role::Judge, planned);
-        reminded(stall_warning, Wait::Loading, checking).await.map_err(Failure::usage)?;
-    }
-    let means = match fleet {
-        Some((server, settings)) => Executor::Fleet { server, settings },
-        None => Executor::Here {
-            models,
-            tools: Arc::new(ToolSets::default()),
-            concurrency: usize::try_from(arguments.concurrency).unwrap_or(usize::MAX),
-            stall_warning,
-        },
-    };
+    // Settings of the run do not apply to its judge.
+    manifest.spec.swap = Swap::default();
+    manifest.spec.concurrency = u32::try_from(arguments.concurrency).ok();
     let spent = spent(&checkpoint)?;
-    let budget = arguments.max_cost.map(|limit| Arc::new(Budget::new(limit, spent)));
-    let session = Session { manifest, folder, checkpoint, means, in_phases: false };
-    let interrupts = Interrupts::watch();
-    let output = Output { quiet, json: false, record: None, fail_under: None };
-    let judged = session.dispatch(&output, &interrupts, budget.as_ref()).await;
-    let summary = match judged {
-        Ok(summary) => summary,
-        Err(failure) => {
-            session.checkpoint.abandon();
-            return Err(failure);
-        }
-    };
+    // Units on a queue may already be held by workers.
+    let at_hand = if executor.fleet.is_some() { 0 } else { arguments.concurrency };
+    let budget = arguments.max_cost.map(|limit| Budget::new(limit, spent, at_hand));
+    let pass = Run { manifest, folder, checkpoint, executor, in_phases: None, budget };
+    let judged = pass.execute().await?;
+    let is_interrupted = judged.is_interrupted();
+    let Report { checkpoint, summary, budget, interrupts: _interrupts, .. } = judged;
     // The report reads the verdicts from the checkpoint.
-    session.checkpoint.close()?;
-    let interrupted = interrupts.drain.is_cancelled();
-    report(&run, &scorings)?;
-    Ok(conclude(summary, budget.as_deref(), interrupted))
-}
-
-async fn identify(models: &Arc<ModelRegistry>, name: &str) -> Result<Identified, Failure> {
-    let (models, name) = (Arc::clone(models), name.to_owned());
-    let identified =
-        tokio::task::spawn_blocking(move || models.identify(&name, Role::Judge, Formulation::Direct));
-    identified.await?.map_err(Failure::usage)
+    checkpoint.close()?;
+    rescore(&run, open(&run)?, &scorings)?;
+    let budget = budget.as_ref().filter(|budget| budget.is_reached());
+    Ok(conclude(summary, budget, is_interrupted))
 }
 
 /// A cost limit is an error for a model without a known price, because it would have no effect.
@@ -123,7 +89,7 @@ async fn plan(run: &Path, judge: Asked) -> Result<Pass, Failure> {
 }
 
 /// Returns the cost of the recorded verdicts.
-fn spent(checkpoint: &lumos_coordinator::Checkpoint) -> Result<NanoDollars, Failure> {
+fn spent(checkpoint: &Checkpoint) -> Result<NanoDollars, Failure> {
     let mut spent = NanoDollars::default();
     for record in checkpoint.records() {
         spent += record?.telemetry.cost.unwrap_or_default();
@@ -131,22 +97,12 @@ fn spent(checkpoint: &lumos_coordinator::Checkpoint) -> Result<NanoDollars, Fail
     Ok(spent)
 }
 
-/// Writes the run's results again, including the verdicts.
-fn report(run: &Path, scorings: &[lumos_benchmarks::Scoring]) -> Result<(), Failure> {
-    let (manifest, checkpoint) = open(run)?;
-    let exported = export::export(run, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
-    let mut out = io::stdout().lock();
-    terminal().render(&exported.report, &mut out)?;
-    out.flush()?;
-    Ok(())
-}
-
-fn conclude(summary: Summary, budget: Option<&Budget>, interrupted: bool) -> Exit {
-    let open = summary.planned - summary.settled;
-    if open == 0 {
+/// Prints what is left of a pass and determines the exit code. `budget` is given if it is used up.
+fn conclude(summary: Summary, budget: Option<&Budget>, is_interrupted: bool) -> Exit {
+    if summary.planned == summary.settled {
         return Exit::Complete;
     }
-    if let Some(budget) = budget.filter(|budget| budget.is_reached()) {
+    if let Some(budget) = budget {
         eprintln!("stopped: {budget}");
     }
     eprintln!(
@@ -154,9 +110,5 @@ fn conclude(summary: Summary, budget: Option<&Budget>, interrupted: bool) -> Exi
         summary.outstanding(),
         summary.faulted
     );
-    match budget {
-        Some(budget) if budget.is_reached() => Exit::Outstanding,
-        _ if interrupted && !summary.too_many_faults => Exit::Interrupted,
-        _ => Exit::Outstanding,
-    }
+    if is_interrupted && budget.is_none() { Exit::Interrupted } else { Exit::Outstanding }
 }

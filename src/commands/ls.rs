@@ -17,16 +17,11 @@ use crate::table::{self, Column};
 
 pub(crate) fn run(arguments: &LsArgs) -> CommandResult {
     match arguments.what {
-        Listing::Runs => runs(arguments),
-        Listing::Tasks => {
-            tasks(arguments.json)?;
-            Ok(Exit::Complete)
-        }
-        Listing::Models => {
-            models(arguments.json)?;
-            Ok(Exit::Complete)
-        }
+        Listing::Runs => runs(arguments)?,
+        Listing::Tasks => tasks(arguments.json)?,
+        Listing::Models => models(arguments.json)?,
     }
+    Ok(Exit::Complete)
 }
 
 /// Writes rows as a table, or as one JSON object per line.
@@ -71,13 +66,13 @@ const RUNS: [Column; 7] = [
     Column::new("state"),
 ];
 
-fn runs(arguments: &LsArgs) -> CommandResult {
+fn runs(arguments: &LsArgs) -> Result<(), Failure> {
     let path = &arguments.runs.output_path;
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             eprintln!("no runs found below {}; `lumos run` creates one", path.display());
-            return Ok(Exit::Complete);
+            return Ok(());
         }
         Err(error) => return Err(Failure::input(format!("cannot read {}: {error}", path.display()))),
     };
@@ -114,8 +109,7 @@ fn runs(arguments: &LsArgs) -> CommandResult {
             state,
         ]);
     }
-    write(&RUNS, &rows, &objects, arguments.json)?;
-    Ok(Exit::Complete)
+    Ok(write(&RUNS, &rows, &objects, arguments.json)?)
 }
 
 const TASKS: [Column; 5] = [

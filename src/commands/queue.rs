@@ -4,23 +4,17 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use lumos_coordinator::fleet::{self, Cancellation};
-use lumos_queue::nats::Server;
-use lumos_tasks::fleet::RunToken;
 use serde_json::json;
 
 use crate::cli::{CancelArgs, StatusArgs, WatchArgs};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::fleet::{connect, find_run, look, view};
+use crate::fleet::{PATIENCE, connect, find_run, look, view};
 use crate::table::width;
-
-/// How long to wait for a queue.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// `lumos status`: prints the status of runs and workers on a queue.
 pub(crate) async fn status(arguments: &StatusArgs) -> CommandResult {
     let server = connect(&arguments.queue, "lumos status", Some(PATIENCE)).await?;
-    let run = meant(&server, arguments.run.as_deref()).await?;
-    let (runs, workers) = look(&server, run.as_ref()).await?;
+    let (runs, workers) = look(&server, arguments.run.as_deref()).await?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", json!({ "runs": runs, "workers": workers }))?;
@@ -36,12 +30,7 @@ pub(crate) async fn watch(arguments: &WatchArgs) -> CommandResult {
     let pause = Duration::try_from_secs_f64(arguments.interval.max(0.1)).unwrap_or(PATIENCE);
     let terminal = std::io::stdout().is_terminal();
     loop {
-        let looked = async {
-            // The run may be announced later.
-            let run = meant(&server, arguments.run.as_deref()).await?;
-            look(&server, run.as_ref()).await
-        };
-        let text = match looked.await {
+        let text = match look(&server, arguments.run.as_deref()).await {
             Ok((runs, workers)) => view::render(&runs, &workers, now(), width()),
             // The server may become available, and the run may be created later.
             Err(failure) => format!("{}; retrying\n", failure.error),
@@ -84,13 +73,6 @@ pub(crate) async fn cancel(arguments: &CancelArgs) -> CommandResult {
         ),
     }
     Ok(Exit::Complete)
-}
-
-async fn meant(server: &Server, run: Option<&str>) -> Result<Option<RunToken>, Failure> {
-    match run {
-        Some(run) => find_run(server, run).await.map(Some),
-        None => Ok(None),
-    }
 }
 
 fn now() -> i64 {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lumos_benchmarks::Scoring;
 use lumos_coordinator::checkpoint::Recovery;
@@ -13,7 +14,7 @@ use lumos_coordinator::{Checkpoint, CheckpointReader, export, judge, merge};
 
 use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ScoreArgs, ShowArgs};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::session::{self, Output, checkpoint_failure, terminal};
+use crate::pipeline::{checkpoint_failure, open_checkpoint, terminal, write_results};
 use crate::{settings, writable};
 
 /// Opens an existing run: its manifest, and its checkpoint for reading.
@@ -21,16 +22,7 @@ pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failur
     let mut manifest =
         Manifest::read(folder).map_err(|error| Failure::usage(error).hint("list the runs: lumos ls"))?;
     let checkpoint = CheckpointReader::open(&folder.join("checkpoint")).map_err(checkpoint_failure)?;
-    restore_scoring(folder, &mut manifest, &checkpoint)?;
-    Ok((manifest, checkpoint))
-}
-
-/// Restores the scorings with which the run was planned, and warns if the manifest was edited since.
-fn restore_scoring(
-    folder: &Path,
-    manifest: &mut Manifest,
-    checkpoint: &CheckpointReader,
-) -> Result<(), Failure> {
+    // The scorings with which the run was planned, even if the manifest was edited since.
     let planned = checkpoint.plan()?.map(|mark| mark.scoring).unwrap_or_default();
     if !planned.is_empty() && planned != manifest.spec.scoring {
         let names = |scorings: &[Scoring]| {
@@ -44,7 +36,7 @@ fn restore_scoring(
         );
         manifest.spec.scoring = planned;
     }
-    Ok(())
+    Ok((manifest, checkpoint))
 }
 
 /// `lumos report`: prints the results of a run.
@@ -77,14 +69,22 @@ pub(crate) async fn score(arguments: &ScoreArgs, quiet: bool) -> CommandResult {
     }
     let folder = arguments.runs.folder(&arguments.run)?;
     writable::check_folder(&folder, None)?;
-    let (manifest, checkpoint) = open(&folder)?;
-    let scorings = settings::scorings(&arguments.scoring)?;
-    let exported = export::export(&folder, &manifest, &checkpoint, &scorings, jiff::Timestamp::now())?;
-    let report = exported.report;
+    let recorded = open(&folder)?;
+    let total = rescore(&folder, recorded, &settings::scorings(&arguments.scoring)?)?.total;
+    Ok(if total.is_complete() { Exit::Complete } else { Exit::Outstanding })
+}
+
+/// Writes the results of a run again, and prints them.
+pub(super) fn rescore(
+    folder: &Path,
+    (manifest, checkpoint): (Manifest, CheckpointReader),
+    scorings: &[Scoring],
+) -> Result<report::Report, Failure> {
+    let exported = export::export(folder, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
     let mut out = io::stdout().lock();
-    terminal().render(&report, &mut out)?;
+    terminal().render(&exported.report, &mut out)?;
     out.flush()?;
-    Ok(if report.total.is_complete() { Exit::Complete } else { Exit::Outstanding })
+    Ok(exported.report)
 }
 
 /// `lumos show`: prints one item's trajectory.
@@ -123,9 +123,8 @@ pub(crate) async fn merge(arguments: &MergeArgs) -> CommandResult {
     let merged = tokio::task::spawn_blocking(move || merge::merge(&parts, &into, incomplete))
         .await?
         .map_err(Failure::usage)?;
-    let checkpoint = session::open(&arguments.into, Checkpoint::open).await?;
-    let output = Output { quiet: true, json: false, record: None, fail_under: None };
-    let written = session::write_results(&merged.manifest, &arguments.into, &checkpoint, &output);
+    let checkpoint = open_checkpoint(&arguments.into, Checkpoint::open, Duration::ZERO).await?;
+    let written = write_results(&merged.manifest, &arguments.into, &checkpoint, None);
     checkpoint.close()?;
     let total = written?.total;
     println!(
@@ -150,7 +149,7 @@ pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
     let mut exit = Exit::Complete;
     for folder in &folders {
         // Opening for writing compares both copies and restores damaged data. The log contains the details.
-        let checkpoint = session::open(folder, Checkpoint::open).await?;
+        let checkpoint = open_checkpoint(folder, Checkpoint::open, Duration::ZERO).await?;
         println!(
             "{}: {}; {} items, {} units settled",
             folder.display(),
@@ -159,7 +158,7 @@ pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
             checkpoint.settled()
         );
         if checkpoint.recovery().has_lost() {
-            say_what_is_next(run);
+            eprintln!("hint: run the lost units again: lumos resume {}", run.display());
             exit = Exit::Outstanding;
         }
         tokio::task::spawn_blocking(move || checkpoint.close()).await??;
@@ -174,8 +173,4 @@ fn verdict(recovery: &Recovery) -> &'static str {
         (false, false) => "repaired, nothing lost",
         (false, true) => "repaired, except for entries lost in both copies",
     }
-}
-
-fn say_what_is_next(run: &Path) {
-    eprintln!("hint: run the lost units again: lumos resume {}", run.display());
 }

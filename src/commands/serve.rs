@@ -8,7 +8,6 @@ use lumos_benchmarks::DataSource;
 use lumos_engine::ModelSource;
 use lumos_environments::shop::Goal;
 use lumos_http::HttpLimits;
-use lumos_models::EngineSettings;
 use lumos_models::ModelName;
 use lumos_models::serve_model::{ApiKey, ServeSettings, ServedModel, folder_id, serve_models};
 use lumos_tasks::{Formulation, Role};
@@ -17,7 +16,7 @@ use lumos_tools::sessions::shop::staff;
 use lumos_tools::sessions::site::{Site, serve};
 use tokio::net::TcpListener;
 
-use crate::cli::{ServeArgs, ServeCommand, ServeModelArgs, ServeShopArgs};
+use crate::cli::{ServeArgs, ServeCommand, ServeModelArgs};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 use crate::settings;
@@ -34,12 +33,7 @@ const TINY: [(&str, Role, Formulation); 3] = [
 
 /// `lumos serve`: serves an environment as a website for manual inspection.
 pub(crate) async fn environment(arguments: &ServeArgs) -> CommandResult {
-    match &arguments.world {
-        ServeCommand::Shop(arguments) => shop(arguments).await,
-    }
-}
-
-async fn shop(arguments: &ServeShopArgs) -> CommandResult {
+    let ServeCommand::Shop(arguments) = &arguments.world;
     let folder = arguments.data.as_ref().map(|data| data.join("webshop"));
     let files = ShopFiles { folder, nouns: arguments.pos_nouns.clone() };
     let source = arguments.data.clone();
@@ -96,7 +90,11 @@ pub(crate) async fn models(arguments: &ServeModelArgs, quiet: bool) -> CommandRe
         .hint("for example --device cpu")
     })?;
     let engine = settings::engine(&arguments.engine, device)?;
-    let loading = tokio::task::spawn_blocking(move || load(named, engine));
+    let load = move |(id, source): (String, ModelSource)| {
+        ServedModel::load(id, source, engine).map_err(Failure::usage)
+    };
+    let loading =
+        tokio::task::spawn_blocking(move || named.into_iter().map(load).collect::<Result<Vec<_>, Failure>>());
     let models = tokio::select! {
         models = loading => models??,
         () = interrupts.drain.cancelled() => return Ok(Exit::Interrupted),
@@ -148,12 +146,6 @@ fn models_of(text: &str) -> Result<Vec<(String, ModelSource)>, Failure> {
             Ok(vec![(own, source)])
         }
     }
-}
-
-fn load(named: Vec<(String, ModelSource)>, engine: EngineSettings) -> Result<Vec<ServedModel>, Failure> {
-    let load =
-        |(id, source): (String, ModelSource)| ServedModel::load(id, source, engine).map_err(Failure::usage);
-    named.into_iter().map(load).collect()
 }
 
 /// Reads the API key from the environment. An empty key disables authentication.

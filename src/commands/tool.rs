@@ -9,7 +9,7 @@ use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::{Behaviour, MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
 use lumos_tools::{ToolFault, ToolSets, Tools, rank_backend};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::cli::ToolArgs;
 use crate::exit::{CommandResult, Exit, Failure};
@@ -164,25 +164,24 @@ async fn many(tool: ByHand, tools: &dyn Tools) -> CommandResult {
     let mut out = io::stdout().lock();
     let mut failed: Option<ToolFault> = None;
     while let Some((line, reply)) = replies.try_next().await? {
-        let mut answer = Map::new();
+        let mut answer = json!({});
         if !matches!(tool, ByHand::Rank) {
-            answer.insert("query".to_owned(), json!(line.query));
+            answer["query"] = json!(line.query);
         }
         match reply {
             Ok(reply) => match result(reply) {
-                Ok((field, result)) => answer.insert(field.to_owned(), result),
-                Err(message) => answer.insert("error".to_owned(), json!(message)),
+                Ok((field, result)) => answer[field] = result,
+                Err(message) => answer["error"] = json!(message),
             },
             Err(fault) => {
-                let told = answer.insert("error".to_owned(), json!(fault.to_string()));
+                answer["error"] = json!(fault.to_string());
                 failed.get_or_insert(fault);
-                told
             }
-        };
-        if let Some(id) = line.id {
-            answer.insert("id".to_owned(), id);
         }
-        writeln!(out, "{}", Value::Object(answer))?;
+        if let Some(id) = line.id {
+            answer["id"] = id;
+        }
+        writeln!(out, "{answer}")?;
         out.flush()?;
     }
     failed.map_or(Ok(Exit::Complete), |fault| Err(Failure::from(fault)))

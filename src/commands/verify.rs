@@ -10,18 +10,16 @@ use lumos_coordinator::CheckpointReader;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::spec::BatchSize;
 use lumos_coordinator::unit_view::{UnitState, for_each_unit};
-use lumos_models::ModelRegistry;
 use lumos_tasks::{EpisodeUnit, Item, Outcome as Episode, Step, UnitId};
-use lumos_tools::ToolSets;
 use lumos_worker::activity::EpisodeProgress;
 use lumos_worker::{Backends, EpisodeLimits, drive};
 use serde::Serialize;
 use serde_json::json;
 
 use super::results::open;
-use super::run::{arrange, check_models};
 use crate::cli::{EngineArgs, ReplayArgs, VerifyArgs};
 use crate::exit::{CommandResult, Exit, Failure};
+use crate::pipeline::{Executor, Options};
 use crate::settings;
 
 /// Default batch size, if the run used a different one.
@@ -55,7 +53,7 @@ enum Comparison {
 /// outcomes.
 pub(crate) async fn verify(arguments: &VerifyArgs) -> CommandResult {
     let folder = arguments.runs.folder(&arguments.run)?;
-    let (manifest, checkpoint) = open(&folder)?;
+    let (mut manifest, checkpoint) = open(&folder)?;
     let sample = sample(&manifest, &checkpoint, arguments.sample)?;
     drop(checkpoint);
     if sample.is_empty() {
@@ -69,22 +67,21 @@ pub(crate) async fn verify(arguments: &VerifyArgs) -> CommandResult {
         None if manifest.spec.batch_size == BatchSize::Fixed(ALONE) => BatchSize::Fixed(TOGETHER),
         None => BatchSize::Fixed(ALONE),
     };
-    let mut spec = manifest.spec.clone();
-    spec.batch_size = batch_size;
+    manifest.spec.batch_size = batch_size;
     let engine = EngineArgs { threads: arguments.threads, ..EngineArgs::default() };
-    let models = Arc::new(ModelRegistry::new(settings::models_of(&spec, &engine)?));
-    check_models(&manifest, &models).await?;
-    let in_phases = arrange(&manifest, &spec, &models).await?;
-    let tools = ToolSets::default();
-    check_tools(&manifest, &tools)?;
+    let models = settings::models_of(&manifest.spec, &engine)?;
+    let executor = Executor::new(models, &folder, Options::default());
+    executor.check_models(&manifest).await?;
+    let in_phases = executor.arrange_run(&manifest).await?;
+    executor.check_tools(&manifest)?;
     let total = sample.len();
-    let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let mut counts = [0_usize; 4];
     let mut out = io::stdout().lock();
-    let again = stream::iter(sample).map(|sampled| again(sampled, &models, &tools));
-    let mut compared = std::pin::pin!(again.buffered(settings::concurrency(&spec, in_phases)));
+    let again = stream::iter(sample).map(|sampled| again(sampled, &executor));
+    let mut compared = std::pin::pin!(again.buffered(settings::concurrency(&manifest.spec, in_phases)));
     while let Some(result) = compared.next().await {
         let (sampled, comparison) = result?;
-        *counts.entry(comparison.name()).or_default() += 1;
+        counts[comparison as usize] += 1;
         if arguments.json {
             let line = json!({
                 "unit": sampled.unit.id, "configuration": sampled.label, "item": sampled.item, "comparison": comparison,
@@ -94,9 +91,8 @@ pub(crate) async fn verify(arguments: &VerifyArgs) -> CommandResult {
             writeln!(out, "{}, item {}: {}", sampled.label, sampled.item, comparison.words())?;
         }
     }
-    let count = |comparison: Comparison| counts.get(comparison.name()).copied().unwrap_or(0);
-    let (equal, faults) = (count(Comparison::Equal), count(Comparison::Fault));
-    let (replies, endings) = (count(Comparison::Reply), count(Comparison::Ending));
+    // In the order of the comparisons.
+    let [equal, replies, endings, faults] = counts;
     if arguments.json {
         let totals = json!({
             "units": total, "equal": equal, "reply_flips": replies, "ending_flips": endings, "faults": faults,
@@ -137,15 +133,6 @@ impl Comparison {
         }
     }
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Equal => "equal",
-            Self::Reply => "reply",
-            Self::Ending => "ending",
-            Self::Fault => "fault",
-        }
-    }
-
     fn words(self) -> &'static str {
         match self {
             Self::Equal => "as recorded",
@@ -154,12 +141,6 @@ impl Comparison {
             Self::Fault => "faulted",
         }
     }
-}
-
-/// Checks that the tools' backends have not changed.
-fn check_tools(manifest: &Manifest, tools: &ToolSets) -> Result<(), Failure> {
-    let mut planned = manifest.configurations.iter().flat_map(|planned| &planned.configuration.tools);
-    planned.try_for_each(|tool| tools.verify(tool)).map_err(Failure::input)
 }
 
 /// Selects the settled units with the smallest identities. These are hashes, so the sample is deterministic
@@ -188,12 +169,9 @@ fn sample(manifest: &Manifest, checkpoint: &CheckpointReader, size: usize) -> Re
     Ok(chosen.into_values().collect())
 }
 
-async fn again(
-    sampled: Sampled,
-    models: &ModelRegistry,
-    tools: &ToolSets,
-) -> Result<(Sampled, Comparison), Failure> {
-    let backends = Backends::of(models, tools, &sampled.unit.configuration).await.map_err(Failure::usage)?;
+async fn again(sampled: Sampled, executor: &Executor) -> Result<(Sampled, Comparison), Failure> {
+    let backends = Backends::of(&executor.models, &executor.tools, &sampled.unit.configuration).await;
+    let backends = backends.map_err(Failure::usage)?;
     let (outcome, _) =
         drive(&sampled.unit, &backends, EpisodeLimits::default(), &EpisodeProgress::default()).await;
     let comparison = Comparison::of(&sampled.recorded, &outcome);

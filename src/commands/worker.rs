@@ -1,13 +1,11 @@
 //! `lumos worker`: executes units of runs that a coordinator publishes on a queue.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lumos_http::AccessPolicy;
-use lumos_models::ModelRegistry;
-use lumos_models::ModelsSettings;
+use lumos_models::{ModelRegistry, ModelsSettings};
 use lumos_tasks::Role;
 use lumos_tools::ToolSets;
 use lumos_worker::fleet::{WorkerError, WorkerSettings, serve_fleet, worker_access, worker_name};
@@ -16,7 +14,7 @@ use crate::cli::WorkerArgs;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::fleet::connect;
 use crate::interrupt::Interrupts;
-use crate::settings;
+use crate::settings::{self, seconds};
 
 pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
     let fleet = fleet_settings(arguments)?;
@@ -43,8 +41,7 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
             server.version()
         );
     }
-    let tools = ToolSets::with_screenshots(arguments.screenshots.clone()).restricted_to(access);
-    let tools = Arc::new(tools);
+    let tools = Arc::new(ToolSets::with_screenshots(arguments.screenshots.clone()).restricted_to(access));
     let served = serve_fleet(
         server.clone(),
         fleet,
@@ -73,9 +70,9 @@ fn fleet_settings(arguments: &WorkerArgs) -> Result<WorkerSettings, Failure> {
         Some(concurrency) => usize::try_from(concurrency.max(1)).unwrap_or(1),
         None => settings::concurrency_of(&arguments.engine)?,
     };
-    let usual = WorkerSettings::default();
     // A separate folder per name: workers that share a spool would send each other's outcomes.
-    let spool = arguments.spool.clone().unwrap_or_else(|| default_spool(&name));
+    let usual_spool = || std::env::temp_dir().join(format!("lumos-spool-{name}"));
+    let spool = arguments.spool.clone().unwrap_or_else(usual_spool);
     Ok(WorkerSettings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         device: settings::placement(&arguments.engine)?.to_string(),
@@ -88,12 +85,8 @@ fn fleet_settings(arguments: &WorkerArgs) -> Result<WorkerSettings, Failure> {
         idle_exit: arguments.idle_exit.map(|limit| seconds("--idle-exit", limit)).transpose()?,
         spool: Some(spool),
         name,
-        ..usual
+        ..WorkerSettings::default()
     })
-}
-
-fn default_spool(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("lumos-spool-{name}"))
 }
 
 fn models_settings(arguments: &WorkerArgs, access: &AccessPolicy) -> Result<ModelsSettings, Failure> {
@@ -107,22 +100,13 @@ fn models_settings(arguments: &WorkerArgs, access: &AccessPolicy) -> Result<Mode
     }
     let latency = Duration::from_millis(arguments.script_latency);
     let placement = settings::placement(&arguments.engine)?;
+    let engine = settings::engine(&arguments.engine, placement.of(Role::Planner))?;
     Ok(ModelsSettings {
-        engine: settings::engine(&arguments.engine, placement.of(Role::Planner))?,
         placement,
-        dtypes: BTreeMap::new(),
-        openai: None,
-        hub: None,
         pinned_only: true,
         script_latency: (!latency.is_zero()).then_some(latency),
         names,
         access: access.clone(),
-    })
-}
-
-/// Converts a flag's value in seconds.
-pub(super) fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
-    Duration::try_from_secs_f64(value).map_err(|_| {
-        Failure::input(format!("invalid value `{value}` for {flag}: expected a number of seconds"))
+        ..ModelsSettings::from(engine)
     })
 }

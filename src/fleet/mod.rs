@@ -6,15 +6,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use lumos_coordinator::Manifest;
+use lumos_coordinator::fleet::CoordinatorSettings;
 use lumos_queue::nats::{Access, Connecting, Credential, KeyValue, Layout, NatsError, Server};
 use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunStatus, RunToken, WorkerNotice};
 use serde::de::DeserializeOwned;
 
-use crate::cli::QueueArgs;
+use crate::cli::{FleetArgs, QueueArgs};
 use crate::exit::Failure;
+use crate::settings::seconds;
+
+/// How long commands wait for a queue.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Returns how to reach the queue, or `None` for the in-memory queue of this process.
-pub(crate) fn access(arguments: &QueueArgs) -> Result<Option<Access>, Failure> {
+fn access(arguments: &QueueArgs) -> Result<Option<Access>, Failure> {
     let url = match arguments.queue.as_deref().map(str::trim) {
         None | Some("" | "memory") => return Ok(None),
         Some(url) => url,
@@ -22,15 +27,9 @@ pub(crate) fn access(arguments: &QueueArgs) -> Result<Option<Access>, Failure> {
     let mut access = Access::new(url).map_err(|error| {
         Failure::usage(error).hint("pass --queue nats://HOST:4222, or omit it to run in this process")
     })?;
-    if let Some(user) = &arguments.queue_user {
-        access.user = Some(user.clone());
-    }
-    if let Some(password) = &arguments.queue_password {
-        access.password = Some(Credential::new(password));
-    }
-    if let Some(token) = &arguments.queue_token {
-        access.token = Some(Credential::new(token));
-    }
+    access.user = arguments.queue_user.clone().or(access.user);
+    access.password = arguments.queue_password.as_deref().map(Credential::new).or(access.password);
+    access.token = arguments.queue_token.as_deref().map(Credential::new).or(access.token);
     access.nkey_seed.clone_from(&arguments.queue_nkey);
     access.credentials.clone_from(&arguments.queue_credentials);
     access.tls_ca.clone_from(&arguments.queue_tls_ca);
@@ -52,8 +51,31 @@ pub(crate) async fn connect(
     connect_to(&access, arguments, name, patience, None).await
 }
 
+/// Connects to the queue whose workers execute a run, if one is specified, and returns it with the coordinator's
+/// settings.
+pub(crate) async fn coordinator(
+    arguments: &FleetArgs,
+) -> Result<Option<(Server, CoordinatorSettings)>, Failure> {
+    let Some(access) = access(&arguments.queue)? else { return Ok(None) };
+    let lease = Duration::try_from_secs_f64(arguments.lease).ok();
+    let server = connect_to(&access, &arguments.queue, "lumos coordinator", Some(PATIENCE), lease).await?;
+    let settings = CoordinatorSettings {
+        priority: arguments.priority,
+        drain_grace: seconds("--grace", arguments.grace)?,
+        stall_warning: stall_warning(arguments)?,
+        address: access.url().to_owned(),
+        ..CoordinatorSettings::default()
+    };
+    Ok(Some((server, settings)))
+}
+
+/// Returns the time without progress before a warning.
+pub(crate) fn stall_warning(arguments: &FleetArgs) -> Result<Duration, Failure> {
+    seconds("--stall-warning", arguments.stall_warning)
+}
+
 /// Connects. `lease` applies to shards that are created.
-pub(crate) async fn connect_to(
+async fn connect_to(
     access: &Access,
     arguments: &QueueArgs,
     name: &str,
@@ -72,7 +94,7 @@ pub(crate) async fn connect_to(
 }
 
 /// A refusal by the queue is a usage error; its message contains what to change.
-pub(crate) fn queue_failure(error: NatsError) -> Failure {
+fn queue_failure(error: NatsError) -> Failure {
     let hint = match &error {
         NatsError::Tls(_) => Some(
             "pass the certificate authority of the server as a PEM file: --queue-tls-ca ca.pem (LUMOS_QUEUE_TLS_CA)",
@@ -82,11 +104,7 @@ pub(crate) fn queue_failure(error: NatsError) -> Failure {
         ),
         _ => None,
     };
-    let failure = Failure::usage(error);
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure { hint: hint.map(str::to_owned), ..Failure::usage(error) }
 }
 
 /// Maximum number of list entries shown per notice, and maximum length of an error about one in characters.
@@ -137,15 +155,19 @@ fn shorten(notice: &mut WorkerNotice) {
     }
 }
 
-/// Returns the status of runs and workers, with the oldest run first.
+/// Returns the status of runs, or of one run, and of workers, with the oldest run first.
 pub(crate) async fn look(
     server: &Server,
-    run: Option<&RunToken>,
+    run: Option<&str>,
 ) -> Result<(Vec<RunStatus>, Vec<WorkerNotice>), Failure> {
+    let run = match run {
+        Some(run) => Some(find_run(server, run).await?),
+        None => None,
+    };
     let mut runs: Vec<RunStatus> =
         values(server.status().await, |status: &RunStatus| status.run.as_str(), |_| {}).await?;
     if let Some(run) = run {
-        runs.retain(|status| &status.run == run);
+        runs.retain(|status| status.run == run);
     }
     runs.sort_by_key(|status| status.started_ms);
     let mut workers: Vec<WorkerNotice> =

@@ -23,6 +23,7 @@ pub mod python;
 pub mod recorded;
 pub mod request;
 pub mod stall;
+pub mod throughput;
 pub mod unit;
 
 pub use call::{ChatReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply, WikiRequest};
@@ -37,4 +38,5 @@ pub use outcome::{Ending, Evidence, Fault, FaultKind, Outcome, Reason, Stage, St
 pub use placement::{Device, Placement, PlacementError, Swap};
 pub use request::{Completion, Finish, Input, Message, NanoDollars, Request, Role, Sampling, Stop};
 pub use stall::{Reminder, stall_message};
+pub use throughput::Throughput;
 pub use unit::{Assignment, EpisodeUnit, Finished, WorkUnit};

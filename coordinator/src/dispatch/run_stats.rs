@@ -1,17 +1,15 @@
 //! Status figures of a session, computed from its events.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use lumos_tasks::fleet::{ConfigurationStatus, RecentFault};
-use lumos_tasks::{Fault, UnitId};
+use lumos_tasks::{Fault, Throughput, UnitId};
 
 use super::unit_tracker::Tally;
 use crate::events::Event;
 
-/// Time over which rates are averaged.
-const WINDOW: Duration = Duration::from_secs(20);
 /// Number of recent faults to keep.
 const FAULTS: usize = 20;
 
@@ -23,9 +21,7 @@ pub(crate) struct RunStats {
     pub(crate) duplicates: u64,
     pub(crate) recovered: u64,
     pub(crate) recent_faults: VecDeque<RecentFault>,
-    began: Instant,
-    /// Units and tokens per second of the session.
-    recent: VecDeque<(u64, u64, u64)>,
+    throughput: Throughput,
 }
 
 impl RunStats {
@@ -48,8 +44,7 @@ impl RunStats {
             duplicates: 0,
             recovered: 0,
             recent_faults: VecDeque::new(),
-            began: Instant::now(),
-            recent: VecDeque::new(),
+            throughput: Throughput::since(Instant::now()),
         }
     }
 
@@ -68,7 +63,7 @@ impl RunStats {
                         one.correct = Some((so_far + u64::from(*correct), scored + 1));
                     }
                 }
-                self.count(prompt_tokens + completion_tokens);
+                self.throughput.count(Instant::now(), prompt_tokens + completion_tokens);
             }
             Event::Duplicate { .. } => self.duplicates += 1,
             Event::Recovered { units } | Event::WorkerLost { recalled: units, .. } => self.recovered += units,
@@ -94,35 +89,8 @@ impl RunStats {
         });
     }
 
-    fn count(&mut self, tokens: u64) {
-        let now = self.began.elapsed().as_secs();
-        match self.recent.back_mut() {
-            Some((second, units, so_far)) if *second == now => {
-                *units += 1;
-                *so_far += tokens;
-            }
-            _ => self.recent.push_back((now, 1, tokens)),
-        }
-        self.forget(now);
-    }
-
-    fn forget(&mut self, now: u64) {
-        while self.recent.front().is_some_and(|(second, ..)| second + WINDOW.as_secs() < now) {
-            self.recent.pop_front();
-        }
-    }
-
     /// Recent units and tokens per second.
-    pub(crate) fn rates(&mut self) -> (f64, f64) {
-        let elapsed = self.began.elapsed();
-        self.forget(elapsed.as_secs());
-        let seconds = elapsed.min(WINDOW).as_secs_f64().max(0.5);
-        let (units, tokens) = self
-            .recent
-            .iter()
-            .fold((0u64, 0u64), |(units, tokens), (_, more, further)| (units + more, tokens + further));
-        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-        let rate = |count: u64| count as f64 / seconds;
-        (rate(units), rate(tokens))
+    pub(crate) fn rates(&self) -> (f64, f64) {
+        self.throughput.rates(Instant::now())
     }
 }

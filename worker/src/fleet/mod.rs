@@ -10,7 +10,6 @@ pub mod shards;
 pub mod source;
 pub mod spool;
 mod spool_files;
-pub mod throughput;
 pub mod watch;
 mod worker;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lumos_models::ModelRegistry;
 use lumos_queue::nats::{KeyValue, KeyValueError, NatsError, Server};
+use lumos_tasks::Throughput;
 use lumos_tasks::fleet::{ClaimNotice, PROTOCOL, WorkerNotice};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -16,7 +17,6 @@ use super::catalogue::Catalogue;
 use super::eligibility::Eligibility;
 use super::lease_table::LeaseTable;
 use super::spool::Spool;
-use super::throughput::{Rates, Throughput};
 
 /// Interval within which claims are published together. The first claim is published immediately, so that a
 /// coordinator can return it if this worker is killed.
@@ -97,11 +97,10 @@ impl Presence {
     /// Writes notices until `stop` is cancelled, then a final one, and removes it.
     pub async fn tell(mut self, stop: CancellationToken) {
         let mut held = self.held.changes();
-        let mut rates = Rates::default();
-        stop.run_until_cancelled(self.keep_telling(&mut held, &mut rates)).await;
+        stop.run_until_cancelled(self.keep_telling(&mut held)).await;
         let leaving = async {
             // Publishes the changes since the previous notice.
-            let _ = self.write(&mut rates).await;
+            let _ = self.write().await;
             self.board.delete(&self.notice.name).await
         };
         if !matches!(timeout(PATIENCE, leaving).await, Ok(Ok(()))) {
@@ -111,12 +110,12 @@ impl Presence {
         }
     }
 
-    async fn keep_telling(&mut self, held: &mut watch::Receiver<u64>, rates: &mut Rates) {
+    async fn keep_telling(&mut self, held: &mut watch::Receiver<u64>) {
         let mut runs = self.catalogue.changes();
         let mut silent = false;
         loop {
             let began = Instant::now();
-            match self.write(rates).await {
+            match self.write().await {
                 Ok(()) => silent = false,
                 Err(message) if !silent => {
                     tracing::warn!("failed to publish the notice of this worker: {message}");
@@ -137,9 +136,9 @@ impl Presence {
     }
 
     /// Writes one notice.
-    async fn write(&mut self, rates: &mut Rates) -> Result<(), String> {
+    async fn write(&mut self) -> Result<(), String> {
         let notice = &mut self.notice;
-        (notice.units_per_second, notice.tokens_per_second) = rates.read(&self.meter, Instant::now());
+        (notice.units_per_second, notice.tokens_per_second) = self.meter.rates(std::time::Instant::now());
         notice.held = self.held.all_told();
         notice.in_use = u32::try_from(self.held.count()).unwrap_or(u32::MAX);
         notice.finished = self.meter.units();

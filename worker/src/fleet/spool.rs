@@ -15,18 +15,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ResultBatch, ResultMessage, RunState};
-use lumos_tasks::{Ending, Fault, FaultKind, Finished, Outcome, RunToken};
+use lumos_tasks::{Ending, Fault, FaultKind, Finished, Outcome, RunToken, Throughput};
 use tokio::time::{sleep, timeout};
 
 use super::result_batcher::ResultBatcher;
 use super::source::ResultsSink;
 use super::spool_files as files;
-use super::throughput::Throughput;
 
 /// Time limit for sending a result before it is also written to a file.
 const PROMPT: Duration = Duration::from_secs(2);
@@ -263,7 +262,7 @@ impl Queue<Finished> for Spool {
             return Err(QueueError::Refused("the result has no run".to_owned()));
         };
         self.deliver(id, message).await?;
-        self.meter.count(read + written);
+        self.meter.count(Instant::now(), read + written);
         Ok(())
     }
 

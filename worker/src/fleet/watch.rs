@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lumos_models::ModelRegistry;
 use lumos_queue::nats::Server;
-use lumos_tasks::Reminder;
+use lumos_tasks::{Reminder, Throughput};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +14,6 @@ use super::catalogue::Catalogue;
 use super::eligibility::Eligibility;
 use super::lease_table::LeaseTable;
 use super::spool::Spool;
-use super::throughput::Throughput;
 use crate::activity::{Activity, Source};
 use crate::stall::{LOOK, Wait, remind};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lumos_http::AccessPolicy;
 use lumos_models::ModelRegistry;
@@ -12,7 +12,7 @@ use lumos_models::hub::HubSettings;
 use lumos_queue::Queue;
 use lumos_queue::nats::{NatsError, Server};
 use lumos_tasks::fleet::{Holdings, PROTOCOL, WorkerNotice};
-use lumos_tasks::{Reminder, Swap};
+use lumos_tasks::{Reminder, Swap, Throughput};
 use lumos_tools::{ToolSets, WikiSettings};
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -27,7 +27,6 @@ use super::policy::PolicySettings;
 use super::presence::{Presence, ServerBoard};
 use super::shards::{LanesSettings, Shards};
 use super::spool::Spool;
-use super::throughput::Throughput;
 use super::watch::Watch;
 use crate::activity::Activity;
 use crate::serve::{LeaseTerms, ServeError, Worker};
@@ -205,7 +204,7 @@ pub async fn serve_fleet(
         Eligibility::new(Arc::clone(&models), Arc::clone(&tools)).within(settings.memory, settings.swap),
     );
     let held = Arc::new(LeaseTable::default());
-    let meter = Arc::new(Throughput::default());
+    let meter = Arc::new(Throughput::since(Instant::now()));
     let spool = Spool::new(Arc::new(server.clone()), settings.spool.clone(), Arc::clone(&meter))
         .map_err(|source| WorkerError::Spool { path: settings.spool.clone().unwrap_or_default(), source })?;
     let spool = Arc::new(spool);

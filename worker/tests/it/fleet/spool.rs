@@ -3,15 +3,14 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ResultBatch, ResultMessage, RunState};
-use lumos_tasks::{ContentHash, Ending, Finished, Outcome, RunToken, Telemetry, UnitId};
+use lumos_tasks::{ContentHash, Ending, Finished, Outcome, RunToken, Telemetry, Throughput, UnitId};
 use lumos_worker::fleet::source::ResultsSink;
 use lumos_worker::fleet::spool::Spool;
-use lumos_worker::fleet::throughput::Throughput;
 use tokio::time::timeout;
 
 use super::support::LONG;
@@ -64,7 +63,12 @@ fn finished(number: u8) -> Finished {
 
 fn spool(sink: &Sink, folder: &Path) -> Arc<Spool> {
     Arc::new(
-        Spool::new(Arc::new(sink.clone()), Some(folder.to_owned()), Arc::new(Throughput::default())).unwrap(),
+        Spool::new(
+            Arc::new(sink.clone()),
+            Some(folder.to_owned()),
+            Arc::new(Throughput::since(Instant::now())),
+        )
+        .unwrap(),
     )
 }
 

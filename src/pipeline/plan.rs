@@ -1,0 +1,416 @@
+//! The second stage: the manifest and the selected items of a run.
+//!
+//! [`Plan::of`] reads the data, hashes the models' files and resolves the tools' backends. It runs no model. The
+//! items are read again when [`Plan::open`] stores them in the checkpoint, so that plans of millions of items fit in
+//! memory.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use jiff::Timestamp;
+use lumos_benchmarks::{Benchmark, DataError, DataSource};
+use lumos_coordinator::Checkpoint;
+use lumos_coordinator::checkpoint::PlanMark;
+use lumos_coordinator::manifest::{
+    FileRecord, Manifest, ManifestError, ManifestParts, ModelRecord, Opened, PlannedData,
+};
+use lumos_coordinator::plan::{SelectError, expand, select};
+use lumos_coordinator::spec::{ItemChoice, ResolvedSpec};
+use lumos_models::{Identified, IdentifyError, ModelFile, hash_file};
+use lumos_tasks::families::shop::{self, Exemplars};
+use lumos_tasks::{ContentHash, Item, ItemId, Task, ToolBackend};
+use lumos_tools::{ToolSets, backends};
+use lumos_worker::stall::{Wait, reminded};
+
+use super::{Executor, Run, Spec, manifest_failure, open_checkpoint};
+use crate::exit::{Exit, Failure};
+use crate::settings;
+
+/// File with the checksums of the other files of a data folder, as written by `sha256sum *.json`.
+const SUMS: &str = "SHA256SUMS";
+
+/// A planned run.
+pub(crate) struct Plan {
+    pub(crate) manifest: Manifest,
+    pub(crate) executor: Executor,
+    /// The data of the benchmarks, in the order of the tasks.
+    data: Vec<SelectedData>,
+    /// Exemplars of the run, if they are not the project's own.
+    exemplars: Option<Exemplars>,
+}
+
+/// The selected items of a benchmark.
+struct SelectedData {
+    benchmark: &'static dyn Benchmark,
+    source: DataSource,
+    sha256: ContentHash,
+    /// Number of records read.
+    records: u64,
+    /// Number of malformed records that were skipped.
+    invalid: u64,
+    /// Identities of the selected items, by position.
+    items: Vec<ItemId>,
+}
+
+impl Plan {
+    /// Plans a run.
+    pub(crate) async fn of(spec: Spec) -> Result<Self, Failure> {
+        let stall_warning = spec.executor.options.stall_warning;
+        let planning = tokio::task::spawn_blocking(move || Self::read(spec));
+        reminded(stall_warning, Wait::Planning, planning).await?
+    }
+
+    /// As [`Plan::of`]. Blocks: reads the data and hashes the models' files.
+    fn read(Spec { resolved: spec, executor }: Spec) -> Result<Self, Failure> {
+        let Executor { models, tools, .. } = &executor;
+        let backends = tool_backends(&spec, tools)?;
+        let mut identified: Vec<Identified> = Vec::new();
+        let mut configurations = expand(
+            &spec,
+            |name, role, formulation| {
+                let model = models.identify(name, role, formulation)?;
+                if !identified.contains(&model) {
+                    identified.push(model.clone());
+                }
+                Ok::<_, IdentifyError>(model.identity)
+            },
+            |benchmark| {
+                let used = benchmark.tools();
+                backends.iter().filter(|backend| used.contains(&backend.tool.as_str())).cloned().collect()
+            },
+        )
+        .map_err(Failure::usage)?;
+        let exemplars = spec.exemplars.as_deref().map(read_exemplars).transpose()?;
+        if let Some(exemplars) = &exemplars {
+            for configuration in configurations.iter_mut().filter(|one| one.benchmark == "webshop") {
+                configuration.prompts = shop::prompts_hash(exemplars);
+            }
+        }
+        let read = |task: &String| SelectedData::read(&spec, task);
+        let mut data = spec.tasks.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let partition = spec.partition;
+        let manifest = Manifest::new(ManifestParts {
+            configurations,
+            models: identified.into_iter().map(model_record).collect(),
+            data: data.iter().map(SelectedData::planned).collect(),
+            versions: BTreeMap::new(),
+            git_revision: option_env!("LUMOS_GIT_REVISION").map(str::to_owned),
+            created: Timestamp::now(),
+            spec,
+        });
+        for data in &mut data {
+            data.items.retain(|id| partition.is_none_or(|partition| partition.keeps(id)));
+        }
+        Ok(Self { manifest, executor, data, exemplars })
+    }
+
+    /// Opens the folder of the run, which is created unless it contains the same run, and stores the items.
+    pub(crate) async fn open(self) -> Result<Run, Failure> {
+        let Self { mut manifest, executor, data, exemplars } = self;
+        let folder = manifest.spec.folder();
+        // Load a new run's models before its folder is created, so that a run that cannot start leaves no files.
+        let in_phases = match Manifest::read(&folder) {
+            Err(ManifestError::Missing { .. }) => Some(executor.prepare(&manifest).await?),
+            _ => None,
+        };
+        if let Opened::Continued(found) = manifest.open_or_create(&folder).map_err(manifest_failure)? {
+            manifest = Manifest { spec: manifest.spec, ..*found };
+        }
+        let stall_warning = executor.options.stall_warning;
+        let checkpoint = open_checkpoint(&folder, Checkpoint::create, stall_warning).await?;
+        if checkpoint.plan()?.is_none() {
+            let stored: Result<u64, Failure> =
+                data.iter().map(|data| data.store(&checkpoint, exemplars.as_ref())).sum();
+            let marked = stored.and_then(|items| {
+                let scoring = manifest.spec.scoring.clone();
+                let mark = PlanMark { identity: manifest.identity.clone(), items, scoring };
+                checkpoint.plan_complete(&mark).map_err(Failure::from)
+            });
+            if let Err(failure) = marked {
+                checkpoint.abandon();
+                return Err(failure);
+            }
+        }
+        Ok(Run { manifest, folder, checkpoint, executor, in_phases, budget: None })
+    }
+}
+
+impl SelectedData {
+    /// Selects the items of a benchmark.
+    fn read(spec: &ResolvedSpec, task: &str) -> Result<Self, Failure> {
+        let benchmark = settings::benchmark(task)?;
+        let source = spec
+            .data
+            .as_deref()
+            .map_or(DataSource::Samples, |folder| DataSource::in_folder(folder, benchmark));
+        let choice = spec.items.get(task).cloned().unwrap_or(ItemChoice::All);
+        let mut told = 0u32;
+        let items = benchmark.open(source.clone()).map_err(Failure::usage)?;
+        let selected = select(task, items, &choice, |error: &DataError| {
+            let skipped = spec.skip_invalid && error.is_skippable();
+            if skipped && told < 10 {
+                told += 1;
+                tracing::warn!("skipped record: {error}");
+            }
+            skipped
+        })
+        .map_err(|error| selection_failure(error, spec.skip_invalid))?;
+        if selected.invalid > 0 {
+            eprintln!("{task}: skipped {} malformed records", selected.invalid);
+        }
+        let sha256 = match &source {
+            DataSource::File(path) => hash(path)?,
+            DataSource::Samples => ContentHash::of_bytes(benchmark.samples()),
+        };
+        let items = selected.items.into_iter().map(|item| item.id).collect();
+        let (records, invalid) = (selected.records, selected.invalid);
+        Ok(Self { benchmark, source, sha256, records, invalid, items })
+    }
+
+    /// Describes the data for the manifest.
+    fn planned(&self) -> PlannedData<'_> {
+        PlannedData {
+            benchmark: self.benchmark.name(),
+            source: match &self.source {
+                DataSource::File(path) => path.display().to_string(),
+                DataSource::Samples => "built-in samples".to_owned(),
+            },
+            sha256: self.sha256.clone(),
+            records: self.records,
+            invalid: self.invalid,
+            items: &self.items,
+        }
+    }
+
+    /// Reads the items again and stores them. Returns their number.
+    fn store(&self, checkpoint: &Checkpoint, exemplars: Option<&Exemplars>) -> Result<u64, Failure> {
+        let name = self.benchmark.name();
+        let items = self.benchmark.open(self.source.clone()).map_err(Failure::usage)?;
+        let failed = RefCell::new(None);
+        let mut expected = self.items.iter().peekable();
+        let selected = items.into_iter().map_while(|item| {
+            expected.peek()?;
+            match item {
+                Ok(item) => {
+                    Some(expected.next_if(|id| **id == item.id).map(|_| with_exemplars(item, exemplars)))
+                }
+                // The record was also skipped during planning.
+                Err(error) if error.is_skippable() => Some(None),
+                Err(error) => {
+                    *failed.borrow_mut() = Some(Failure::usage(error));
+                    None
+                }
+            }
+        });
+        let stored = checkpoint.store_items(name, selected.flatten())?;
+        if let Some(failure) = failed.into_inner() {
+            return Err(failure);
+        }
+        if stored != self.items.len() as u64 {
+            return Err(Failure::input(format!("the data of {name} changed during planning"))
+                .hint("run the command again when the data file is no longer being written"));
+        }
+        Ok(stored)
+    }
+}
+
+/// Returns an item with the run's exemplars, if it has any.
+fn with_exemplars(mut item: Item, of_run: Option<&Exemplars>) -> Item {
+    if let Task::Shop { exemplars, .. } = &mut item.task {
+        *exemplars = of_run.cloned();
+    }
+    item
+}
+
+/// Reads exemplars from a file.
+fn read_exemplars(path: &Path) -> Result<Exemplars, Failure> {
+    let bad = |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| bad(&error))?;
+    Exemplars::read(&text).map_err(|error| bad(&error))
+}
+
+/// Returns the backends of all tools that the run's benchmarks call. The error lists all missing ones.
+fn tool_backends(spec: &ResolvedSpec, tools: &ToolSets) -> Result<Vec<ToolBackend>, Failure> {
+    let mut backends: BTreeMap<&str, ToolBackend> = BTreeMap::new();
+    for (tool, backend) in &spec.tools {
+        backends.insert(tool, tools.identify(tool, backend).map_err(Failure::usage)?);
+    }
+    let mut called: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let calls_tools = spec.formulation.iter().any(|formulation| formulation.calls_tools());
+    for task in spec.tasks.iter().filter(|_| calls_tools) {
+        for tool in settings::benchmark(task)?.tools() {
+            called.entry(tool).or_default().push(task);
+        }
+    }
+    let mut missing = Vec::new();
+    for (tool, tasks) in called {
+        if backends.contains_key(tool) {
+            continue;
+        }
+        let identified = match usual_backend(spec, tool)? {
+            Some(usual) => tools.identify(tool, &usual).map_err(|error| error.to_string()),
+            None => Err("no backend is set".to_owned()),
+        };
+        match identified {
+            Ok(backend) => {
+                backends.insert(tool, backend);
+            }
+            Err(why) => missing.push(Missing { tool, tasks, why }),
+        }
+    }
+    if missing.is_empty() { Ok(backends.into_values().collect()) } else { Err(missing_tools(&missing)) }
+}
+
+/// A tool that a run calls and that has no backend.
+struct Missing<'a> {
+    tool: &'a str,
+    /// The benchmarks that call it.
+    tasks: Vec<&'a str>,
+    why: String,
+}
+
+/// Returns the default backend of a tool. With the built-in samples every tool has one. With other data, the
+/// encyclopaedia and the ranker have none, because the results depend on them.
+fn usual_backend(spec: &ResolvedSpec, tool: &str) -> Result<Option<String>, Failure> {
+    let (data, browser) = (spec.data.as_deref(), spec.browser.as_deref());
+    Ok(match tool {
+        "maths" => Some("native".to_owned()),
+        "web" => Some(browser.unwrap_or("native").to_owned()),
+        "sql" => Some(match data {
+            Some(folder) => format!("sqlite:{}", folder.join("intercode_sql/sqlite").display()),
+            None => "sqlite".to_owned(),
+        }),
+        "shop" => Some(settings::usual_shop(data, browser)?),
+        "rank" if data.is_none() => Some("bm25".to_owned()),
+        "wiki" if data.is_none() => Some("samples".to_owned()),
+        _ => None,
+    })
+}
+
+fn missing_tools(missing: &[Missing]) -> Failure {
+    let mut message = match missing {
+        [one] => format!("tool `{}` has no backend", one.tool),
+        several => format!("{} tools have no backend", several.len()),
+    };
+    for Missing { tool, tasks, why } in missing {
+        let known = backends(tool).join(", ");
+        message
+            .push_str(&format!("\n  {tool} (called by {}): {why}\n    backends: {known}", tasks.join(", ")));
+    }
+    // A tool with a default backend lacks its files; suggesting another backend would change the benchmark.
+    let first = |tool: &str| match tool {
+        "rank" | "wiki" => Some(format!("--tool {tool}={}", backends(tool).first()?)),
+        _ => None,
+    };
+    let flags: Vec<String> = missing.iter().filter_map(|one| first(one.tool)).collect();
+    let mut hints = Vec::new();
+    if missing.iter().any(|one| one.tool == "sql") {
+        hints.push("build the databases with `lumos data import-sql`".to_owned());
+    }
+    if flags.is_empty() {
+        hints.push("set a backend with --tool NAME=BACKEND".to_owned());
+    } else {
+        hints.push(format!("set backends, for example {}", flags.join(" ")));
+    }
+    Failure::input(message).hint(hints.join("; "))
+}
+
+pub(crate) fn model_record(model: Identified) -> ModelRecord {
+    let file = |file: ModelFile| FileRecord { name: file.name, bytes: file.bytes, sha256: file.sha256 };
+    ModelRecord { identity: model.identity, files: model.files.into_iter().map(file).collect() }
+}
+
+/// Counts the items of a benchmark that a run would select.
+pub(crate) fn count_items(spec: &ResolvedSpec, task: &str) -> Result<u64, Failure> {
+    let items = SelectedData::read(spec, task)?.items;
+    let kept = |id: &&ItemId| spec.partition.is_none_or(|partition| partition.keeps(id));
+    Ok(items.iter().filter(kept).count() as u64)
+}
+
+/// Computes the hash of a data file or folder.
+fn hash(path: &Path) -> Result<ContentHash, Failure> {
+    if path.is_dir() {
+        return hash_folder(path);
+    }
+    hash_file(path).map_err(|error| Failure::input(format!("{}: {error}", path.display())))
+}
+
+/// Computes the hash of the names and contents of a folder's JSON files. If the folder contains `SHA256SUMS`,
+/// the files must match it.
+fn hash_folder(folder: &Path) -> Result<ContentHash, Failure> {
+    let failed = |error: std::io::Error| Failure::input(format!("{}: {error}", folder.display()));
+    let mut hashes: BTreeMap<String, ContentHash> = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            hashes.insert(name, hash_file(&path).map_err(failed)?);
+        }
+    }
+    match std::fs::read_to_string(folder.join(SUMS)) {
+        Ok(sums) => check_sums(&sums, &hashes)
+            .map_err(|why| Failure::input(format!("{}: {why}", folder.join(SUMS).display())))?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    Ok(ContentHash::of_json(&hashes))
+}
+
+/// Compares hashes with a list of checksums. The error names the file that differs.
+fn check_sums(sums: &str, hashes: &BTreeMap<String, ContentHash>) -> Result<(), String> {
+    let mut listed = 0;
+    for line in sums.lines().filter(|line| !line.trim().is_empty()) {
+        let (sum, name) = line
+            .split_once(char::is_whitespace)
+            .ok_or_else(|| format!("invalid line `{line}`: expected a checksum and a file name"))?;
+        let name = name.trim_start().trim_start_matches('*');
+        match hashes.get(name) {
+            None => return Err(format!("listed file `{name}` not found")),
+            Some(hash) if !hash.as_str().eq_ignore_ascii_case(sum) => {
+                return Err(format!(
+                    "file `{name}` has SHA-256 {hash}, not the listed one: unpack the archive again"
+                ));
+            }
+            Some(_) => listed += 1,
+        }
+    }
+    if listed == hashes.len() {
+        Ok(())
+    } else {
+        Err("not all JSON files in the folder are listed".to_owned())
+    }
+}
+
+fn selection_failure(error: SelectError<DataError>, skipping: bool) -> Failure {
+    match &error {
+        SelectError::Nothing { .. } => Failure { exit: Exit::NothingSelected, ..Failure::usage(error) },
+        SelectError::Load(load) if load.is_skippable() && !skipping => Failure::usage(error)
+            .hint("fix the record, or pass --skip-invalid to skip and count such records"),
+        _ => Failure::usage(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_not_those_listed_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("a.json", "[]");
+        write("README.md", "not data");
+        let plain = hash(folder.path()).unwrap();
+        let sum = ContentHash::of_bytes(b"[]");
+        write(SUMS, &format!("{sum}  a.json\n"));
+        assert_eq!(hash(folder.path()).unwrap(), plain);
+        write("b.json", "[]");
+        let refused = || hash(folder.path()).unwrap_err().error.to_string();
+        assert!(refused().contains("not all JSON files"), "{}", refused());
+        write(SUMS, &format!("{sum}  a.json\n{sum} *b.json\n"));
+        assert_ne!(hash(folder.path()).unwrap(), plain);
+        write("b.json", "[1]");
+        assert!(refused().contains("file `b.json` has SHA-256"), "{}", refused());
+    }
+}

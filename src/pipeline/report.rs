@@ -1,0 +1,140 @@
+//! The last stage: the results files, the table and the exit code of a session.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lumos_coordinator::dispatch::Summary;
+use lumos_coordinator::manifest::Manifest;
+use lumos_coordinator::report::{self, Render, Terminal};
+use lumos_coordinator::unit_view::{UnitState, for_each_unit};
+use lumos_coordinator::{Checkpoint, export};
+use lumos_tasks::{EpisodeUnit, Item};
+
+use super::Options;
+use crate::budget::Budget;
+use crate::exit::{CommandResult, Exit, Failure};
+use crate::interrupt::Interrupts;
+
+/// An ended session of a run, whose results are not written yet.
+pub(crate) struct Report {
+    pub(crate) manifest: Manifest,
+    pub(crate) folder: PathBuf,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) options: Options,
+    pub(crate) budget: Option<Budget>,
+    pub(crate) summary: Summary,
+    /// Watched until the results are published.
+    pub(crate) interrupts: Interrupts,
+}
+
+impl Report {
+    /// Whether the session stopped because of an interrupt or a spent budget.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupts.drain.is_cancelled() && !self.summary.too_many_faults
+    }
+
+    /// Writes the results, prints the state of the run and determines the exit code.
+    pub(crate) fn publish(self) -> CommandResult {
+        let is_interrupted = self.is_interrupted();
+        let Self { manifest, folder, checkpoint, options, summary, interrupts: _interrupts, .. } = self;
+        let report = match write_results(&manifest, &folder, &checkpoint, options.record.as_deref()) {
+            Ok(report) => report,
+            Err(failure) => {
+                checkpoint.abandon();
+                return Err(failure);
+            }
+        };
+        checkpoint.close()?;
+        if !options.json {
+            let mut out = std::io::stdout().lock();
+            terminal().render(&report, &mut out)?;
+            writeln!(out, "\nreport: {}", folder.join("report.html").display())?;
+            writeln!(
+                out,
+                "results, samples and checkpoint are in the same folder; `lumos show {} 0` prints an item",
+                folder.display()
+            )?;
+        }
+        let total = &report.total;
+        if !total.is_complete() {
+            eprintln!(
+                "{} units are outstanding and {} faulted: `lumos resume {}` continues them",
+                total.outstanding,
+                total.faulted,
+                folder.display()
+            );
+        }
+        match summary {
+            Summary { cancelled: true, .. } if !total.is_complete() => {
+                eprintln!("the run was cancelled");
+                Ok(Exit::Interrupted)
+            }
+            _ if is_interrupted && !total.is_complete() => Ok(Exit::Interrupted),
+            Summary { too_many_faults: true, faulted, .. } => Err(Failure {
+                exit: Exit::Outstanding,
+                error: anyhow::anyhow!("stopped: {faulted} items faulted, more than --fail-on-error allows"),
+                hint: Some("`lumos show` prints the fault of an item; recorded outcomes are kept".to_owned()),
+            }),
+            _ if !total.is_complete() => Ok(Exit::Outstanding),
+            _ => Ok(check_accuracy(&report, options.fail_under)),
+        }
+    }
+}
+
+/// Checks the accuracy of every configuration.
+fn check_accuracy(report: &report::Report, fail_under: Option<f64>) -> Exit {
+    let Some(least) = fail_under else { return Exit::Complete };
+    for configuration in &report.configurations {
+        let estimate = configuration.main().and_then(|main| main.estimate.as_ref());
+        if let Some(percent) = estimate.map(|estimate| 100.0 * estimate.value).filter(|one| *one < least) {
+            eprintln!("{}: {percent:.1} % is below --fail-under {least} %", configuration.label);
+            return Exit::CheckFailed;
+        }
+    }
+    Exit::Complete
+}
+
+/// Returns the table renderer for the width of standard output, or 80 columns if it is not a terminal.
+pub(crate) fn terminal() -> Terminal {
+    let size = console::Term::stdout().size_checked();
+    size.map_or_else(Terminal::default, |(_, width)| Terminal { width })
+}
+
+/// Writes results, samples and reports to the run's folder unless they are current, and the recorded cases to
+/// a file if requested.
+pub(crate) fn write_results(
+    manifest: &Manifest,
+    folder: &Path,
+    checkpoint: &Checkpoint,
+    record: Option<&Path>,
+) -> Result<report::Report, Failure> {
+    let report = report::report(manifest, checkpoint, &[])?;
+    report.total.check()?;
+    for configuration in &report.configurations {
+        configuration.ledger.check()?;
+    }
+    if !export::is_current(folder, &report)? {
+        export::export(folder, manifest, checkpoint, &[], jiff::Timestamp::now())?;
+    }
+    if let Some(path) = record {
+        record_cases(manifest, checkpoint, path)?;
+    }
+    Ok(report)
+}
+
+/// Writes every settled unit as a recorded case.
+fn record_cases(manifest: &Manifest, checkpoint: &Checkpoint, path: &Path) -> Result<(), Failure> {
+    let unwritable =
+        |error: std::io::Error| Failure::input(format!("cannot write {}: {error}", path.display()));
+    let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(unwritable)?);
+    for_each_unit(manifest, checkpoint, |view| {
+        let UnitState::Settled(record) = &view.state else { return Ok(()) };
+        let Item { id, task, setup, .. } = view.item.clone();
+        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&view.configuration.configuration));
+        let case = lumos_benchmarks::replay::record(view.item, &unit, &record.outcome)?;
+        serde_json::to_writer(&mut out, &case)?;
+        out.write_all(b"\n").map_err(unwritable)
+    })?;
+    out.flush().map_err(unwritable)
+}

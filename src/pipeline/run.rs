@@ -1,0 +1,264 @@
+//! The third stage: a run whose folder and checkpoint are open.
+//!
+//! [`Run::execute`] executes the outstanding units with a worker in this process or with the workers of a queue. It
+//! also writes the events as progress or JSON lines.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumos_coordinator::Checkpoint;
+use lumos_coordinator::checkpoint::CheckpointError;
+use lumos_coordinator::computing::Computing;
+use lumos_coordinator::dispatch::{DispatchConfig, DispatchError, Summary, dispatch};
+use lumos_coordinator::events::Event;
+use lumos_coordinator::fleet::{CoordinatorError, Fleet, run_fleet};
+use lumos_coordinator::manifest::{Manifest, ManifestError};
+use lumos_models::Swapping;
+use lumos_queue::{MemoryQueue, Queue};
+use lumos_tasks::{Assignment, Finished};
+use lumos_worker::stall::{Wait, reminded, watch_here};
+use lumos_worker::{EpisodeLimits, LeaseTerms, RunTerms, Worker};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{Executor, Options, Report};
+use crate::budget::Budget;
+use crate::exit::{CommandResult, Exit, Failure};
+use crate::interrupt::Interrupts;
+use crate::progress::Progress;
+use crate::settings;
+
+/// Capacity of the in-memory queues for units and results.
+const QUEUED: usize = 1024;
+
+/// Maximum number of events written together.
+const EVENTS: usize = 256;
+
+/// A planned run with its open checkpoint and its executor.
+pub(crate) struct Run {
+    pub(crate) manifest: Manifest,
+    pub(crate) folder: PathBuf,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) executor: Executor,
+    /// Whether models take turns in memory; `None` if the models are not prepared yet.
+    pub(crate) in_phases: Option<bool>,
+    pub(crate) budget: Option<Budget>,
+}
+
+impl Run {
+    /// Executes the run, publishes its results and releases its tools.
+    pub(crate) async fn finish(self) -> CommandResult {
+        let tools = Arc::clone(&self.executor.tools);
+        let outcome = self.execute().await.and_then(Report::publish);
+        tools.close().await;
+        outcome
+    }
+
+    /// Executes the outstanding units, as far as the budget allows.
+    pub(crate) async fn execute(mut self) -> Result<Report, Failure> {
+        let in_phases = match self.in_phases {
+            Some(in_phases) => Ok(in_phases),
+            None if self.checkpoint.settled() >= self.manifest.planned() => Ok(false),
+            None => self.executor.prepare(&self.manifest).await,
+        };
+        let in_phases = match in_phases {
+            Ok(in_phases) => in_phases,
+            Err(failure) => {
+                self.checkpoint.close()?;
+                return Err(failure);
+            }
+        };
+        let interrupts = Interrupts::watch();
+        let dispatched = self.dispatch(in_phases, &interrupts.drain).await;
+        let Self { manifest, folder, checkpoint, executor: Executor { options, .. }, budget, .. } = self;
+        match dispatched {
+            Ok(summary) => Ok(Report { manifest, folder, checkpoint, options, budget, summary, interrupts }),
+            Err(failure) => {
+                // A database whose disk failed may never close. Acknowledged records are on disk.
+                checkpoint.abandon();
+                Err(failure)
+            }
+        }
+    }
+
+    async fn dispatch(&mut self, in_phases: bool, drain: &CancellationToken) -> Result<Summary, Failure> {
+        if self.budget.as_ref().is_some_and(Budget::is_reached) {
+            drain.cancel();
+        }
+        let concurrency = settings::concurrency(&self.manifest.spec, in_phases);
+        let computing = self.computing(in_phases, concurrency);
+        if let Some(computing) = &computing {
+            self.checkpoint.session_begins(computing)?;
+        }
+        let (events, received) = mpsc::channel(1024);
+        let Options { quiet, json, .. } = self.executor.options;
+        let watching = tokio::spawn(watch(received, quiet, json, self.budget.take(), drain.clone()));
+        let ended = match &self.executor.fleet {
+            None => self.dispatch_here(concurrency, &events, drain).await,
+            Some((server, settings)) => run_fleet(Fleet {
+                manifest: &self.manifest,
+                checkpoint: &self.checkpoint,
+                server,
+                terms: DispatchConfig::of(&self.manifest),
+                settings: settings.clone(),
+                events: &events,
+                drain,
+            })
+            .await
+            .map_err(fleet_failure),
+        };
+        drop(events);
+        self.budget = watching.await??;
+        if let (Ok(_), Some(computing)) = (&ended, computing) {
+            let Swapping { loads, time } = self.executor.models.swapping();
+            let computing = Computing { loads, load_seconds: time.as_secs_f64(), ..computing };
+            self.checkpoint.session_ends(&computing)?;
+        }
+        ended
+    }
+
+    /// Describes how this process will compute models; `None` if it computes none.
+    fn computing(&self, in_phases: bool, concurrency: usize) -> Option<Computing> {
+        let Manifest { configurations, spec, .. } = &self.manifest;
+        // Only models of engines have a data type.
+        let mut models = configurations.iter().flat_map(|one| one.configuration.models.values());
+        let computes = self.executor.fleet.is_none() && models.any(|model| model.dtype.is_some());
+        let is_outstanding = self.checkpoint.settled() < self.manifest.planned();
+        (computes && is_outstanding).then(|| Computing {
+            device: spec.device.clone(),
+            in_phases,
+            concurrency: concurrency as u64,
+            ..Computing::default()
+        })
+    }
+
+    /// Dispatches over in-memory queues to one worker in this process.
+    async fn dispatch_here(
+        &self,
+        concurrency: usize,
+        events: &mpsc::Sender<Event>,
+        drain: &CancellationToken,
+    ) -> Result<Summary, Failure> {
+        let Self { manifest, executor: Executor { models, tools, options, .. }, .. } = self;
+        let time_limit = manifest.spec.limits.time_limit;
+        let limits =
+            EpisodeLimits { time: time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) };
+        let worker = Arc::new(Worker {
+            name: format!("local-{}", std::process::id()),
+            concurrency,
+            models: Arc::clone(models),
+            tools: Arc::clone(tools),
+            runs: Arc::new(RunTerms { limits, ..RunTerms::default() }),
+            terms: LeaseTerms::default(),
+        });
+        let ended = CancellationToken::new();
+        let activity = worker.terms.activity.clone();
+        tokio::spawn(watch_here(options.stall_warning, activity, Arc::clone(models), ended.clone()));
+        let _ended = ended.drop_guard();
+        let work: MemoryQueue<Assignment> = MemoryQueue::bounded(QUEUED);
+        let results: MemoryQueue<Finished> = MemoryQueue::bounded(QUEUED);
+        let serving = {
+            let (work, results, drain) = (work.clone(), results.clone(), drain.clone());
+            tokio::spawn(async move {
+                let served = worker.serve(Arc::new(work), Arc::new(results.clone()), drain).await;
+                // No more results follow.
+                results.close();
+                served
+            })
+        };
+        let terms = DispatchConfig { window: QUEUED, at_once: concurrency, ..DispatchConfig::of(manifest) };
+        let dispatched = dispatch(manifest, &terms, &self.checkpoint, &work, &results, events, drain).await;
+        if dispatched.is_err() {
+            serving.abort();
+        }
+        let served = serving.await;
+        let summary = dispatched.map_err(dispatch_failure)?;
+        served??;
+        Ok(summary)
+    }
+}
+
+/// Writes events as progress or JSON lines until the sender is dropped. Cancels `drain` when the budget is used
+/// up, and returns it.
+async fn watch(
+    mut events: mpsc::Receiver<Event>,
+    quiet: bool,
+    json: bool,
+    mut budget: Option<Budget>,
+    drain: CancellationToken,
+) -> std::io::Result<Option<Budget>> {
+    let mut progress = Progress::new(quiet || json);
+    let mut gathered = Vec::with_capacity(EVENTS);
+    let mut lines = Vec::new();
+    while events.recv_many(&mut gathered, EVENTS).await > 0 {
+        for event in gathered.drain(..) {
+            if json {
+                serde_json::to_writer(&mut lines, &event)?;
+                lines.push(b'\n');
+            }
+            if let (Event::Settled { cost, .. }, Some(budget)) = (&event, &mut budget)
+                && budget.spend(*cost)
+            {
+                drain.cancel();
+            }
+            progress.record(&event);
+        }
+        // Writes everything received so far at once, without further buffering.
+        std::io::stdout().lock().write_all(&lines)?;
+        lines.clear();
+    }
+    Ok(budget)
+}
+
+/// Opens a run's checkpoint on a blocking thread.
+pub(crate) async fn open_checkpoint(
+    folder: &Path,
+    how: fn(&Path) -> Result<Checkpoint, CheckpointError>,
+    stall_warning: Duration,
+) -> Result<Checkpoint, Failure> {
+    let folder = folder.join("checkpoint");
+    let opening = tokio::task::spawn_blocking(move || how(&folder));
+    reminded(stall_warning, Wait::Checkpoint, opening).await?.map_err(checkpoint_failure)
+}
+
+/// A missing checkpoint, or one in use, is a usage error; a disk error is a fault.
+pub(crate) fn checkpoint_failure(error: CheckpointError) -> Failure {
+    match error {
+        CheckpointError::InUse { .. } | CheckpointError::Missing { .. } | CheckpointError::Schema { .. } => {
+            Failure::usage(error)
+        }
+        error => Failure::from(error),
+    }
+}
+
+/// A manifest that cannot be used is a usage error; a full disk is a fault.
+pub(crate) fn manifest_failure(error: ManifestError) -> Failure {
+    match error {
+        ManifestError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+            Failure::from(error)
+        }
+        ManifestError::Differs { .. } => {
+            Failure::usage(error).hint("choose another name with --name, or use the settings of the run")
+        }
+        error => Failure::usage(error),
+    }
+}
+
+fn dispatch_failure(error: DispatchError) -> Failure {
+    match error {
+        DispatchError::Checkpoint(error) => checkpoint_failure(error),
+        error => Failure::from(error),
+    }
+}
+
+/// A run that another coordinator owns, or a refusal by the server, is a usage error; the message contains a
+/// hint.
+fn fleet_failure(error: CoordinatorError) -> Failure {
+    match error {
+        CoordinatorError::Dispatch(error) => dispatch_failure(error),
+        error @ CoordinatorError::Interrupted => Failure { exit: Exit::Interrupted, ..Failure::usage(error) },
+        error => Failure::usage(error),
+    }
+}
