@@ -164,8 +164,7 @@ impl Episode {
             Task::Qa { question, answer } => qa::start(question, *answer, configuration),
             Task::Judge { messages, max_new_tokens } => Judge::start(messages, *max_new_tokens),
             Task::Web { task, steps, teacher_forced_history, verbs } => {
-                let task = web::WebTask { task, steps: *steps, teacher_forced_history, verbs };
-                web::start(task, &unit.item, configuration)
+                web::start(task, *steps, teacher_forced_history, verbs, &unit.item, configuration)
             }
             Task::Sql { question, database } => sql::start(question, database, configuration),
             Task::Shop { instruction, exemplars } => {

@@ -116,11 +116,12 @@ pub(crate) fn not_dispatched(name: &str, listed: &[&str]) -> Failure {
 /// The name of the variable with the highest number. The original raises for a variable of another form;
 /// corrected behaviour skips such variables.
 pub(crate) fn last_variable<'a>(
-    names: impl Iterator<Item = &'a str> + Clone,
+    names: impl Iterator<Item = &'a str>,
     behaviour: Behaviour,
 ) -> Result<String, Failure> {
-    let mut last: Option<Integer> = None;
-    for name in names.clone() {
+    let (mut first, mut last) = (None, None::<Integer>);
+    for name in names {
+        first = first.or(Some(name));
         let number = name.char_indices().nth(1).and_then(|(at, _)| Integer::parse(&name[at..]));
         match number {
             Some(number) if behaviour == Behaviour::Paper || name.starts_with('R') => {
@@ -130,7 +131,7 @@ pub(crate) fn last_variable<'a>(
             _ => return Err(invalid_variable(name)),
         }
     }
-    let last = last.ok_or_else(|| invalid_variable(names.clone().next().unwrap_or_default()))?;
+    let last = last.ok_or_else(|| invalid_variable(first.unwrap_or_default()))?;
     Ok(format!("R{last}"))
 }
 

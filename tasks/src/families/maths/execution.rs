@@ -46,8 +46,8 @@ struct Service<'a> {
 }
 
 impl Service<'_> {
-    fn ask(&mut self, query: String) -> Result<Option<Value>, Interrupt> {
-        let reply = self.replies.take(|| ToolCall::Maths { query: query.clone() })?;
+    fn ask(&mut self, query: &str) -> Result<Option<Value>, Interrupt> {
+        let reply = self.replies.take(|| ToolCall::Maths { query: query.to_owned() })?;
         let ToolReply::Maths(reply) = reply else { return Err(unfit()) };
         Ok(match (reply, self.behaviour) {
             (MathsReply::One(text), _) => Some(Value::Text(text.clone())),
@@ -118,7 +118,7 @@ pub fn perform(
         "SolveEquation" => solve_equation(arguments, &mut service)
             .map(|values| MathsResult::Each(variables.to_vec(), values)),
         "SolveInequality" => {
-            service.ask(format!("Solve {arguments}")).map(|value| MathsResult::Single(first, value))
+            service.ask(&format!("Solve {arguments}")).map(|value| MathsResult::Single(first, value))
         }
         "Count" => count(arguments, &mut service).map(|value| MathsResult::Single(first, value)),
         _ => Ok(MathsResult::Single(first, Some(Value::Text(arguments.to_owned())))),
@@ -173,10 +173,10 @@ fn calculator(
         return Ok(Some(expression.into()));
     }
     if !has_letter(expression) {
-        return service.ask(expression.to_owned());
+        return service.ask(expression);
     }
     for verb in ["Expand", "Calculate", ""] {
-        match service.ask(format!("{verb} {expression}")) {
+        match service.ask(&format!("{verb} {expression}")) {
             Ok(Some(Value::Text(text))) => return Ok(Some(Value::Text(without_factors(text)))),
             // The original lowercases the answer, which raises for anything but a string.
             Ok(_) | Err(Interrupt::Failed(_)) => {}
@@ -238,7 +238,7 @@ fn set_equation(equation: &str, service: &mut Service<'_>) -> Result<Option<Valu
 }
 
 fn solve_equation(equation: &str, service: &mut Service<'_>) -> Result<Vec<String>, Interrupt> {
-    let Some(Value::Text(mut solution)) = service.ask(format!("Solve {equation}"))? else {
+    let Some(Value::Text(mut solution)) = service.ask(&format!("Solve {equation}"))? else {
         return Err(Failure::tool(format!("no single solution of `{equation}`")).into());
     };
     if solution.contains('±') {
@@ -263,9 +263,9 @@ fn count(list: &str, service: &mut Service<'_>) -> Result<Option<Value>, Interru
         return Err(Failure::argument("a sequence needs at least two terms").into());
     };
     let text = |value: Option<Value>| value.map_or_else(|| "None".to_owned(), |value| value.to_python_text());
-    let step = text(service.ask(format!("({second}) - ({first})"))?);
-    let span = text(service.ask(format!("({last}) - ({first})"))?);
-    service.ask(format!("{span} / {step} + 1"))
+    let step = text(service.ask(&format!("({second}) - ({first})"))?);
+    let span = text(service.ask(&format!("({last}) - ({first})"))?);
+    service.ask(&format!("{span} / {step} + 1"))
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ impl Variables {
         self.values.into_iter().map(|(variable, (_, value))| (variable, value)).collect()
     }
 
-    fn names(&self) -> impl Iterator<Item = &str> + Clone {
+    fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }
 }

@@ -30,15 +30,6 @@ const MOST_ACTIONS: usize = 512;
 /// The variable of the first page.
 const FIRST: &str = "Env";
 
-/// The episode's view of its task.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct WebTask<'a> {
-    pub(crate) task: &'a str,
-    pub(crate) steps: u32,
-    pub(crate) teacher_forced_history: &'a [String],
-    pub(crate) verbs: &'a [u32],
-}
-
 /// The record of an episode on web pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebEvidence {
@@ -86,24 +77,32 @@ pub struct Chosen {
     pub carried: Option<PageExecution>,
 }
 
-/// Starts the episode of a task.
-pub(crate) fn start(task: WebTask<'_>, item: &ItemId, configuration: &Configuration) -> Started {
+/// Starts the episode of a task with this many gold steps. `history` has the gold actions, `verbs` the recorded
+/// verbs of their sentences.
+pub(crate) fn start(
+    task: &str,
+    steps: u32,
+    history: &[String],
+    verbs: &[u32],
+    item: &ItemId,
+    configuration: &Configuration,
+) -> Started {
     let mut family = Web {
-        task: strip(task.task).to_owned(),
-        history: task.teacher_forced_history.to_vec(),
-        verbs: task.verbs.to_vec(),
+        task: strip(task).to_owned(),
+        history: history.to_vec(),
+        verbs: verbs.to_vec(),
         verb_seeds: UnitId::new(ContentHash::of_json(&("verbs/1", item, configuration.seed))),
         behaviour: configuration.behaviour,
-        steps: task.steps,
+        steps,
         variables: HashMap::new(),
         evidence: WebEvidence { in_browser: configuration.has_browser(), ..WebEvidence::default() },
     };
-    let empty = (task.steps == 0).then(|| {
+    let empty = (steps == 0).then(|| {
         let failure = Failure::new(Stage::Limit, "the task has no steps");
         family.raise("IndexError", failure, &mut LoopState::start())
     });
-    let max_rounds = configuration.max_rounds.max(1).min(task.steps);
-    let (plan, ground) = (plan(task.task), ground(GROUND, task.task, false));
+    let max_rounds = configuration.max_rounds.max(1).min(steps);
+    let (plan, ground) = (plan(task), ground(GROUND, task, false));
     let (machine, want) = PlanLoop::start(family, max_rounds, plan, ground);
     (machine, empty.unwrap_or(want))
 }

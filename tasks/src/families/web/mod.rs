@@ -16,7 +16,7 @@ mod tests;
 
 pub use action::{ActionName, ActionRefusal, ParsedWebAction};
 pub use element::{CandidateElement, CandidateScope, WebStep};
+pub(crate) use family::start;
 pub use family::{Chosen, WebEvidence};
-pub(crate) use family::{WebTask, start};
 pub use page_action::{Obstacle, PageAction, PageExecution, WebResult};
 pub use prompts::{NoArrow, hash as prompts_hash, option_hint, sentence};
