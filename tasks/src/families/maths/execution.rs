@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::parse::{has_letter, has_operator, is_function, parse_action, parse_equations, split_function};
 use crate::call::{MathsReply, ToolCall, ToolReply};
-pub use crate::families::Failure;
+use crate::families::Failure;
 use crate::families::execution::{self, Interrupt, Replies, unfit};
 use crate::formulation::Behaviour;
 use crate::outcome::Value;

@@ -93,14 +93,14 @@ impl ShopValue {
 
 /// The state of the shop session as far as the episode knows it.
 #[derive(Debug, Default)]
-pub(super) struct Visit {
+pub(super) struct SessionState {
     /// Whether the session is reset before the next action.
     pub(super) reset: bool,
     /// Searches and clicks so far.
     pub(super) actions: Vec<String>,
 }
 
-impl Visit {
+impl SessionState {
     /// Searches or clicks. `replays` is whether the actions so far are repeated first.
     fn act<'a>(
         &mut self,
@@ -135,7 +135,7 @@ pub(super) struct Executed {
 pub(super) fn execute(
     action: &str,
     results: &BTreeMap<String, ShopValue>,
-    visit: &mut Visit,
+    session: &mut SessionState,
     behaviour: Behaviour,
     replies: &[ToolReply],
 ) -> Result<Executed, Interrupt> {
@@ -144,7 +144,7 @@ pub(super) fn execute(
     let mut replies = Replies::new(replies);
     let mut purchase = None;
     let value = match parsed.name.as_str() {
-        "Search" => text(&items(visit.act(format!("search[{arguments}]"), false, &mut replies)?)),
+        "Search" => text(&items(session.act(format!("search[{arguments}]"), false, &mut replies)?)),
         "Click" => {
             let clicked = if find_variables(arguments).is_empty() {
                 arguments.to_owned()
@@ -152,8 +152,8 @@ pub(super) fn execute(
                 value(results, arguments)?.to_python_text()
             };
             // The original repeats everything at every click; only what a reset undid has to be repeated.
-            let replays = behaviour == Behaviour::Paper || visit.reset;
-            let reply = visit.act(format!("click[{clicked}]"), replays, &mut replies)?;
+            let replays = behaviour == Behaviour::Paper || session.reset;
+            let reply = session.act(format!("click[{clicked}]"), replays, &mut replies)?;
             purchase.clone_from(&reply.purchase);
             match &reply.purchase {
                 Some(purchase) => ShopValue::Reward(purchase.reward),

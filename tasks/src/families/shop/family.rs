@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::execution::{Executed, Purchase, ShopValue, Visit, execute};
+use super::execution::{Executed, Purchase, SessionState, ShopValue, execute};
 use super::exemplars::Exemplars;
 use super::prompts::{self, FIRST_VARIABLE};
 use crate::call::ToolReply;
@@ -58,7 +58,7 @@ pub(crate) fn start(
     let exemplars = exemplars.cloned().unwrap_or_else(Exemplars::shipped);
     let family = Shop {
         behaviour: configuration.behaviour,
-        visit: Visit::default(),
+        session: SessionState::default(),
         results: BTreeMap::new(),
         subgoal_values: BTreeMap::new(),
         last: None,
@@ -71,7 +71,7 @@ pub(crate) fn start(
 #[derive(Debug)]
 struct Shop {
     behaviour: Behaviour,
-    visit: Visit,
+    session: SessionState,
     results: BTreeMap<String, ShopValue>,
     /// Each subgoal's value by the subgoal's name.
     subgoal_values: BTreeMap<String, ShopValue>,
@@ -110,7 +110,7 @@ impl Shop {
             credited,
             first: self.first.take(),
             subgoals: std::mem::take(&mut state.subgoals),
-            actions: std::mem::take(&mut self.visit.actions),
+            actions: std::mem::take(&mut self.session.actions),
             results: std::mem::take(&mut self.results),
         };
         state.end(failure, Evidence::Shop(evidence))
@@ -124,13 +124,13 @@ impl Family for Shop {
     }
 
     fn actions(&mut self, reply: &str, state: &mut LoopState) -> Vec<String> {
-        self.visit.reset = true;
+        self.session.reset = true;
         self.last = None;
         strip(&grounded(reply, state.turn)).split("; ").map(str::to_owned).collect()
     }
 
     fn execute(&mut self, action: &str, turn: &Turn, state: &mut LoopState) -> Result<(), Want> {
-        match execute(action, &self.results, &mut self.visit, self.behaviour, &turn.replies) {
+        match execute(action, &self.results, &mut self.session, self.behaviour, &turn.replies) {
             Ok(Executed { variable, value, purchase }) => {
                 state.observe(action, Observation::Text(value.to_python_text()));
                 self.results.insert(variable, value.clone());
