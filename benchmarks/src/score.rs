@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use lumos_tasks::formulation::UnknownName;
+use lumos_tasks::UnknownName;
 use serde::{Deserialize, Serialize};
 
 /// How a prediction is compared with the gold answer.

@@ -6,11 +6,12 @@ use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 use lumos_benchmarks::{Benchmark, DataSource, find, replay};
+use lumos_tasks::families::maths;
+use lumos_tasks::families::parse::{find_variables, parse_action};
 use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::families::shop::ShopReply;
 use lumos_tasks::families::sql::parse::{sql_parser, sql_parser_react};
 use lumos_tasks::families::web::{CandidateElement, ParsedWebAction, sentence};
-use lumos_tasks::families::{maths, qa};
 use lumos_tasks::{
     Behaviour, ChatReply, Completion, Configuration, Episode, EpisodeUnit, Formulation, Item, MathsReply,
     Next, Reply, SqlGrade, SqlReply, ToolCall, ToolReply,
@@ -36,8 +37,8 @@ fn parse(text: &str) {
     let _ = maths::parse::parse_action(text);
     let _ = maths::parse::split_function(text);
     let _ = maths::parse::parse_equations(text);
-    let _ = maths::parse::find_variables(text);
-    let _ = qa::parse::parse_action(text);
+    let _ = find_variables(text);
+    let _ = parse_action(text);
     let _ = ParsedWebAction::as_published(text);
     let _ = ParsedWebAction::strictly(text);
     let _ = sentence(text, |most| most.saturating_sub(1));

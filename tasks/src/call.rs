@@ -144,6 +144,12 @@ pub struct Passage {
     pub text: String,
 }
 
+impl Passage {
+    pub(crate) fn untitled(text: &str) -> Self {
+        Self { title: String::new(), text: text.to_owned() }
+    }
+}
+
 /// The reply of a tool. Infrastructure faults are not replies; the driver reports them separately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tool", content = "reply", rename_all = "snake_case")]
@@ -179,7 +185,7 @@ pub enum ToolReply {
 impl ToolReply {
     /// The reply as recorded in a trajectory: without data that the next call repeats or that the item's
     /// pages contain.
-    pub fn for_trajectory(&self) -> Self {
+    pub(crate) fn for_trajectory(&self) -> Self {
         match self {
             Self::Candidates(elements) => {
                 let bare = |element: &CandidateElement| CandidateElement {

@@ -3,12 +3,15 @@
 //!
 //! Families implement the loop; the driver performs the requests and records the [`Outcome`].
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::call::{ToolCall, ToolReply};
 use crate::configuration::Configuration;
-use crate::families::{judge, maths, qa, shop, sql, web};
+use crate::families::one_request::Judge;
+use crate::families::{maths, qa, shop, sql, web};
 use crate::identity::UnitId;
 use crate::item::Task;
 use crate::outcome::{Ending, Evidence, Fault, Outcome, Step};
@@ -47,61 +50,38 @@ pub struct Misfit {
 
 /// A request of a family's state machine.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 pub(crate) enum Want {
     Generate { role: Role, prompt: String },
     Call(ToolCall),
-    Done { ending: Ending, evidence: Evidence },
+    Done { ending: Ending, evidence: Box<Evidence> },
 }
 
-/// The state machine of one family.
-#[derive(Debug)]
-enum Machine {
-    Maths(maths::Machine),
-    Qa(qa::Machine),
-    Judge(judge::Machine),
-    Web(web::Machine),
-    Sql(Box<sql::Machine>),
-    Shop(shop::Machine),
+impl From<ToolCall> for Want {
+    fn from(call: ToolCall) -> Self {
+        Self::Call(call)
+    }
 }
 
-impl Machine {
+/// The state machine of one episode of a family.
+pub(crate) trait Machine: fmt::Debug + Send + Sync {
+    /// The current planner turn, counted from 1.
     fn turn(&self) -> u32 {
-        match self {
-            Self::Maths(machine) => machine.turn(),
-            Self::Qa(machine) => machine.turn(),
-            Self::Judge(_) => 1,
-            Self::Web(machine) => machine.turn(),
-            Self::Sql(machine) => machine.turn(),
-            Self::Shop(machine) => machine.turn(),
-        }
+        1
     }
 
-    /// Processes a model's reply; `None` if the family did not request one.
-    fn completed(&mut self, reply: &str, steps: &mut Vec<Step>) -> Option<Want> {
-        match self {
-            Self::Maths(machine) => Some(machine.completed(reply, steps)),
-            Self::Qa(machine) => Some(machine.completed(reply, steps)),
-            Self::Judge(_) => None,
-            Self::Web(machine) => Some(machine.completed(reply, steps)),
-            Self::Sql(machine) => machine.completed(reply, steps),
-            Self::Shop(machine) => Some(machine.completed(reply, steps)),
-        }
+    /// Processes a model's reply and records executed actions; `None` if the family did not request one.
+    fn completed(&mut self, _reply: &str, _steps: &mut Vec<Step>) -> Option<Want> {
+        None
     }
 
-    /// Processes a tool's reply; `None` if the family did not call that tool.
-    fn called(&mut self, reply: ToolReply, steps: &mut Vec<Step>) -> Option<Want> {
-        match (self, reply) {
-            (Self::Maths(machine), ToolReply::Maths(reply)) => Some(machine.called(reply, steps)),
-            (Self::Maths(_), _) => None,
-            (Self::Qa(machine), reply) => Some(machine.called(reply, steps)),
-            (Self::Judge(machine), reply) => machine.called(reply),
-            (Self::Web(machine), reply) => machine.called(reply, steps),
-            (Self::Sql(machine), reply) => machine.called(reply, steps),
-            (Self::Shop(machine), reply) => Some(machine.called(reply, steps)),
-        }
+    /// Processes a tool's reply and records executed actions; `None` if the family did not call that tool.
+    fn called(&mut self, _reply: ToolReply, _steps: &mut Vec<Step>) -> Option<Want> {
+        None
     }
 }
+
+/// A state machine and its first request.
+pub(crate) type Started = (Box<dyn Machine>, Want);
 
 /// Whether the reply matches the call.
 fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
@@ -168,7 +148,7 @@ fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
 pub struct Episode {
     unit: UnitId,
     generation: crate::configuration::GenerationSettings,
-    machine: Machine,
+    machine: Box<dyn Machine>,
     generated: u32,
     next: Next,
     steps: Vec<Step>,
@@ -180,30 +160,15 @@ impl Episode {
     pub fn start(unit: &EpisodeUnit) -> Self {
         let configuration: &Configuration = &unit.configuration;
         let (machine, want) = match &unit.task {
-            Task::Maths { question } => {
-                let (machine, want) = maths::Machine::start(question, configuration);
-                (Machine::Maths(machine), want)
-            }
-            Task::Qa { question, answer } => {
-                let (machine, want) = qa::Machine::start(question, *answer, configuration);
-                (Machine::Qa(machine), want)
-            }
-            Task::Judge { messages, max_new_tokens } => {
-                let (machine, want) = judge::Machine::start(messages, *max_new_tokens);
-                (Machine::Judge(machine), want)
-            }
+            Task::Maths { question } => maths::start(question, configuration),
+            Task::Qa { question, answer } => qa::start(question, *answer, configuration),
+            Task::Judge { messages, max_new_tokens } => Judge::start(messages, *max_new_tokens),
             Task::Web { task, steps, teacher_forced_history, verbs } => {
-                let task = web::WebTask { task, steps: *steps, teacher_forced_history, verbs };
-                let (machine, want) = web::Machine::start(task, &unit.item, configuration);
-                (Machine::Web(machine), want)
+                web::start(task, *steps, teacher_forced_history, verbs, &unit.item, configuration)
             }
-            Task::Sql { question, database } => {
-                let (machine, want) = sql::Machine::start(question, database, configuration);
-                (Machine::Sql(Box::new(machine)), want)
-            }
+            Task::Sql { question, database } => sql::start(question, database, configuration),
             Task::Shop { instruction, exemplars } => {
-                let (machine, want) = shop::Machine::start(instruction, exemplars.as_ref(), configuration);
-                (Machine::Shop(machine), want)
+                shop::start(instruction, exemplars.as_ref(), configuration)
             }
         };
         let mut episode = Self {
@@ -304,7 +269,7 @@ impl Episode {
             }
             Want::Call(call) => Next::Call(call),
             Want::Done { ending, evidence } => {
-                self.end = Some((ending, evidence));
+                self.end = Some((ending, *evidence));
                 Next::Done
             }
         };

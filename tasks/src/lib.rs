@@ -8,30 +8,30 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub mod call;
-pub mod configuration;
-pub mod engine_use;
-pub mod episode;
+mod call;
+mod configuration;
+mod engine_use;
+mod episode;
 pub mod families;
 pub mod fleet;
-pub mod formulation;
-pub mod identity;
-pub mod item;
+mod formulation;
+mod identity;
+mod item;
 pub mod outcome;
-pub mod placement;
+mod placement;
 pub mod python;
 pub mod recorded;
-pub mod request;
-pub mod stall;
-pub mod throughput;
-pub mod unit;
+mod request;
+mod stall;
+mod throughput;
+mod unit;
 
 pub use call::{ChatReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply, WikiRequest};
 pub use configuration::{Configuration, GenerationSettings, ModelIdentity, ToolBackend};
 pub use engine_use::EngineUse;
 pub use episode::{Episode, Misfit, Next, Reply};
 pub use fleet::RunToken;
-pub use formulation::{Behaviour, Formulation};
+pub use formulation::{Behaviour, Formulation, UnknownName};
 pub use identity::{ContentHash, ItemId, UnitId};
 pub use item::{AnswerForm, GoldStep, Item, Setup, Target, Task};
 pub use outcome::{Ending, Evidence, Fault, FaultKind, Outcome, Reason, Stage, Step, Telemetry};

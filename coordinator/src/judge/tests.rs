@@ -1,11 +1,10 @@
 //! Tests of passes over a run.
 
 use lumos_benchmarks::Scoring;
-use lumos_tasks::item::AnswerForm;
 use lumos_tasks::outcome::PlanEvidence;
 use lumos_tasks::{
-    ChatReply, Configuration, ContentHash, Device, Ending, Evidence, Fault, FaultKind, Item, ModelIdentity,
-    NanoDollars, Outcome, Placement, Step, Target, Task, Telemetry, ToolCall, ToolReply,
+    AnswerForm, ChatReply, Configuration, ContentHash, Device, Ending, Evidence, Fault, FaultKind, Item,
+    ModelIdentity, NanoDollars, Outcome, Placement, Step, Target, Task, Telemetry, ToolCall, ToolReply,
 };
 use serde_json::Value;
 

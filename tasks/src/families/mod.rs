@@ -1,13 +1,29 @@
-//! Families of benchmarks, each with its prompts, its actions and its episode loop.
+//! Families of benchmarks. Each has its prompts, its actions with their parser, and its record.
+//!
+//! | family | loop |
+//! |---|---|
+//! | `maths`, `qa`, `shop`, `sql`, `web` | plan, ground, execute: `plan_loop` |
+//! | `maths`, `qa` with one model and no tools | one request: `one_request` |
+//! | the judge | one request: `one_request` |
+//! | `sql` with try-again | its own: `sql::try_again` |
+//!
+//! `plan_loop` drives a `Family`, which supplies texts and executes actions. `parse`, `execution` and `prompts`
+//! have what several families share.
 
-pub(crate) mod judge;
+pub(crate) mod execution;
 pub mod maths;
+pub(crate) mod one_request;
+pub mod parse;
+pub(crate) mod plan_loop;
+mod prompts;
 pub mod qa;
 pub mod shop;
 pub mod sql;
+#[cfg(test)]
+mod tests;
 pub mod web;
 
-use crate::outcome::Stage;
+use crate::outcome::{Ending, Reason, Stage};
 
 /// Why an action or an episode failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,13 +35,27 @@ pub struct Failure {
 }
 
 impl Failure {
+    pub(crate) fn new(stage: Stage, detail: impl Into<String>) -> Self {
+        Self { stage, detail: detail.into() }
+    }
+
     /// The action has an invalid argument.
     pub(crate) fn argument(detail: impl Into<String>) -> Self {
-        Self { stage: Stage::GrounderBadArgument, detail: detail.into() }
+        Self::new(Stage::GrounderBadArgument, detail)
     }
 
     /// The tool had no result.
     pub(crate) fn tool(detail: impl Into<String>) -> Self {
-        Self { stage: Stage::Tool, detail: detail.into() }
+        Self::new(Stage::Tool, detail)
+    }
+
+    /// The exception in the detail of a call that raised: `Name` of `Name: message`.
+    pub(crate) fn exception(&self) -> String {
+        self.detail.split(':').next().unwrap_or_default().to_owned()
+    }
+
+    /// The ending of an episode that failed in this turn.
+    pub(crate) fn ending(self, turn: u32) -> Ending {
+        Ending::GaveUp(Reason { stage: self.stage, turn, detail: self.detail })
     }
 }

@@ -1,7 +1,7 @@
 //! Helper functions of the original, including some that its evaluation never calls (upstream
 //! `eval/gsm/utils.py`).
 
-use lumos_tasks::families::maths::parse::find_variables;
+use lumos_tasks::families::parse::find_variables;
 use lumos_tasks::python::{Characters, is_digit, repr_list, strip};
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
 //! Functions of the maths benchmarks: actions, gold answers, and answers extracted from replies (upstream
 //! `eval/gsm/utils.py`, `math_tool.py`, `run_eval.py`).
 
-use lumos_tasks::families::maths::execution::{MathsProgress, MathsResult, Results, execute, perform};
+use lumos_tasks::families::maths::execution::{MathsResult, Results, execute, perform};
 use lumos_tasks::families::maths::{answer, parse};
 use lumos_tasks::recorded::{self, CallKey};
-use lumos_tasks::{Behaviour, MathsReply, ToolCall, ToolReply};
+use lumos_tasks::{Behaviour, ToolCall, ToolReply};
 use serde_json::{Value, json};
 
 use super::{Output, UnitRow};
@@ -57,7 +57,7 @@ fn executed(row: &UnitRow) -> Result<Output, String> {
         .map(|results| serde_json::from_value(results.clone()))
         .transpose()
         .map_err(|error| format!("argument 2 of the row has no variables: {error}"))?;
-    let executed = run(row, |answers| execute(action, results.as_ref(), Behaviour::Paper, answers))?;
+    let executed = run(row, |replies| execute(action, results.as_ref(), Behaviour::Paper, replies))?;
     Ok(match executed {
         MathsResult::Single(variable, value) => json!([variable, value]),
         MathsResult::Each(variables, values) => json!([variables, values]),
@@ -79,7 +79,7 @@ fn action(row: &UnitRow, name: &str) -> Option<Result<Output, String>> {
     let function = row.args.get(1).and_then(Value::as_bool).unwrap_or(false);
     Some(row.text(0).and_then(|arguments| {
         let executed =
-            run(row, |answers| perform(name, &[], arguments, function, Behaviour::Paper, answers))?;
+            run(row, |replies| perform(name, &[], arguments, function, Behaviour::Paper, replies))?;
         Ok(match executed {
             MathsResult::Single(_, value) => json!(value).into(),
             _ => Output::Raised(None),
@@ -87,25 +87,26 @@ fn action(row: &UnitRow, name: &str) -> Option<Result<Output, String>> {
     }))
 }
 
-/// Runs an action with the recorded answers, all of which must be used.
-fn run(row: &UnitRow, step: impl Fn(&[MathsReply]) -> MathsProgress) -> Result<MathsResult, String> {
-    let mut answers: Vec<MathsReply> = Vec::new();
+/// Runs an action with the recorded replies, all of which must be used.
+fn run(
+    row: &UnitRow,
+    step: impl Fn(&[ToolReply]) -> Result<MathsResult, ToolCall>,
+) -> Result<MathsResult, String> {
+    let mut replies: Vec<ToolReply> = Vec::new();
     loop {
-        let query = match step(&answers) {
-            MathsProgress::Ask(query) => query,
-            MathsProgress::Finished(_) if answers.len() < row.tools.len() => {
-                return Err(format!("got {} tool calls, expected {}", answers.len(), row.tools.len()));
+        let call = match step(&replies) {
+            Err(call) => call,
+            Ok(_) if replies.len() < row.tools.len() => {
+                return Err(format!("got {} tool calls, expected {}", replies.len(), row.tools.len()));
             }
-            MathsProgress::Finished(executed) => return Ok(executed),
+            Ok(executed) => return Ok(executed),
         };
-        let number = answers.len() + 1;
-        let recorded = row.tools.get(answers.len());
-        let call = ToolCall::Maths { query };
+        let recorded = row.tools.get(replies.len());
         match recorded::answer(&call, |key| recorded.filter(|recorded| recorded.key().as_ref() == Some(key)))
         {
-            Ok(ToolReply::Maths(reply)) => answers.push(reply),
+            Ok(reply @ ToolReply::Maths(_)) => replies.push(reply),
             _ => {
-                let asked = CallKey::of(&call).text;
+                let (number, asked) = (replies.len() + 1, CallKey::of(&call).text);
                 let recorded = recorded.map_or(Value::Null, |recorded| recorded.input.clone());
                 return Err(format!("tool call {number}: got {asked:?}, expected {recorded}"));
             }

@@ -1,8 +1,9 @@
 //! Functions of the question-answering benchmarks (upstream `eval/hotpotqa/utils.py` and `run_eval.py`, and
 //! their copies in `eval/strategyqa`).
 
+use lumos_tasks::families::parse::parse_action;
 use lumos_tasks::families::qa::page::{self, LISTED_SENTENCES, MOST_SENTENCES, SENTENCE_MARK, WikiPage};
-use lumos_tasks::families::qa::{answer, parse, ranking};
+use lumos_tasks::families::qa::{answer, ranking};
 use lumos_tasks::recorded;
 use lumos_tasks::{AnswerForm, Behaviour, Formulation, ToolCall, ToolReply, WikiRequest};
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
         |form, formulation| row.text(0).map(|reply| json!(answer::of_reply(reply, form, formulation)).into());
     Some(match row.function.as_str() {
         "qa.parse_actions" => row.text(0).map(|text| {
-            let action = parse::parse_action(text);
+            let action = parse_action(text);
             json!([action.variables, action.name, action.arguments]).into()
         }),
         "qa.clean_str" => row.text(0).map(|text| match page::clean(text) {

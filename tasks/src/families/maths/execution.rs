@@ -1,31 +1,21 @@
 //! Executes an action (upstream `execute` in `eval/gsm/run_eval.py`, `eval/gsm/math_tool.py`).
 //!
-//! An action is a pure function of the variables and of the mathematics service's answers so far: [`execute`]
-//! either finishes or returns the query it needs next. The caller gets that answer, appends it and calls
-//! again. An action needs at most seven queries, so starting over is cheap.
+//! An action is a pure function of the variables and of the mathematics service's replies so far: [`execute`]
+//! either finishes or returns the call it needs next. The caller gets that reply, appends it and calls again. An
+//! action needs at most seven queries, so starting over is cheap.
 
 use std::collections::BTreeMap;
 
-use super::parse::{
-    find_variables, has_letter, has_operator, is_function, parse_action, parse_equations, split_function,
-};
-use crate::call::MathsReply;
-pub use crate::families::Failure;
+use super::parse::{has_letter, has_operator, is_function, parse_action, parse_equations, split_function};
+use crate::call::{MathsReply, ToolCall, ToolReply};
+use crate::families::Failure;
+use crate::families::execution::{self, Interrupt, Replies, unfit};
 use crate::formulation::Behaviour;
 use crate::outcome::Value;
 use crate::python::{Characters, is_digit, strip};
 
 /// Values by variable.
 pub type Results = BTreeMap<String, Value>;
-
-/// The progress of [`execute`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MathsProgress {
-    /// The next query to the service.
-    Ask(String),
-    /// The action was executed.
-    Finished(MathsResult),
-}
 
 /// The result of an action: the original's return value, or the reason if there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,29 +32,24 @@ pub enum MathsResult {
     NotDispatched(String),
 }
 
-/// Stops a computation: the next query, or a failure.
-enum Interrupt {
-    Ask(String),
-    Failed(Failure),
-}
-
-impl From<Failure> for Interrupt {
+impl From<Failure> for MathsResult {
     fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
+        Self::Raised(failure)
     }
 }
 
-/// The mathematics service as recorded so far. `NoResult` corresponds to the exception that the original's
+/// The mathematics service's replies so far. `NoResult` corresponds to the exception that the original's
 /// client raises.
 struct Service<'a> {
-    answers: std::slice::Iter<'a, MathsReply>,
+    replies: Replies<'a>,
     behaviour: Behaviour,
 }
 
 impl Service<'_> {
-    fn ask(&mut self, query: String) -> Result<Option<Value>, Interrupt> {
-        let Some(answer) = self.answers.next() else { return Err(Interrupt::Ask(query)) };
-        Ok(match (answer, self.behaviour) {
+    fn ask(&mut self, query: &str) -> Result<Option<Value>, Interrupt> {
+        let reply = self.replies.take(|| ToolCall::Maths { query: query.to_owned() })?;
+        let ToolReply::Maths(reply) = reply else { return Err(unfit()) };
+        Ok(match (reply, self.behaviour) {
             (MathsReply::One(text), _) => Some(Value::Text(text.clone())),
             (MathsReply::Many(texts), Behaviour::Paper) => Some(Value::List(texts.clone())),
             (MathsReply::Many(texts), Behaviour::Corrected) => {
@@ -79,7 +64,7 @@ impl Service<'_> {
 }
 
 /// Whether a behaviour executes the action. The original's prompt lists more actions than it executes.
-pub fn is_executed(name: &str, behaviour: Behaviour) -> bool {
+fn is_executed(name: &str, behaviour: Behaviour) -> bool {
     match name {
         "" | "Calculator" | "SetEquation" | "SolveEquation" | "Define" => true,
         "Count" | "SolveInequality" => behaviour == Behaviour::Corrected,
@@ -87,37 +72,43 @@ pub fn is_executed(name: &str, behaviour: Behaviour) -> bool {
     }
 }
 
-/// Executes one action as far as the answers allow. `results` holds the variables; `None` after an earlier
-/// failure.
+/// Executes one action. `results` holds the variables; `None` after an earlier failure.
+///
+/// # Errors
+/// Returns the call whose reply is missing.
 pub fn execute(
     action: &str,
     results: Option<&Results>,
     behaviour: Behaviour,
-    answers: &[MathsReply],
-) -> MathsProgress {
+    replies: &[ToolReply],
+) -> Result<MathsResult, ToolCall> {
     let parsed = parse_action(action);
     if !is_executed(&parsed.name, behaviour) {
-        return MathsProgress::Finished(MathsResult::NotDispatched(parsed.name));
+        return Ok(MathsResult::NotDispatched(parsed.name));
     }
-    let arguments = match substitute(&parsed.arguments, results, behaviour) {
-        Ok(arguments) => arguments,
-        Err(refused) => return MathsProgress::Finished(refused),
-    };
-    let function = is_function(&parsed.arguments);
-    perform(&parsed.name, &parsed.variables, &arguments, function, behaviour, answers)
+    match substitute(&parsed.arguments, results, behaviour) {
+        Ok(arguments) => {
+            let function = is_function(&parsed.arguments);
+            perform(&parsed.name, &parsed.variables, &arguments, function, behaviour, replies)
+        }
+        Err(refused) => Ok(refused),
+    }
 }
 
 /// Executes an action whose variables are already substituted in its arguments. `function` is whether the
 /// arguments were in function style before substitution. A name that is not an action is a plain assignment.
+///
+/// # Errors
+/// Returns the call whose reply is missing.
 pub fn perform(
     name: &str,
     variables: &[String],
     arguments: &str,
     function: bool,
     behaviour: Behaviour,
-    answers: &[MathsReply],
-) -> MathsProgress {
-    let mut service = Service { answers: answers.iter(), behaviour };
+    replies: &[ToolReply],
+) -> Result<MathsResult, ToolCall> {
+    let mut service = Service { replies: Replies::new(replies), behaviour };
     let first = variables.first().cloned().unwrap_or_default();
     let executed = match name {
         "Calculator" => {
@@ -127,32 +118,25 @@ pub fn perform(
         "SolveEquation" => solve_equation(arguments, &mut service)
             .map(|values| MathsResult::Each(variables.to_vec(), values)),
         "SolveInequality" => {
-            service.ask(format!("Solve {arguments}")).map(|value| MathsResult::Single(first, value))
+            service.ask(&format!("Solve {arguments}")).map(|value| MathsResult::Single(first, value))
         }
         "Count" => count(arguments, &mut service).map(|value| MathsResult::Single(first, value)),
         _ => Ok(MathsResult::Single(first, Some(Value::Text(arguments.to_owned())))),
     };
-    match executed {
-        Ok(executed) => MathsProgress::Finished(executed),
-        Err(Interrupt::Ask(query)) => MathsProgress::Ask(query),
-        Err(Interrupt::Failed(failure)) => MathsProgress::Finished(MathsResult::Raised(failure)),
-    }
+    executed.or_else(|interrupt| match interrupt {
+        Interrupt::Ask(call) => Err(call),
+        Interrupt::Failed(failure) => Ok(MathsResult::Raised(failure)),
+    })
 }
 
-/// Maximum length in bytes of a text after substitution. Values contain earlier values, so a reply could
-/// double them repeatedly; no action of a real episode comes close.
-const MAX_TEXT: usize = 1 << 16;
-
-/// Substitutes variables by their values. In paper behaviour the replacement is textual, one variable after
-/// the other, so that `R1` is replaced inside `R10` as well; in corrected behaviour each whole mention is
-/// replaced once.
+/// Substitutes variables by their values, in parentheses beside operators.
 fn substitute(
     arguments: &str,
     results: Option<&Results>,
     behaviour: Behaviour,
 ) -> Result<String, MathsResult> {
     let bare = is_function(arguments) || !has_operator(arguments);
-    let written = |variable: &str| {
+    execution::substitute(arguments, behaviour, |variable| {
         let value = results
             .and_then(|results| results.get(variable))
             .ok_or_else(|| MathsResult::UndefinedVariable(variable.to_owned()))?
@@ -162,34 +146,7 @@ fn substitute(
             () if value.contains('=') => format!(":({value}):"),
             () => format!("({value})"),
         })
-    };
-    let too_long = || MathsResult::Raised(Failure::argument("the values make the arguments too long"));
-    match behaviour {
-        Behaviour::Paper => {
-            find_variables(arguments).into_iter().try_fold(arguments.to_owned(), |text, variable| {
-                let value = written(variable)?;
-                let added = text.matches(variable).count().saturating_mul(value.len());
-                if text.len().saturating_add(added) > MAX_TEXT {
-                    return Err(too_long());
-                }
-                Ok(text.replace(variable, &value))
-            })
-        }
-        Behaviour::Corrected => {
-            let mut text = String::new();
-            let mut rest = arguments;
-            for variable in find_variables(arguments) {
-                let Some((before, after)) = rest.split_once(variable) else { break };
-                text.push_str(before);
-                text.push_str(&written(variable)?);
-                if text.len() > MAX_TEXT {
-                    return Err(too_long());
-                }
-                rest = after;
-            }
-            Ok(text + rest)
-        }
-    }
+    })
 }
 
 /// Maximum nesting of equations; the original's recursion would overflow.
@@ -216,10 +173,10 @@ fn calculator(
         return Ok(Some(expression.into()));
     }
     if !has_letter(expression) {
-        return service.ask(expression.to_owned());
+        return service.ask(expression);
     }
     for verb in ["Expand", "Calculate", ""] {
-        match service.ask(format!("{verb} {expression}")) {
+        match service.ask(&format!("{verb} {expression}")) {
             Ok(Some(Value::Text(text))) => return Ok(Some(Value::Text(without_factors(text)))),
             // The original lowercases the answer, which raises for anything but a string.
             Ok(_) | Err(Interrupt::Failed(_)) => {}
@@ -281,7 +238,7 @@ fn set_equation(equation: &str, service: &mut Service<'_>) -> Result<Option<Valu
 }
 
 fn solve_equation(equation: &str, service: &mut Service<'_>) -> Result<Vec<String>, Interrupt> {
-    let Some(Value::Text(mut solution)) = service.ask(format!("Solve {equation}"))? else {
+    let Some(Value::Text(mut solution)) = service.ask(&format!("Solve {equation}"))? else {
         return Err(Failure::tool(format!("no single solution of `{equation}`")).into());
     };
     if solution.contains('±') {
@@ -306,9 +263,9 @@ fn count(list: &str, service: &mut Service<'_>) -> Result<Option<Value>, Interru
         return Err(Failure::argument("a sequence needs at least two terms").into());
     };
     let text = |value: Option<Value>| value.map_or_else(|| "None".to_owned(), |value| value.to_python_text());
-    let step = text(service.ask(format!("({second}) - ({first})"))?);
-    let span = text(service.ask(format!("({last}) - ({first})"))?);
-    service.ask(format!("{span} / {step} + 1"))
+    let step = text(service.ask(&format!("({second}) - ({first})"))?);
+    let span = text(service.ask(&format!("({last}) - ({first})"))?);
+    service.ask(&format!("{span} / {step} + 1"))
 }
 
 #[cfg(test)]
@@ -327,14 +284,15 @@ mod tests {
         behaviour: Behaviour,
         service: impl Fn(&str) -> MathsReply,
     ) -> (MathsResult, Vec<String>) {
-        let (mut answers, mut queries) = (Vec::new(), Vec::new());
+        let (mut replies, mut queries) = (Vec::new(), Vec::new());
         loop {
-            match execute(action, Some(variables), behaviour, &answers) {
-                MathsProgress::Ask(query) => {
-                    answers.push(service(&query));
+            match execute(action, Some(variables), behaviour, &replies) {
+                Err(ToolCall::Maths { query }) => {
+                    replies.push(ToolReply::Maths(service(&query)));
                     queries.push(query);
                 }
-                MathsProgress::Finished(executed) => return (executed, queries),
+                Err(call) => panic!("{call:?}"),
+                Ok(executed) => return (executed, queries),
             }
         }
     }
@@ -426,7 +384,7 @@ mod tests {
                 let action = format!("R{number} = Define(R{previous} R{previous})");
                 match run(&action, &variables, behaviour, nothing).0 {
                     MathsResult::Single(name, Some(value)) => {
-                        assert!(value.to_python_text().len() <= MAX_TEXT);
+                        assert!(value.to_python_text().len() <= execution::MAX_SUBSTITUTED);
                         variables.insert(name, value);
                     }
                     MathsResult::Raised(failure) => {

@@ -1,13 +1,12 @@
 //! Mathematics: GSM8K and SVAMP (upstream `eval/gsm`, `eval/svamp`).
 
 pub mod execution;
-mod machine;
+mod family;
 pub mod parse;
-mod prompts;
 mod results;
 
-pub(crate) use machine::Machine;
-pub use prompts::hash as prompts_hash;
+pub use family::prompts_hash;
+pub(crate) use family::start;
 
 /// Extracts the answer from a single model's reply.
 pub mod answer {

@@ -7,18 +7,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::families::parse::{ParsedAction, closing};
 use crate::python::{Characters, strip};
-
-/// The three parts of an action.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParsedAction {
-    /// The variables before ` = `.
-    pub variables: Vec<String>,
-    /// The action's name; empty for a plain assignment.
-    pub name: String,
-    /// The text in its parentheses.
-    pub arguments: String,
-}
 
 /// Splits `{vars} = {Name}({args})`, with or without a trailing ` = value`; also `Output = R9 = 40`.
 pub fn parse_action(text: &str) -> ParsedAction {
@@ -26,23 +16,7 @@ pub fn parse_action(text: &str) -> ParsedAction {
     let assign = action.find(" = ");
     let (variables_end, name_start) = (assign, assign + 3);
     let open = action.find("(");
-
-    // The parenthesis that matches the one at `open`; the last character if there is none.
-    let scan_start = if open < 0 { (open + action.len()).max(0) } else { open };
-    let mut close = open - 1;
-    let mut depth = 0i32;
-    for index in scan_start..action.len() {
-        close += 1;
-        match action.at(index) {
-            Some('(') => depth += 1,
-            Some(')') => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-
+    let close = closing(&action, open);
     let mut name = action.slice(name_start, open);
     let arguments = if close + 2 >= action.len() {
         action.slice(open + 1, action.rfind(")"))
@@ -60,12 +34,6 @@ pub fn parse_action(text: &str) -> ParsedAction {
         name,
         arguments,
     }
-}
-
-/// All mentions of variables, in order, including duplicates.
-pub fn find_variables(text: &str) -> Vec<&str> {
-    static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new("R[0-9]+").expect("a valid pattern"));
-    VARIABLE.find_iter(text).map(|found| found.as_str()).collect()
 }
 
 /// Whether the arguments are in function style: `R1(a=1)`.

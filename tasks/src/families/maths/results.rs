@@ -1,10 +1,12 @@
 //! The variables of a mathematics episode, and its prediction: taken from the variables at its end, or from a
 //! single model's reply (upstream `cot` and `direct` in `eval/gsm/run_eval.py`).
 
-use super::execution::{Failure, MathsResult, Results};
+use super::execution::{MathsResult, Results};
+use crate::families::Failure;
+use crate::families::execution::{invalid_variable, last_variable, not_dispatched};
 use crate::formulation::{Behaviour, Formulation};
 use crate::outcome::{Observation, Stage, Value};
-use crate::python::{Characters, Integer, strip};
+use crate::python::{Characters, strip};
 
 /// An action's value for readers and for the episode's record.
 #[derive(Debug)]
@@ -53,53 +55,33 @@ pub(super) fn assign(
             Ok(assigned)
         }
         MathsResult::Single(_, Some(Value::List(_))) => {
-            Err(Failure { stage: Stage::Tool, detail: "the service gave a list, not a value".to_owned() })
+            Err(Failure::tool("the service gave a list, not a value"))
         }
-        MathsResult::Single(_, Some(Value::Text(_))) => {
-            Err(Failure { stage: Stage::GrounderBadArgument, detail: "the value is empty".to_owned() })
-        }
-        MathsResult::Single(_, None) => {
-            Err(Failure { stage: Stage::Tool, detail: "the service gave no value".to_owned() })
-        }
+        MathsResult::Single(_, Some(Value::Text(_))) => Err(Failure::argument("the value is empty")),
+        MathsResult::Single(_, None) => Err(Failure::tool("the service gave no value")),
         MathsResult::Each(variables, values) => {
             let values: Vec<String> = values.into_iter().map(stripped).collect();
             let given = values.len();
             for (index, variable) in variables.into_iter().enumerate() {
                 let Some(value) = values.get(index) else {
-                    return Err(Failure {
-                        stage: Stage::GrounderBadArgument,
-                        detail: format!("`{variable}` has no value: the solution has {given}"),
-                    });
+                    let detail = format!("`{variable}` has no value: the solution has {given}");
+                    return Err(Failure::argument(detail));
                 };
                 results.insert(variable, Value::Text(value.clone()));
             }
             Ok(Assigned::list(values))
         }
-        MathsResult::UndefinedVariable(variable) => Err(Failure {
-            stage: Stage::GrounderBadArgument,
-            detail: format!("`{variable}` is used before it has a value"),
-        }),
+        MathsResult::UndefinedVariable(variable) => {
+            Err(Failure::argument(format!("`{variable}` is used before it has a value")))
+        }
         MathsResult::Raised(failure) => Err(failure),
-        MathsResult::NotDispatched(name) => Err(not_dispatched(&name)),
+        MathsResult::NotDispatched(name) => Err(not_dispatched(&name, &LISTED)),
     }
 }
 
 /// The actions that the grounder's prompt lists; any other name is unknown or not an action.
 const LISTED: [&str; 7] =
     ["Calculator", "SetEquation", "SolveEquation", "Count", "SolveInequality", "Code", "Define"];
-
-fn not_dispatched(name: &str) -> Failure {
-    if LISTED.contains(&name) {
-        Failure {
-            stage: Stage::GrounderUnknownAction,
-            detail: format!("`{name}` is listed in the prompt but not carried out"),
-        }
-    } else if !name.is_empty() && name.chars().all(char::is_alphanumeric) {
-        Failure { stage: Stage::GrounderUnknownAction, detail: format!("there is no action `{name}`") }
-    } else {
-        Failure { stage: Stage::GrounderUnparsable, detail: "the reply is not an action".to_owned() }
-    }
-}
 
 /// An episode without a prediction, with the corresponding exception of the original.
 #[derive(Debug, PartialEq, Eq)]
@@ -117,36 +99,19 @@ pub(super) fn prediction(
     behaviour: Behaviour,
 ) -> Result<Value, NoPrediction> {
     if results.is_empty() {
-        let detail = "planning stopped before anything was carried out".to_owned();
-        let failure = Failure { stage: Stage::Planner, detail };
+        let failure = Failure::new(Stage::Planner, "planning stopped before anything was carried out");
         return Err(NoPrediction { failure, exception: "IndexError" });
     }
     let takes_output = formulation == Formulation::OneTime || behaviour == Behaviour::Corrected;
     if let (true, Some(value)) = (takes_output, results.get("Output")) {
         return Ok(value.clone());
     }
-    let no_variable = |variable: &str, exception| NoPrediction {
-        failure: Failure {
-            stage: Stage::GrounderUnparsable,
-            detail: format!("invalid variable `{variable}`: expected R1, R2, …"),
-        },
-        exception,
-    };
-    let mut last: Option<Integer> = None;
-    for variable in results.keys() {
-        let number = variable.char_indices().nth(1).and_then(|(at, _)| Integer::parse(&variable[at..]));
-        match number {
-            Some(number) if behaviour == Behaviour::Paper || variable.starts_with('R') => {
-                last = last.max(Some(number));
-            }
-            _ if behaviour == Behaviour::Corrected => {}
-            _ => return Err(no_variable(variable, "ValueError")),
-        }
-    }
-    let first = || results.keys().next().map_or("", String::as_str);
-    let last = last.ok_or_else(|| no_variable(first(), "ValueError"))?;
-    let variable = format!("R{last}");
-    results.get(&variable).cloned().ok_or_else(|| no_variable(&variable, "KeyError"))
+    let variable = last_variable(results.keys().map(String::as_str), behaviour)
+        .map_err(|failure| NoPrediction { failure, exception: "ValueError" })?;
+    results
+        .get(&variable)
+        .cloned()
+        .ok_or_else(|| NoPrediction { failure: invalid_variable(&variable), exception: "KeyError" })
 }
 
 const MARKER: &str = "Answer is ";

@@ -1,19 +1,18 @@
 //! Complex question answering: HotpotQA and StrategyQA (upstream `eval/hotpotqa`, `eval/strategyqa`).
 
-pub mod execution;
-mod machine;
+mod execution;
+mod family;
 pub mod page;
-pub mod parse;
 mod prompts;
 mod results;
 
-pub(crate) use machine::Machine;
+pub(crate) use family::start;
 pub use prompts::hash as prompts_hash;
-pub use results::Variables;
 
 /// Extracts answers from replies.
 pub mod answer {
-    pub use super::results::{of_reply, of_value};
+    pub use super::results::of_reply;
+    pub(crate) use super::results::of_value;
 }
 
 /// Selects passages by their scores.

@@ -2,13 +2,12 @@
 //! in `eval/strategyqa`): the prompts that the published checkpoints were trained on, and those of the QA tool's
 //! chat model.
 
+use crate::families::prompts::{ASSISTANT, KEEP_PLANNING, PLAN, STOP_PLANNING, USER, kept};
 use crate::identity::ContentHash;
 use crate::python::strip;
 use crate::request::Message;
 
-const PLAN: &str = "Please provide a reasonable subgoal-based plan to solve the given task.\n";
-
-const GROUND: &str = "Please ground the given subgoal to corresponding executable actions for solving the \
+pub(super) const GROUND: &str = "Please ground the given subgoal to corresponding executable actions for solving the \
 given task. The grounded actions must be the one in available action list.\n\n\
 The available action list is 'KnowledgeQuery', 'ParagraphRetrieve', 'QA', 'Calculator', and 'Code'.\n\
 Calculator(formula): Calculate the input formula; KnowledgeQuery(query): Capture the relevant webpages according to \
@@ -16,13 +15,6 @@ the query; ParagraphRetrieve(context, query): Given a query, retrieve the most r
 context; QA(context, query): Given context, answer the given query; Calculator(formula): Calculate the input formula; \
 Code(pseudo_code): Generate a Python function that corresponds to the pseudo code.\n\n";
 
-const USER: &str = "<|user|>\n";
-const ASSISTANT: &str = "\n<|assistant|>\n";
-
-/// The text in the planner's reply that ends planning.
-pub(crate) const STOP_PLANNING: &str = "Yes, I will stop planning";
-/// The text in the planner's reply that continues planning; removed before grounding.
-const KEEP_PLANNING: &str = "No, I will keep planning.";
 const RESULTS: &str = " The grounding could be based on the following results:";
 
 /// Prefix of the QA tool's replies that contain an answer.
@@ -45,68 +37,17 @@ pub fn hash() -> ContentHash {
     ))
 }
 
-/// The planner's first prompt.
-pub(crate) fn plan(question: &str) -> String {
-    let question = strip(question);
-    format!("{USER}{PLAN}Task: {question}; Initial Environment Description: None.{ASSISTANT}")
-}
-
-/// Text appended to the planner's prompt after turn `turn`: its reply and the result of its subgoal.
-pub(crate) fn plan_again(reply: &str, turn: u32, result: &str) -> String {
-    let reply = strip(reply);
-    format!(
-        "{reply}\n\n{USER}The executed result for Subgoal {turn} is {result}. Should we stop planning?{ASSISTANT}"
-    )
-}
-
-/// The grounder's first prompt of an iterative episode, without its subgoal.
-pub(crate) fn ground(question: &str) -> String {
-    let question = strip(question);
-    format!("{USER}{GROUND}Task: {question} \nSubgoal to be grounded: ")
-}
-
-/// The grounder's prompt of a one-time episode, without the subgoals.
-pub(crate) fn ground_all(question: &str) -> String {
-    let question = strip(question);
-    format!("{USER}{GROUND}Task: {question} \nSubgoals to be grounded: ")
-}
-
-/// The end of a grounder's first prompt: the planner's reply.
-pub(crate) fn subgoal(plan: &str) -> String {
-    let plan = strip(plan);
-    format!("{plan}{ASSISTANT}")
-}
-
-/// Text appended to the grounder's prompt after a turn: its reply, up to the next subgoal.
-pub(crate) fn ground_again(reply: &str) -> String {
-    let reply = strip(reply);
-    format!("{reply}\n\n{USER}Subgoal to be grounded: ")
-}
-
 /// The end of a grounder's later prompt: the subgoal and the answers of earlier ones, sorted by their names.
 pub(crate) fn subgoal_with_results<'a>(
     plan: &str,
     answers: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> String {
-    let subgoal = strip(plan.rsplit(KEEP_PLANNING).next().unwrap_or_default());
-    let mut text = format!("{subgoal}{RESULTS}");
+    let mut text = format!("{}{RESULTS}", kept(plan));
     for (name, answer) in answers {
         text.push_str(&format!(" The execution result for {name} is {answer}"));
     }
     text.push_str(ASSISTANT);
     text
-}
-
-/// A subgoal's name as used in later grounding prompts: `Subgoal 2`.
-pub(crate) fn subgoal_name(plan: &str) -> &str {
-    let head = strip(plan).split(':').next().unwrap_or_default();
-    strip(head.rsplit(KEEP_PLANNING).next().unwrap_or_default())
-}
-
-/// The prompt of the single-model formulations.
-pub(crate) fn answer(question: &str) -> String {
-    let question = strip(question);
-    format!("{USER}{question}{ASSISTANT}")
 }
 
 /// Asks for an answer from a context.
@@ -138,17 +79,18 @@ fn user(content: String) -> Vec<Message> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::families::prompts::{answer, ground, ground_again, plan, plan_again, subgoal};
 
     #[test]
     fn prompts_of_the_modules() {
-        let mut grounder = ground(" Who? ") + &subgoal("Subgoal 1: Find it.\n");
+        let mut grounder = ground(GROUND, " Who? ", false) + &subgoal("Subgoal 1: Find it.\n");
         grounder.push_str(&ground_again("R1 = QA([], Question: Who?) "));
         grounder.push_str(&subgoal_with_results(
             "No, I will keep planning. Subgoal 2: Again.",
             [("Subgoal 1", "Ada"), ("Subgoal 2", "Bo")],
         ));
         let planner = plan(" Who? ") + &plan_again("Subgoal 1: Find it.\n", 1, "Ada");
-        let texts = [planner, grounder, ground_all("Who?") + &subgoal("all"), answer("Who?\n")];
+        let texts = [planner, grounder, ground(GROUND, "Who?", true) + &subgoal("all"), answer("Who?\n")];
         insta::assert_snapshot!(texts.join("\n=====\n"));
     }
 
@@ -160,11 +102,5 @@ mod tests {
             ask_without_context("Was it Ada? Must answer yes/no."),
         ];
         insta::assert_snapshot!(texts.map(|messages| messages[0].content.clone()).join("=====\n"));
-    }
-
-    #[test]
-    fn subgoals_are_named_by_what_stands_before_the_colon() {
-        assert_eq!(subgoal_name("No, I will keep planning. Subgoal 2: Find it: now"), "Subgoal 2");
-        assert_eq!(subgoal_name("anything "), "anything");
     }
 }

@@ -5,43 +5,45 @@ use std::collections::BTreeMap;
 
 use super::prompts::ANSWER;
 use crate::families::Failure;
+use crate::families::execution::{invalid_variable, last_variable};
+use crate::families::maths::answer::{of_chain, of_direct};
 use crate::formulation::{Behaviour, Formulation};
 use crate::item::AnswerForm;
-use crate::outcome::{Stage, Value};
-use crate::python::{Characters, Integer, strip};
+use crate::outcome::Value;
+use crate::python::{Characters, strip};
 
 /// Values by variable, in the order in which the variables were first assigned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Variables {
+pub(crate) struct Variables {
     values: BTreeMap<String, (usize, Value)>,
 }
 
 impl Variables {
     /// A variable's value.
-    pub fn get(&self, variable: &str) -> Option<&Value> {
+    pub(crate) fn get(&self, variable: &str) -> Option<&Value> {
         self.values.get(variable).map(|(_, value)| value)
     }
 
     /// Assigns a value; a variable that has a value already keeps its position.
-    pub fn insert(&mut self, variable: String, value: Value) {
+    pub(crate) fn insert(&mut self, variable: String, value: Value) {
         let place = self.values.len();
         self.values.entry(variable).or_insert((place, Value::Text(String::new()))).1 = value;
     }
 
     /// Whether there are no variables.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
     /// The values in order.
-    pub fn in_order(&self) -> Vec<&Value> {
+    pub(crate) fn in_order(&self) -> Vec<&Value> {
         let mut values: Vec<_> = self.values.values().collect();
         values.sort_by_key(|(place, _)| *place);
         values.into_iter().map(|(_, value)| value).collect()
     }
 
     /// The values by variable.
-    pub fn into_values(self) -> BTreeMap<String, Value> {
+    pub(crate) fn into_values(self) -> BTreeMap<String, Value> {
         self.values.into_iter().map(|(variable, (_, value))| (variable, value)).collect()
     }
 
@@ -59,46 +61,26 @@ pub(super) fn prediction(
     behaviour: Behaviour,
 ) -> Result<String, Failure> {
     const OUTPUT: &str = "Output";
-    let no_variable = |variable: &str| Failure {
-        stage: Stage::GrounderUnparsable,
-        detail: format!("invalid variable `{variable}`: expected R1, R2, …"),
-    };
     let takes_output = form == AnswerForm::YesNo || behaviour == Behaviour::Corrected;
     let variable = if takes_output && variables.get(OUTPUT).is_some() {
         OUTPUT.to_owned()
     } else {
-        let mut last: Option<Integer> = None;
-        for name in variables.names() {
-            let number = name.char_indices().nth(1).and_then(|(at, _)| Integer::parse(&name[at..]));
-            match number {
-                Some(number) if behaviour == Behaviour::Paper || name.starts_with('R') => {
-                    last = last.max(Some(number));
-                }
-                _ if behaviour == Behaviour::Corrected => {}
-                _ => return Err(no_variable(name)),
-            }
-        }
-        let last = last.ok_or_else(|| no_variable(variables.names().next().unwrap_or_default()))?;
-        format!("R{last}")
+        last_variable(variables.names(), behaviour)?
     };
     match variables.get(&variable) {
         Some(Value::Text(text)) => Ok(of_value(text).to_owned()),
-        Some(Value::List(_)) => Err(Failure {
-            stage: Stage::GrounderBadArgument,
-            detail: format!("`{variable}` holds passages, not an answer"),
-        }),
-        None => Err(no_variable(&variable)),
+        Some(Value::List(_)) => Err(Failure::argument(format!("`{variable}` holds passages, not an answer"))),
+        None => Err(invalid_variable(&variable)),
     }
 }
 
 /// The text after `Answer: ` (up to the next one); the whole text without the marker.
-pub fn of_value(value: &str) -> &str {
+pub(crate) fn of_value(value: &str) -> &str {
     value.split(ANSWER).nth(1).unwrap_or(value)
 }
 
 /// The answer in a single model's reply; `None` if the original finds none and skips the item.
 pub fn of_reply(reply: &str, form: AnswerForm, formulation: Formulation) -> Option<String> {
-    use crate::families::maths::answer::{of_chain, of_direct};
     match (form, formulation) {
         (AnswerForm::Entity, Formulation::Cot) => entity_of_chain(reply),
         (AnswerForm::Entity, _) => Some(as_yes_or_no(strip(reply))),

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::parse::{self, Parsed};
 use crate::call::{Passage, ToolCall, ToolReply};
 use crate::families::Failure;
+use crate::families::execution::{Interrupt, Replies, unfit};
+use crate::families::parse::{find_variables, parse_action};
 use crate::families::qa::ranking::highest;
 use crate::formulation::Behaviour;
 use crate::outcome::Stage;
@@ -92,111 +93,101 @@ impl ShopValue {
 
 /// The state of the shop session as far as the episode knows it.
 #[derive(Debug, Default)]
-pub(super) struct Visit {
+pub(super) struct SessionState {
     /// Whether the session is reset before the next action.
     pub(super) reset: bool,
     /// Searches and clicks so far.
     pub(super) actions: Vec<String>,
 }
 
-/// The progress of an action.
-#[derive(Debug)]
-pub(super) enum Progress {
-    /// The call it needs.
-    Ask(ToolCall),
-    /// The action is done.
-    Done {
-        /// The variable that it assigns.
-        variable: String,
-        /// Its value.
-        value: ShopValue,
-        /// The purchase it made, if any.
-        purchase: Option<Purchase>,
-    },
+impl SessionState {
+    /// Searches or clicks. `replays` is whether the actions so far are repeated first.
+    fn act<'a>(
+        &mut self,
+        action: String,
+        replays: bool,
+        replies: &mut Replies<'a>,
+    ) -> Result<&'a ShopReply, Interrupt> {
+        let call = || {
+            let replay = if replays { self.actions.clone() } else { Vec::new() };
+            self.actions.push(action.clone());
+            ToolCall::Shop(ShopRequest { reset: std::mem::take(&mut self.reset), replay, action })
+        };
+        match replies.take(call)? {
+            ToolReply::Shop(reply) => Ok(reply),
+            _ => Err(unfit()),
+        }
+    }
 }
 
-/// The call that an action needs, or its value if it needs none.
-///
-/// # Errors
-/// Fails where the original raises.
-pub(super) fn begin(
+/// The result of an action.
+#[derive(Debug)]
+pub(super) struct Executed {
+    /// The variable that it assigns.
+    pub(super) variable: String,
+    /// Its value.
+    pub(super) value: ShopValue,
+    /// The purchase it made, if any.
+    pub(super) purchase: Option<Purchase>,
+}
+
+/// Executes an action. Fails where the original raises.
+pub(super) fn execute(
     action: &str,
     results: &BTreeMap<String, ShopValue>,
-    visit: &mut Visit,
+    session: &mut SessionState,
     behaviour: Behaviour,
-) -> Result<Progress, Failure> {
-    let Parsed { variable, name, arguments } = parse::action(action);
-    match name.as_str() {
-        "Search" => Ok(Progress::Ask(shop(visit, format!("search[{arguments}]"), false))),
+    replies: &[ToolReply],
+) -> Result<Executed, Interrupt> {
+    let parsed = parse_action(action);
+    let arguments = parsed.arguments.as_str();
+    let mut replies = Replies::new(replies);
+    let mut purchase = None;
+    let value = match parsed.name.as_str() {
+        "Search" => text(&items(session.act(format!("search[{arguments}]"), false, &mut replies)?)),
         "Click" => {
-            let clicked = match parse::variable(&arguments) {
-                None => arguments,
-                Some(_) => value(results, &arguments)?.to_python_text(),
+            let clicked = if find_variables(arguments).is_empty() {
+                arguments.to_owned()
+            } else {
+                value(results, arguments)?.to_python_text()
             };
             // The original repeats everything at every click; only what a reset undid has to be repeated.
-            let replays = behaviour == Behaviour::Paper || visit.reset;
-            Ok(Progress::Ask(shop(visit, format!("click[{clicked}]"), replays)))
+            let replays = behaviour == Behaviour::Paper || session.reset;
+            let reply = session.act(format!("click[{clicked}]"), replays, &mut replies)?;
+            purchase.clone_from(&reply.purchase);
+            match &reply.purchase {
+                Some(purchase) => ShopValue::Reward(purchase.reward),
+                None => ShopValue::Clickables(reply.clickables.clone()),
+            }
         }
         "FeatureRetrieve" => {
-            let features = features(results, &arguments)?;
+            let features = features(results, arguments)?;
             if features.is_empty() {
-                return Ok(done(variable, ShopValue::Text(NOTHING.to_owned())));
+                text("")
+            } else {
+                let query = feature_query(arguments, behaviour);
+                let best = highest(rank(&query, &features, &mut replies)?, FEATURES, behaviour);
+                let best: Vec<&str> =
+                    best.iter().filter_map(|index| features.get(*index)).map(String::as_str).collect();
+                text(&best.join(", "))
             }
-            Ok(Progress::Ask(rank(feature_query(&arguments, behaviour), features)))
         }
         "Pick" => {
-            let picking = Picking::read(&arguments, results)?;
-            if picking.described.is_empty() {
-                let first = picking.first.split(" - ").next().unwrap_or_default();
-                return Ok(done(variable, text(strip(first))));
+            let Picking { query, first, described } = Picking::read(arguments, results)?;
+            if described.is_empty() {
+                text(strip(item_name(&first)))
+            } else {
+                let best = highest(rank(&query, &described, &mut replies)?, 1, behaviour);
+                let best = best.first().and_then(|best| described.get(*best));
+                text(best.map_or("", |best| item_name(best)))
             }
-            Ok(Progress::Ask(rank(picking.query, picking.described)))
         }
-        _ => Err(Failure {
-            stage: Stage::GrounderUnknownAction,
-            detail: format!("`{name}` is no action of the list"),
-        }),
-    }
-}
-
-/// An action's value, given the reply to its call.
-///
-/// # Errors
-/// Fails where the original raises.
-pub(super) fn finish(
-    action: &str,
-    results: &BTreeMap<String, ShopValue>,
-    reply: ToolReply,
-    behaviour: Behaviour,
-) -> Result<Progress, Failure> {
-    let Parsed { variable, name, arguments } = parse::action(action);
-    match (name.as_str(), reply) {
-        (_, ToolReply::Raised { message }) => Err(Failure::tool(message)),
-        ("Search", ToolReply::Shop(reply)) => Ok(done(variable, text(&items(&reply)))),
-        (_, ToolReply::Shop(ShopReply { purchase: Some(purchase), .. })) => {
-            let value = ShopValue::Reward(purchase.reward);
-            Ok(Progress::Done { variable, value, purchase: Some(purchase) })
+        name => {
+            let detail = format!("`{name}` is no action of the list");
+            return Err(Failure::new(Stage::GrounderUnknownAction, detail).into());
         }
-        (_, ToolReply::Shop(reply)) => Ok(done(variable, ShopValue::Clickables(reply.clickables))),
-        ("Pick", ToolReply::Rank(scores)) => {
-            let picking = Picking::read(&arguments, results)?;
-            let best = highest(&scores, 1, behaviour).first().and_then(|best| picking.described.get(*best));
-            let best = best.map_or("", |best| best.split(" - ").next().unwrap_or_default());
-            Ok(done(variable, text(best)))
-        }
-        (_, ToolReply::Rank(scores)) => {
-            let features = features(results, &arguments)?;
-            let best = highest(&scores, FEATURES, behaviour);
-            let best: Vec<&str> =
-                best.iter().filter_map(|index| features.get(*index)).map(String::as_str).collect();
-            Ok(done(variable, text(&best.join(", "))))
-        }
-        _ => Err(Failure::tool("the reply is one to another call")),
-    }
-}
-
-fn done(variable: String, value: ShopValue) -> Progress {
-    Progress::Done { variable, value, purchase: None }
+    };
+    Ok(Executed { variable: parsed.variable(), value, purchase })
 }
 
 /// A text value; an empty text becomes something to click.
@@ -204,15 +195,8 @@ fn text(text: &str) -> ShopValue {
     ShopValue::Text(if text.is_empty() { NOTHING } else { text }.to_owned())
 }
 
-fn shop(visit: &mut Visit, action: String, replays: bool) -> ToolCall {
-    let replay = if replays { visit.actions.clone() } else { Vec::new() };
-    visit.actions.push(action.clone());
-    ToolCall::Shop(ShopRequest { reset: std::mem::take(&mut visit.reset), replay, action })
-}
-
-fn rank(question: String, texts: Vec<String>) -> ToolCall {
-    let passages = texts.into_iter().map(|text| Passage { title: String::new(), text }).collect();
-    ToolCall::Rank { question, passages }
+fn rank<'a>(question: &str, texts: &[String], replies: &mut Replies<'a>) -> Result<&'a [f64], Interrupt> {
+    replies.rank(question, || texts.iter().map(|text| Passage::untitled(text)).collect())
 }
 
 /// A variable's value.
@@ -238,6 +222,11 @@ fn items(page: &ShopReply) -> String {
     found
 }
 
+/// The name of an item, which precedes its title.
+fn item_name(item: &str) -> &str {
+    item.split(" - ").next().unwrap_or_default()
+}
+
 /// The word before a query.
 fn query_word(arguments: &str) -> &'static str {
     if arguments.contains("QUERY") { "QUERY: " } else { "Query: " }
@@ -257,7 +246,8 @@ fn feature_query(arguments: &str, behaviour: Behaviour) -> String {
 
 /// The options of the item in the first variable. A text is iterated by character, as in Python.
 fn features(results: &BTreeMap<String, ShopValue>, arguments: &str) -> Result<Vec<String>, Failure> {
-    let name = parse::variable(arguments).ok_or_else(|| Failure::argument("no variable is named"))?;
+    let name = find_variables(arguments).into_iter().next();
+    let name = name.ok_or_else(|| Failure::argument("no variable is named"))?;
     match value(results, name)? {
         ShopValue::Clickables(texts) => Ok(texts.iter().skip(FIRST_OPTION).cloned().collect()),
         ShopValue::Text(text) => Ok(text.chars().skip(FIRST_OPTION).map(String::from).collect()),

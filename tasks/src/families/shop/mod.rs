@@ -5,12 +5,11 @@
 
 mod execution;
 mod exemplars;
-mod machine;
-mod parse;
+mod family;
 mod prompts;
 
 pub use execution::{Purchase, ShopReply, ShopRequest, ShopValue};
 pub use exemplars::{BadExemplars, Exemplars};
-pub(crate) use machine::Machine;
-pub use machine::{End, ShopEvidence};
+pub(crate) use family::start;
+pub use family::{End, ShopEvidence};
 pub use prompts::hash as prompts_hash;

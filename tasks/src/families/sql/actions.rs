@@ -18,7 +18,7 @@ static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^R\d{1,3}$").ex
 
 /// An action of the grounder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SqlAction {
+pub(super) enum SqlAction {
     /// `ListTables()`: the database's tables.
     ListTables,
     /// `DescribeTable(table)`: a table's columns.
@@ -31,7 +31,7 @@ pub enum SqlAction {
 
 impl SqlAction {
     /// The statement that the action sends to the database.
-    pub fn statement(&self) -> Option<String> {
+    pub(super) fn statement(&self) -> Option<String> {
         match self {
             Self::ListTables => Some("SHOW TABLES".to_owned()),
             Self::DescribeTable(table) => Some(format!("DESCRIBE `{}`", table.replace('`', "``"))),
@@ -43,7 +43,7 @@ impl SqlAction {
 
 /// Splits a reply into actions, in order. Text that is not an action belongs to the preceding action, or is
 /// the only entry.
-pub fn split_actions(reply: &str) -> Vec<&str> {
+pub(super) fn split_actions(reply: &str) -> Vec<&str> {
     let mut starts: Vec<usize> =
         START.captures_iter(reply).filter_map(|found| found.get(1)).map(|found| found.start()).collect();
     match starts.first_mut() {
@@ -59,11 +59,9 @@ pub fn split_actions(reply: &str) -> Vec<&str> {
 ///
 /// # Errors
 /// Fails if the name is unknown or the argument is invalid.
-pub fn parse_action(text: &str) -> Result<(String, SqlAction), Failure> {
-    let unparsable = || Failure {
-        stage: Stage::GrounderUnparsable,
-        detail: "the reply is not an action like `R1 = ListTables()`".to_owned(),
-    };
+pub(super) fn parse_action(text: &str) -> Result<(String, SqlAction), Failure> {
+    let unparsable =
+        || Failure::new(Stage::GrounderUnparsable, "the reply is not an action like `R1 = ListTables()`");
     let found = ACTION.captures(text).ok_or_else(unparsable)?;
     let part = |index| found.get(index).map_or("", |part| part.as_str());
     let argument = unquoted(part(3));
@@ -80,10 +78,7 @@ pub fn parse_action(text: &str) -> Result<(String, SqlAction), Failure> {
         "Submit" if VARIABLE.is_match(argument) => SqlAction::Submit(argument.to_owned()),
         "Submit" => return Err(Failure::argument(format!("Submit takes a variable, not `{argument}`"))),
         name => {
-            return Err(Failure {
-                stage: Stage::GrounderUnknownAction,
-                detail: format!("there is no action `{name}`"),
-            });
+            return Err(Failure::new(Stage::GrounderUnknownAction, format!("there is no action `{name}`")));
         }
     };
     Ok((part(1).to_owned(), action))

@@ -2,13 +2,9 @@
 //! worked examples are specific to lumos, and so is the wording of the try-again loop (its layout and its answer
 //! to a reply without a statement are the benchmark's).
 
+use crate::families::prompts::{ASSISTANT, PLAN, STOP_PLANNING, USER, plan_again};
 use crate::identity::ContentHash;
 use crate::python::{repr_float, strip};
-
-const USER: &str = "<|user|>\n";
-const ASSISTANT: &str = "\n<|assistant|>\n";
-
-const PLAN: &str = "Please provide a reasonable subgoal-based plan to solve the given task.\n";
 
 const GROUND: &str = "Please ground the given subgoal to corresponding executable actions for solving the given task. \
 The grounded actions must be the one in available action list.\n\n\
@@ -16,9 +12,6 @@ The available action list is 'ListTables', 'DescribeTable', 'ExecuteSQL', and 'S
 ListTables(): List the tables of the database; DescribeTable(table): Show the columns of the table, their types and keys; \
 ExecuteSQL(query): Run the MySQL query and show its rows; Submit(variable): Give the rows of an earlier query as the \
 final answer.\n\n";
-
-/// The text in the planner's reply that ends planning.
-pub(super) const STOP_PLANNING: &str = "Yes, I will stop planning";
 
 /// A worked example of planning, on the library database of the shipped samples.
 const PLAN_EXAMPLE: &str = include_str!("plan_example.txt");
@@ -36,14 +29,14 @@ Reward: how near that is to the right answer; 1 means that it is right\n\
 Go on until the reward is 1.";
 
 /// The answer to a reply without a statement (the original's text, as in its logs).
-pub const NO_CODE: &str = "No SQL code was found in your last response.\n\nYour response should be a SQL command. \
+pub(super) const NO_CODE: &str = "No SQL code was found in your last response.\n\nYour response should be a SQL command. \
 Format your SQL command as follows:\n\n```SQL\nYour SQL code here\n```\n";
 
 /// Number of latest messages that a conversation keeps in addition to its first two (upstream
 /// `dialogue_limit`).
 pub const DIALOGUE_LIMIT: usize = 5;
 /// Maximum number of tokens in a reply.
-pub const MAX_REPLY_TOKENS: u32 = 512;
+pub(super) const MAX_REPLY_TOKENS: u32 = 512;
 
 /// Hash of everything in this file that reaches a model.
 pub fn hash() -> ContentHash {
@@ -64,22 +57,9 @@ pub(super) fn plan(question: &str, database: &str) -> String {
     format!("{PLAN_EXAMPLE}\n{USER}{PLAN}{}{ASSISTANT}", task(question, database))
 }
 
-/// Text appended to the planner's prompt after a turn: its reply and the results of the subgoal's actions.
-pub(super) fn plan_again(reply: &str, turn: u32, results: &str) -> String {
-    let reply = strip(reply);
-    format!(
-        "{reply}\n\n{USER}The executed result for Subgoal {turn} is {results}. Should we stop planning?{ASSISTANT}"
-    )
-}
-
 /// The grounder's first prompt, without its subgoal.
 pub(super) fn ground(question: &str, database: &str) -> String {
     format!("{GROUND_EXAMPLE}\n{USER}{GROUND}{}\nSubgoal to be grounded: ", task(question, database))
-}
-
-/// The end of a grounder's prompt: the planner's reply.
-pub(super) fn subgoal(plan: &str) -> String {
-    format!("{}{ASSISTANT}", strip(plan.rsplit("No, I will keep planning.").next().unwrap_or_default()))
 }
 
 /// Text appended to the grounder's prompt after a turn: its reply and its results, up to the next subgoal.
@@ -108,15 +88,16 @@ pub(super) fn again(question: &str, observation: &str, reward: Option<f64>) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::families::prompts::next_subgoal;
 
     #[test]
     fn prompts_of_all_models() {
         let planner =
             plan("Who?", "library") + &plan_again("Subgoal 1: Look.\n", 1, "R1 = ListTables() = [('a',)]");
         let grounder = ground("Who?", "library")
-            + &subgoal("Subgoal 1: Look.")
+            + &next_subgoal("Subgoal 1: Look.")
             + &ground_again("R1 = ListTables()", "R1 = ListTables() = [('a',)]")
-            + &subgoal("No, I will keep planning. Subgoal 2: Ask.");
+            + &next_subgoal("No, I will keep planning. Subgoal 2: Ask.");
         let texts = [planner, grounder, INSTRUCTION.to_owned(), ask("Who?"), again("Who?", "[]", Some(0.5))];
         insta::assert_snapshot!(texts.join("\n=====\n"));
     }

@@ -1,11 +1,15 @@
 //! The benchmark's own loop (upstream `experiments/eval_n_turn.py`): a chat model writes a statement, gets
 //! its result and reward, and tries again.
+//!
+//! It has one conversation instead of a planner's and a grounder's prompt, and one statement per turn, so it is not a
+//! [`PlanLoop`](crate::families::plan_loop::PlanLoop).
 
 use crate::call::{SqlGrade, SqlReply, ToolCall, ToolReply};
 use crate::configuration::Configuration;
-use crate::episode::Want;
+use crate::episode::{Machine, Started, Want};
+use crate::families::Failure;
 use crate::formulation::Behaviour;
-use crate::outcome::{Ending, Evidence, PlanEvidence, Reason, SqlEvidence, SqlTry, Stage};
+use crate::outcome::{Ending, Evidence, PlanEvidence, SqlEvidence, SqlTry, Stage, Step};
 use crate::request::{Message, Role};
 
 use super::parse::{ParsedSql, sql_parser};
@@ -22,7 +26,7 @@ enum Phase {
 
 /// The state machine of one episode.
 #[derive(Debug)]
-pub(crate) struct TryAgain {
+pub(super) struct TryAgain {
     question: String,
     behaviour: Behaviour,
     max_turns: u32,
@@ -38,7 +42,7 @@ fn message(role: &str, content: String) -> Message {
 }
 
 impl TryAgain {
-    pub(crate) fn start(question: &str, configuration: &Configuration) -> (Self, Want) {
+    pub(super) fn start(question: &str, configuration: &Configuration) -> Started {
         let machine = Self {
             question: question.to_owned(),
             behaviour: configuration.behaviour,
@@ -53,11 +57,7 @@ impl TryAgain {
             tries: Vec::new(),
         };
         let want = machine.ask();
-        (machine, want)
-    }
-
-    pub(crate) fn turn(&self) -> u32 {
-        self.turn
+        (Box::new(machine), want)
     }
 
     fn ask(&self) -> Want {
@@ -68,31 +68,13 @@ impl TryAgain {
         })
     }
 
-    /// Processes a reply; `None` if it does not match the request.
-    pub(crate) fn called(&mut self, reply: ToolReply) -> Option<Want> {
-        match (std::mem::replace(&mut self.phase, Phase::Ended), reply) {
-            (Phase::Reply, ToolReply::Chat(reply)) => Some(self.replied(&reply.text)),
-            (Phase::Result { statement }, ToolReply::Sql(reply)) => {
-                self.phase = Phase::Grade { statement, reply };
-                Some(Want::Call(ToolCall::SqlSubmit))
-            }
-            (Phase::Grade { statement, reply }, ToolReply::SqlGrade(grade)) => {
-                let observation = shown(&reply);
-                let executed = !matches!(reply, SqlReply::Error(_));
-                Some(self.tried(statement, observation, executed, Some(grade)))
-            }
-            _ => None,
-        }
-    }
-
     fn replied(&mut self, reply: &str) -> Want {
         let parsed = match (sql_parser(reply), self.behaviour) {
             (Ok(parsed), _) => parsed,
             // The original's whole run ends here; lumos continues with the other items.
             (Err(empty), Behaviour::Paper) => {
-                let detail = empty.to_string();
-                let reason = Reason { stage: Stage::GrounderUnparsable, turn: self.turn, detail };
-                return self.end(Ending::GaveUp(reason));
+                let failure = Failure::new(Stage::GrounderUnparsable, empty.to_string());
+                return self.end(failure.ending(self.turn));
             }
             (Err(_), Behaviour::Corrected) => ParsedSql { action: reply.to_owned(), is_code: false },
         };
@@ -127,8 +109,8 @@ impl TryAgain {
         if gives_up || self.turn == self.max_turns {
             let answered = self.tries.iter().any(|one| one.grade.is_some());
             let detail = if gives_up { "the model skips the item" } else { "the turns are used up" };
-            let reason = Reason { stage: Stage::Limit, turn: self.turn, detail: detail.to_owned() };
-            return self.end(if answered { Ending::Answered } else { Ending::GaveUp(reason) });
+            let gave_up = Failure::new(Stage::Limit, detail).ending(self.turn);
+            return self.end(if answered { Ending::Answered } else { gave_up });
         }
         self.messages.push(message("user", next));
         self.forget();
@@ -156,6 +138,28 @@ impl TryAgain {
         let best = evidence.best().and_then(|(at, _)| evidence.tries.get(at));
         let prediction = best.filter(|one| one.grade.is_some()).map(|one| one.action.as_str().into());
         evidence.plan = PlanEvidence { prediction, ..PlanEvidence::default() };
-        Want::Done { ending, evidence: Evidence::Sql(evidence) }
+        Want::Done { ending, evidence: Box::new(Evidence::Sql(evidence)) }
+    }
+}
+
+impl Machine for TryAgain {
+    fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    fn called(&mut self, reply: ToolReply, _steps: &mut Vec<Step>) -> Option<Want> {
+        match (std::mem::replace(&mut self.phase, Phase::Ended), reply) {
+            (Phase::Reply, ToolReply::Chat(reply)) => Some(self.replied(&reply.text)),
+            (Phase::Result { statement }, ToolReply::Sql(reply)) => {
+                self.phase = Phase::Grade { statement, reply };
+                Some(Want::Call(ToolCall::SqlSubmit))
+            }
+            (Phase::Grade { statement, reply }, ToolReply::SqlGrade(grade)) => {
+                let observation = shown(&reply);
+                let executed = !matches!(reply, SqlReply::Error(_));
+                Some(self.tried(statement, observation, executed, Some(grade)))
+            }
+            _ => None,
+        }
     }
 }

@@ -4,8 +4,6 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::Passage;
-
 /// One gold step's page, as given to the session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WebStep {
@@ -43,13 +41,8 @@ pub struct CandidateElement {
     pub text: String,
 }
 
-/// A passage without a title.
-pub(super) fn passage(text: &str) -> Passage {
-    Passage { title: String::new(), text: text.to_owned() }
-}
-
 /// The distinct texts of elements in order of first occurrence, and for each element the index of its text.
-pub(super) fn distinct(elements: &[CandidateElement]) -> (Vec<&str>, Vec<usize>) {
+pub(super) fn distinct<'a>(elements: &[&'a CandidateElement]) -> (Vec<&'a str>, Vec<usize>) {
     let mut texts = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     let places = elements

@@ -8,7 +8,7 @@
 
 mod action;
 mod element;
-mod machine;
+mod family;
 mod page_action;
 mod prompts;
 #[cfg(test)]
@@ -16,7 +16,7 @@ mod tests;
 
 pub use action::{ActionName, ActionRefusal, ParsedWebAction};
 pub use element::{CandidateElement, CandidateScope, WebStep};
-pub use machine::{Chosen, WebEvidence};
-pub(crate) use machine::{Machine, WebTask};
+pub(crate) use family::start;
+pub use family::{Chosen, WebEvidence};
 pub use page_action::{Obstacle, PageAction, PageExecution, WebResult};
 pub use prompts::{NoArrow, hash as prompts_hash, option_hint, sentence};

@@ -1,10 +1,11 @@
 //! `KnowledgeQuery` and `ParagraphRetrieve`: fetch passages of pages and select the best ones.
 
-use super::world::{Interrupt, World};
+use super::world::World;
 use super::{Known, MAX_VALUE, substitute};
 use crate::call::Passage;
 use crate::families::Failure;
-use crate::families::maths::parse::find_variables;
+use crate::families::execution::Interrupt;
+use crate::families::parse::find_variables;
 use crate::families::qa::page::{LISTED_SENTENCES, MOST_SENTENCES, SENTENCE_MARK, TABLE_MARK, WikiPage};
 use crate::formulation::Behaviour;
 use crate::outcome::Value;

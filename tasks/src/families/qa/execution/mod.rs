@@ -8,30 +8,30 @@ mod knowledge;
 mod question;
 pub(super) mod world;
 
-use super::parse::parse_action;
 use super::results::Variables;
 use crate::call::{ToolCall, ToolReply};
 use crate::families::Failure;
-use crate::families::maths::parse::find_variables;
+use crate::families::execution::{self, Interrupt, not_dispatched};
+use crate::families::parse::parse_action;
 use crate::formulation::Behaviour;
 use crate::item::AnswerForm;
-use crate::outcome::{Stage, Value};
+use crate::outcome::Value;
 
-pub(crate) use world::{Interrupt, World};
+pub(crate) use world::World;
 
 /// The context of an action.
 #[derive(Debug, Clone, Copy)]
-pub struct Setting<'a> {
+pub(super) struct Setting<'a> {
     /// The item's question, stripped.
-    pub question: &'a str,
+    pub(super) question: &'a str,
     /// The answer form; StrategyQA's actions differ slightly from HotpotQA's.
-    pub form: AnswerForm,
+    pub(super) form: AnswerForm,
     /// Agent behaviour: `paper` or `corrected`.
-    pub behaviour: Behaviour,
+    pub(super) behaviour: Behaviour,
     /// The planner's reply, which contains the subgoal.
-    pub plan: &'a str,
+    pub(super) plan: &'a str,
     /// The index of this action if it is the last of a one-time episode.
-    pub last_of_all: Option<usize>,
+    pub(super) last_of_all: Option<usize>,
 }
 
 impl<'a> Setting<'a> {
@@ -48,18 +48,9 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// The progress of [`execute`].
-#[derive(Debug, Clone, PartialEq)]
-pub enum QaProgress {
-    /// The next call.
-    Ask(ToolCall),
-    /// The action was executed.
-    Finished(QaResult),
-}
-
 /// The result of an action: the original's return value, or the reason if there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum QaResult {
+pub(super) enum QaResult {
     /// A value for the first variable.
     Value(String, Value),
     /// An exception was raised (the original returns `"", ""`).
@@ -68,21 +59,20 @@ pub enum QaResult {
     Nothing(Failure),
 }
 
-/// Maximum size in bytes of a query or a context, and of one action's value. Values contain earlier values,
-/// so replies could grow without limit; no action of a real episode comes close.
-const MAX_QUERY: usize = 1 << 16;
+/// Maximum size in bytes of a context, and of one action's value. Values contain earlier values, so replies could
+/// grow without limit; no action of a real episode comes close.
 const MAX_CONTEXT: usize = 1 << 20;
 const MAX_VALUE: usize = 1 << 22;
 
-/// Executes one action as far as the replies allow. `variables` is `None` after an earlier failure.
-pub fn execute(
+/// Executes one action. `variables` is `None` after an earlier failure. Fails with the call whose reply is missing.
+pub(super) fn execute(
     action: &str,
     variables: Option<&Variables>,
     setting: &Setting<'_>,
-    answers: &[ToolReply],
-) -> QaProgress {
+    replies: &[ToolReply],
+) -> Result<QaResult, ToolCall> {
     let parsed = parse_action(action);
-    let mut world = World::new(answers, setting.behaviour);
+    let mut world = World::new(replies, setting.behaviour);
     let known = Known { variables, behaviour: setting.behaviour };
     let arguments = parsed.arguments.as_str();
     let value = match parsed.name.as_str() {
@@ -91,20 +81,17 @@ pub fn execute(
         "QA" => question::answer(arguments, known, setting, &mut world).map(Some),
         "Calculator" => question::calculate(arguments, known, setting, &mut world),
         "" => assign(arguments, known).map(Some),
-        name => return QaProgress::Finished(QaResult::Nothing(not_dispatched(name))),
+        name => return Ok(QaResult::Nothing(not_dispatched(name, &["Code"]))),
     };
-    let variable = parsed.variables.into_iter().next().unwrap_or_default();
-    match value {
+    Ok(match value {
         Ok(Some(value)) if size(&value) > MAX_VALUE => {
-            QaProgress::Finished(QaResult::Raised(Failure::argument("the action's value is too long")))
+            QaResult::Raised(Failure::argument("the action's value is too long"))
         }
-        Ok(Some(value)) => QaProgress::Finished(QaResult::Value(variable, value)),
-        Ok(None) => {
-            QaProgress::Finished(QaResult::Nothing(Failure::tool("the calculator's question has no answer")))
-        }
-        Err(Interrupt::Ask(call)) => QaProgress::Ask(call),
-        Err(Interrupt::Failed(failure)) => QaProgress::Finished(QaResult::Raised(failure)),
-    }
+        Ok(Some(value)) => QaResult::Value(parsed.variable(), value),
+        Ok(None) => QaResult::Nothing(Failure::tool("the calculator's question has no answer")),
+        Err(Interrupt::Ask(call)) => return Err(call),
+        Err(Interrupt::Failed(failure)) => QaResult::Raised(failure),
+    })
 }
 
 /// The values of earlier actions.
@@ -122,42 +109,13 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Substitutes variables by their values. In paper behaviour the replacement is textual, one variable after
-/// the other, so that `R1` is replaced inside `R10` as well; in corrected behaviour each whole mention is
-/// replaced once.
+/// Substitutes variables by their values.
 fn substitute(
     arguments: &str,
     known: Known<'_>,
     written: impl Fn(&Value) -> String,
 ) -> Result<String, Failure> {
-    let too_long = || Failure::argument("the values make the arguments too long");
-    let value = |variable: &str| known.value(variable).map(&written);
-    match known.behaviour {
-        Behaviour::Paper => {
-            find_variables(arguments).into_iter().try_fold(arguments.to_owned(), |text, variable| {
-                let value = value(variable)?;
-                let added = text.matches(variable).count().saturating_mul(value.len());
-                if text.len().saturating_add(added) > MAX_QUERY {
-                    return Err(too_long());
-                }
-                Ok(text.replace(variable, &value))
-            })
-        }
-        Behaviour::Corrected => {
-            let mut text = String::new();
-            let mut rest = arguments;
-            for variable in find_variables(arguments) {
-                let Some((before, behind)) = rest.split_once(variable) else { break };
-                text.push_str(before);
-                text.push_str(&value(variable)?);
-                if text.len() > MAX_QUERY {
-                    return Err(too_long());
-                }
-                rest = behind;
-            }
-            Ok(text + rest)
-        }
-    }
+    execution::substitute(arguments, known.behaviour, |variable| known.value(variable).map(&written))
 }
 
 /// A plain assignment. The original intends to substitute values but uses an undefined name, so every plain
@@ -173,19 +131,6 @@ fn size(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len(),
         Value::List(entries) => entries.iter().flatten().map(String::len).sum(),
-    }
-}
-
-fn not_dispatched(name: &str) -> Failure {
-    if name == "Code" {
-        Failure {
-            stage: Stage::GrounderUnknownAction,
-            detail: "`Code` is listed in the prompt but not carried out".to_owned(),
-        }
-    } else if !name.is_empty() && name.chars().all(char::is_alphanumeric) {
-        Failure { stage: Stage::GrounderUnknownAction, detail: format!("there is no action `{name}`") }
-    } else {
-        Failure { stage: Stage::GrounderUnparsable, detail: "the reply is not an action".to_owned() }
     }
 }
 

@@ -4,9 +4,10 @@
 //! this family a question about values, not arithmetic.
 
 use super::knowledge::{in_a_question, passages, titled};
-use super::world::{Interrupt, World, is_answer};
+use super::world::{World, is_answer};
 use super::{Known, MAX_CONTEXT, Setting, substitute};
 use crate::families::Failure;
+use crate::families::execution::Interrupt;
 use crate::families::qa::page::{MOST_SENTENCES, TABLE_MARK};
 use crate::families::qa::prompts::{NO_ANSWER, YES_OR_NO};
 use crate::formulation::Behaviour;

@@ -53,12 +53,12 @@ fn answer(call: &ToolCall) -> ToolReply {
 
 /// Runs an action to completion; returns the calls it made, by tool.
 fn run(action: &str, variables: &Variables, setting: &Setting<'_>) -> (QaResult, Vec<ToolCall>) {
-    let (mut answers, mut calls) = (Vec::new(), Vec::new());
+    let (mut replies, mut calls) = (Vec::new(), Vec::new());
     loop {
-        match execute(action, Some(variables), setting, &answers) {
-            QaProgress::Finished(executed) => return (executed, calls),
-            QaProgress::Ask(call) => {
-                answers.push(answer(&call));
+        match execute(action, Some(variables), setting, &replies) {
+            Ok(executed) => return (executed, calls),
+            Err(call) => {
+                replies.push(answer(&call));
                 calls.push(call);
             }
         }

@@ -3,6 +3,7 @@
 
 use crate::call::{MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
 use crate::families::Failure;
+use crate::families::execution::{Interrupt, Replies, unfit};
 use crate::families::qa::page::WikiPage;
 use crate::families::qa::prompts;
 use crate::formulation::Behaviour;
@@ -11,43 +12,22 @@ use crate::request::{Message, Role};
 /// Number of passages kept.
 const KEPT: usize = 5;
 
-/// Stops an action: the next call, or a failure.
-#[derive(Debug)]
-pub(crate) enum Interrupt {
-    Ask(ToolCall),
-    Failed(Failure),
-}
-
-impl From<Failure> for Interrupt {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
-
 /// The tools' replies so far, consumed in order.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
-    answers: std::slice::Iter<'a, ToolReply>,
-    pub(crate) behaviour: Behaviour,
+    replies: Replies<'a>,
+    behaviour: Behaviour,
 }
 
 impl<'a> World<'a> {
-    pub(crate) fn new(answers: &'a [ToolReply], behaviour: Behaviour) -> Self {
-        Self { answers: answers.iter(), behaviour }
-    }
-
-    fn ask(&mut self, call: impl FnOnce() -> ToolCall) -> Result<&'a ToolReply, Interrupt> {
-        match self.answers.next() {
-            None => Err(Interrupt::Ask(call())),
-            Some(ToolReply::Raised { message }) => Err(Failure::tool(message.as_str()).into()),
-            Some(reply) => Ok(reply),
-        }
+    pub(crate) fn new(replies: &'a [ToolReply], behaviour: Behaviour) -> Self {
+        Self { replies: Replies::new(replies), behaviour }
     }
 
     /// Fetches a page of the encyclopaedia.
     pub(super) fn page(&mut self, query: &str) -> Result<&'a WikiPage, Interrupt> {
         let reading = self.behaviour;
-        match self.ask(|| ToolCall::Wiki { request: WikiRequest::of(query), reading })? {
+        match self.replies.take(|| ToolCall::Wiki { request: WikiRequest::of(query), reading })? {
             ToolReply::Wiki(WikiPage::Unreadable { message }) => Err(Failure::tool(message.as_str()).into()),
             ToolReply::Wiki(page) => Ok(page),
             _ => Err(unfit()),
@@ -56,7 +36,7 @@ impl<'a> World<'a> {
 
     /// Searches for addresses of pages.
     pub(super) fn search(&mut self, query: &str, most: u32) -> Result<&'a [String], Interrupt> {
-        match self.ask(|| ToolCall::Search { query: query.to_owned(), most })? {
+        match self.replies.take(|| ToolCall::Search { query: query.to_owned(), most })? {
             ToolReply::Search(addresses) => Ok(addresses),
             _ => Err(unfit()),
         }
@@ -67,11 +47,8 @@ impl<'a> World<'a> {
         if passages.is_empty() {
             return Ok(String::new());
         }
-        let call = || ToolCall::Rank { question: question.to_owned(), passages: passages.to_vec() };
-        match self.ask(call)? {
-            ToolReply::Rank(scores) => Ok(evidence(passages, scores, self.behaviour)),
-            _ => Err(unfit()),
-        }
+        let scores = self.replies.rank(question, || passages.to_vec())?;
+        Ok(evidence(passages, scores, self.behaviour))
     }
 
     /// The QA tool: its model answers from the context, and without one if it finds no answer there.
@@ -85,7 +62,7 @@ impl<'a> World<'a> {
 
     fn chat(&mut self, messages: Vec<Message>) -> Result<&'a str, Interrupt> {
         let max_new_tokens = prompts::MAX_ANSWER_TOKENS;
-        match self.ask(|| ToolCall::Chat { role: Role::Qa, messages, max_new_tokens })? {
+        match self.replies.take(|| ToolCall::Chat { role: Role::Qa, messages, max_new_tokens })? {
             ToolReply::Chat(reply) => Ok(&reply.text),
             _ => Err(unfit()),
         }
@@ -93,17 +70,12 @@ impl<'a> World<'a> {
 
     /// The value of an arithmetic expression, if the mathematics service has one.
     pub(super) fn arithmetic(&mut self, query: &str) -> Result<Option<&'a str>, Interrupt> {
-        match self.ask(|| ToolCall::Maths { query: query.to_owned() })? {
+        match self.replies.take(|| ToolCall::Maths { query: query.to_owned() })? {
             ToolReply::Maths(MathsReply::One(text)) => Ok(Some(text)),
             ToolReply::Maths(_) => Ok(None),
             _ => Err(unfit()),
         }
     }
-}
-
-/// A reply from another tool: a bug in the driver that the action cannot handle.
-fn unfit() -> Interrupt {
-    Failure::tool("a reply of another tool came").into()
 }
 
 /// Whether the QA tool found an answer.

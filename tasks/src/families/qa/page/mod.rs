@@ -20,7 +20,7 @@ pub use escapes::clean;
 /// Separator between the sentences of an observation.
 pub const SENTENCE_MARK: &str = "*****";
 /// Separator between an observation's table and its sentences.
-pub const TABLE_MARK: &str = "+++++";
+pub(crate) const TABLE_MARK: &str = "+++++";
 /// Maximum number of sentences of a page that was requested directly.
 pub const MOST_SENTENCES: usize = 40;
 /// Maximum number of sentences of a page from a list.

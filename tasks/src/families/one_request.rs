@@ -1,25 +1,64 @@
-//! A judge's question as an episode with a single call, so that judgements are recorded, retried and
-//! distributed like all other units.
+//! Episodes with one request. They have no turns, so they are not a [`PlanLoop`](super::plan_loop::PlanLoop).
+//!
+//! [`SingleModel`]: a model answers on its own (chain of thought, direct). [`Judge`]: a judge's question, which is an
+//! episode so that judgements are recorded, retried and distributed like all other units.
 
+use std::fmt;
+
+use super::{Failure, prompts};
 use crate::call::{ToolCall, ToolReply};
-use crate::episode::Want;
-use crate::outcome::{Ending, Evidence};
+use crate::episode::{Machine, Started, Want};
+use crate::outcome::{Ending, Evidence, PlanEvidence, Stage, Step};
 use crate::request::{Message, Role};
+
+/// Waits for a model's reply, which `answer` parses and `evidence` records.
+pub(crate) struct SingleModel<A> {
+    answer: A,
+    evidence: fn(PlanEvidence) -> Evidence,
+}
+
+impl<A: Fn(&str) -> Option<String> + Send + Sync + 'static> SingleModel<A> {
+    pub(crate) fn start(question: &str, answer: A, evidence: fn(PlanEvidence) -> Evidence) -> Started {
+        let want = Want::Generate { role: Role::Answerer, prompt: prompts::answer(question) };
+        (Box::new(Self { answer, evidence }), want)
+    }
+}
+
+impl<A> fmt::Debug for SingleModel<A> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("SingleModel").finish_non_exhaustive()
+    }
+}
+
+impl<A: Fn(&str) -> Option<String> + Send + Sync> Machine for SingleModel<A> {
+    fn completed(&mut self, reply: &str, _steps: &mut Vec<Step>) -> Option<Want> {
+        let answer = (self.answer)(reply);
+        let ending = match answer {
+            Some(_) => Ending::Answered,
+            None => Failure::new(Stage::Planner, "the reply names no answer").ending(self.turn()),
+        };
+        let evidence = PlanEvidence { prediction: answer.map(Into::into), ..PlanEvidence::default() };
+        Some(Want::Done { ending, evidence: Box::new((self.evidence)(evidence)) })
+    }
+}
 
 /// Waits for the judge's reply.
 #[derive(Debug)]
-pub(crate) struct Machine;
+pub(crate) struct Judge;
 
-impl Machine {
-    pub(crate) fn start(messages: &[Message], max_new_tokens: u32) -> (Self, Want) {
+impl Judge {
+    pub(crate) fn start(messages: &[Message], max_new_tokens: u32) -> Started {
         let call = ToolCall::Chat { role: Role::Judge, messages: messages.to_vec(), max_new_tokens };
-        (Self, Want::Call(call))
+        (Box::new(Self), Want::Call(call))
     }
+}
 
-    /// Processes the reply; `None` if it is of a different kind. The verdict is not parsed here.
-    pub(crate) fn called(&self, reply: ToolReply) -> Option<Want> {
+impl Machine for Judge {
+    /// Processes the reply. The verdict is not parsed here.
+    fn called(&mut self, reply: ToolReply, _steps: &mut Vec<Step>) -> Option<Want> {
         let ToolReply::Chat(reply) = reply else { return None };
-        Some(Want::Done { ending: Ending::Answered, evidence: Evidence::Judge { reply: reply.text } })
+        let evidence = Box::new(Evidence::Judge { reply: reply.text });
+        Some(Want::Done { ending: Ending::Answered, evidence })
     }
 }
 
