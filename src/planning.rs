@@ -127,7 +127,7 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &ModelRegistry, tools: &ToolSets)
     let mut data = spec.tasks.iter().map(|task| read(&spec, task)).collect::<Result<Vec<_>, _>>()?;
     let ids: Vec<Vec<ItemId>> = data
         .iter_mut()
-        .map(|data| std::mem::take(&mut data.selected.items).into_iter().map(|item| item.id).collect())
+        .map(|data| std::mem::take(&mut data.selected.items).into_iter().map(|(_, id)| id).collect())
         .collect();
     let partition = spec.partition;
     let manifest = Manifest::new(ManifestParts {
@@ -292,7 +292,7 @@ fn read(spec: &ResolvedSpec, task: &str) -> Result<Data, Failure> {
 pub(crate) fn count(spec: &ResolvedSpec, task: &str) -> Result<u64, Failure> {
     let items = read(spec, task)?.selected.items;
     let kept = |id: &ItemId| spec.partition.is_none_or(|partition| partition.keeps(id));
-    Ok(items.iter().filter(|item| kept(&item.id)).count() as u64)
+    Ok(items.iter().filter(|(_, id)| kept(id)).count() as u64)
 }
 
 fn hash(path: &Path) -> Result<ContentHash, Failure> {

@@ -9,15 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumos_coordinator::checkpoint::CheckpointError;
 use lumos_coordinator::computing::Computing;
 use lumos_coordinator::dispatch::{DispatchConfig, DispatchError, Summary, dispatch};
 use lumos_coordinator::events::Event;
 use lumos_coordinator::fleet::{CoordinatorError, CoordinatorSettings, Fleet, run_fleet};
 use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::report::{Render, Terminal};
-use lumos_coordinator::unit_view::{UnitState, for_each_unit};
-use lumos_coordinator::{Checkpoint, export, report};
+use lumos_coordinator::{Checkpoint, CheckpointError, export, report};
 use lumos_models::ModelRegistry;
 use lumos_models::Swapping;
 use lumos_queue::nats::Server;
@@ -313,10 +310,7 @@ pub(crate) fn write_results(
     output: &Output,
 ) -> Result<report::Report, Failure> {
     let report = report::report(manifest, checkpoint, &[])?;
-    report.total.check()?;
-    for configuration in &report.configurations {
-        configuration.ledger.check()?;
-    }
+    report.check()?;
     if !export::is_current(folder, &report)? {
         export::export(folder, manifest, checkpoint, &[], jiff::Timestamp::now())?;
     }
@@ -331,21 +325,19 @@ fn record_cases(manifest: &Manifest, checkpoint: &Checkpoint, path: &Path) -> Re
     let unwritable =
         |error: std::io::Error| Failure::input(format!("cannot write {}: {error}", path.display()));
     let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(unwritable)?);
-    for_each_unit(manifest, checkpoint, |view| {
-        let UnitState::Settled(record) = &view.state else { return Ok(()) };
-        let Item { id, task, setup, .. } = view.item.clone();
-        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&view.configuration.configuration));
-        let case = lumos_benchmarks::replay::record(view.item, &unit, &record.outcome)?;
+    checkpoint.for_each_settled(manifest, |planned, item, record| {
+        let Item { id, task, setup, .. } = item.clone();
+        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&planned.configuration));
+        let case = lumos_benchmarks::replay::record(item, &unit, &record.outcome)?;
         serde_json::to_writer(&mut out, &case)?;
         out.write_all(b"\n").map_err(unwritable)
     })?;
     out.flush().map_err(unwritable)
 }
 
-/// Returns the table renderer for the width of standard output, or 80 columns if it is not a terminal.
-pub(crate) fn terminal() -> Terminal {
-    let size = console::Term::stdout().size_checked();
-    size.map_or_else(Terminal::default, |(_, width)| Terminal { width })
+/// Returns the width of standard output, or 80 columns if it is not a terminal.
+pub(crate) fn columns() -> u16 {
+    console::Term::stdout().size_checked().map_or(80, |(_, width)| width)
 }
 
 /// Prints the state of the run and determines the exit code.
@@ -358,7 +350,7 @@ fn conclude(
 ) -> CommandResult {
     if !output.json {
         let mut out = std::io::stdout().lock();
-        terminal().render(report, &mut out)?;
+        report.render_tables(columns(), &mut out)?;
         writeln!(out, "\nreport: {}", folder.join("report.html").display())?;
         writeln!(
             out,
@@ -396,10 +388,7 @@ fn conclude(
         return Ok(Exit::Outstanding);
     }
     let below = output.fail_under.and_then(|least| {
-        let figures = report
-            .configurations
-            .iter()
-            .filter_map(|one| Some((one, 100.0 * one.main()?.estimate.as_ref()?.value)));
+        let figures = report.configurations.iter().filter_map(|one| Some((one, 100.0 * one.main_value()?)));
         figures.into_iter().find(|(_, percent)| *percent < least).map(|found| (least, found))
     });
     if let Some((least, (configuration, percent))) = below {

@@ -1,7 +1,7 @@
 //! Iteration over a run's units in the order of reports: by configuration, then by item.
 //!
 //! [`for_each_unit()`] passes every planned unit to a visitor as a [`UnitView`] with its recorded [`UnitState`]. Reports,
-//! samples and rescoring are built on it.
+//! samples and judging are built on it. [`CheckpointReader::for_each_settled`] is the public form.
 
 use lumos_tasks::{EpisodeUnit, Item, UnitId};
 
@@ -10,22 +10,22 @@ use crate::manifest::{Manifest, PlannedConfiguration};
 
 /// A unit and its recorded state.
 #[derive(Debug)]
-pub struct UnitView<'a> {
+pub(crate) struct UnitView<'a> {
     /// Position of the configuration in the manifest.
-    pub position: usize,
+    pub(crate) position: usize,
     /// The configuration.
-    pub configuration: &'a PlannedConfiguration,
+    pub(crate) configuration: &'a PlannedConfiguration,
     /// The item.
-    pub item: &'a Item,
+    pub(crate) item: &'a Item,
     /// The unit.
-    pub unit: UnitId,
+    pub(crate) unit: UnitId,
     /// The recorded state.
-    pub state: UnitState,
+    pub(crate) state: UnitState,
 }
 
 /// Recorded state of a unit.
 #[derive(Debug, Clone, PartialEq)]
-pub enum UnitState {
+pub(crate) enum UnitState {
     /// The outcome that settled it.
     Settled(Box<Record>),
     /// Only faults were recorded; contains the latest one.
@@ -36,7 +36,7 @@ pub enum UnitState {
 
 impl UnitState {
     /// Determines the state from the records, in the order of [`CheckpointReader::records_of`].
-    pub fn of(records: Vec<Record>) -> Self {
+    pub(crate) fn of(records: Vec<Record>) -> Self {
         match records.into_iter().next_back() {
             None => Self::Outstanding,
             Some(record) if record.outcome.is_fault() => Self::Faulted(Box::new(record)),
@@ -45,7 +45,7 @@ impl UnitState {
     }
 
     /// Returns the record, if there is one.
-    pub fn record(&self) -> Option<&Record> {
+    pub(crate) fn record(&self) -> Option<&Record> {
         match self {
             Self::Settled(record) | Self::Faulted(record) => Some(record),
             Self::Outstanding => None,
@@ -54,7 +54,7 @@ impl UnitState {
 }
 
 /// Returns the identity of an item's unit under a configuration.
-pub fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
+pub(crate) fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
     EpisodeUnit::identity_of(&item.id, &configuration.identity)
 }
 
@@ -62,7 +62,7 @@ pub fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
 ///
 /// # Errors
 /// Errors of reading the checkpoint, and errors of the visitor.
-pub fn for_each_unit<E: From<CheckpointError>>(
+pub(crate) fn for_each_unit<E: From<CheckpointError>>(
     manifest: &Manifest,
     checkpoint: &CheckpointReader,
     mut visit: impl FnMut(&UnitView<'_>) -> Result<(), E>,
@@ -76,4 +76,22 @@ pub fn for_each_unit<E: From<CheckpointError>>(
         }
     }
     Ok(())
+}
+
+impl CheckpointReader {
+    /// Calls the visitor for every settled unit of a run, in the order of reports, with its configuration, its
+    /// item and its record. Holds one unit in memory at a time.
+    ///
+    /// # Errors
+    /// Errors of reading the checkpoint, and errors of the visitor.
+    pub fn for_each_settled<E: From<CheckpointError>>(
+        &self,
+        manifest: &Manifest,
+        mut visit: impl FnMut(&PlannedConfiguration, &Item, &Record) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for_each_unit(manifest, self, |view| match &view.state {
+            UnitState::Settled(record) => visit(view.configuration, view.item, record),
+            UnitState::Faulted(_) | UnitState::Outstanding => Ok(()),
+        })
+    }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use lumos_coordinator::dispatch::Summary;
 use lumos_coordinator::export;
 use lumos_coordinator::judge::{self, Asked, JudgeError, Pass};
-use lumos_coordinator::report::Render;
 use lumos_models::ModelRegistry;
 use lumos_models::{Identified, ModelPricing, ModelsSettings};
 use lumos_tasks::{Formulation, NanoDollars, Role, Swap};
@@ -21,7 +20,7 @@ use crate::cli::ScoreArgs;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 use crate::planning::model_record;
-use crate::session::{Executor, Output, Session, terminal};
+use crate::session::{Executor, Output, Session, columns};
 use crate::settings;
 
 pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> CommandResult {
@@ -134,9 +133,9 @@ fn spent(checkpoint: &lumos_coordinator::Checkpoint) -> Result<NanoDollars, Fail
 /// Writes the run's results again, including the verdicts.
 fn report(run: &Path, scorings: &[lumos_benchmarks::Scoring]) -> Result<(), Failure> {
     let (manifest, checkpoint) = open(run)?;
-    let exported = export::export(run, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
+    let report = export::export(run, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
     let mut out = io::stdout().lock();
-    terminal().render(&exported.report, &mut out)?;
+    report.render_tables(columns(), &mut out)?;
     out.flush()?;
     Ok(())
 }

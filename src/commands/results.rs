@@ -5,15 +5,14 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use lumos_benchmarks::Scoring;
-use lumos_coordinator::checkpoint::Recovery;
-use lumos_coordinator::manifest::{FILE_NAME, Manifest};
-use lumos_coordinator::report::{self, Format, Render};
+use lumos_coordinator::manifest::Manifest;
+use lumos_coordinator::report::{self, Format};
 use lumos_coordinator::trajectory::{self, Show};
-use lumos_coordinator::{Checkpoint, CheckpointReader, export, judge, merge};
+use lumos_coordinator::{Checkpoint, CheckpointReader, Damage, export, judge, merge};
 
 use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ScoreArgs, ShowArgs};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::session::{self, Output, checkpoint_failure, terminal};
+use crate::session::{self, Output, checkpoint_failure, columns};
 use crate::{settings, writable};
 
 /// Opens an existing run: its manifest, and its checkpoint for reading.
@@ -38,7 +37,7 @@ fn restore_scoring(
         };
         tracing::warn!(
             "{}: `scoring` was changed to [{}] after planning; using [{}], which the run was planned with (--scoring selects others)",
-            folder.join(FILE_NAME).display(),
+            folder.join("manifest.json").display(),
             names(&manifest.spec.scoring),
             names(&planned)
         );
@@ -52,19 +51,21 @@ pub(crate) fn report(arguments: &ReportArgs) -> CommandResult {
     let (manifest, checkpoint) = open(&arguments.runs.folder(&arguments.run)?)?;
     let scorings = settings::scorings(&arguments.scoring)?;
     let report = report::report(&manifest, &checkpoint, &scorings)?;
-    let renderer = match (arguments.format, &arguments.output) {
-        (Format::Terminal, None) => Box::new(terminal()),
-        (format, _) => format.renderer(),
-    };
     match &arguments.output {
         Some(path) => {
             let file = File::create(path)
                 .map_err(|error| Failure::input(format!("cannot write {}: {error}", path.display())))?;
             let mut out = BufWriter::new(file);
-            renderer.render(&report, &mut out)?;
+            report.render(arguments.format, &mut out)?;
             out.flush()?;
         }
-        None => renderer.render(&report, &mut BufWriter::new(io::stdout().lock()))?,
+        None => {
+            let mut out = BufWriter::new(io::stdout().lock());
+            match arguments.format {
+                Format::Terminal => report.render_tables(columns(), &mut out)?,
+                format => report.render(format, &mut out)?,
+            }
+        }
     }
     Ok(if report.total.is_complete() { Exit::Complete } else { Exit::Outstanding })
 }
@@ -79,10 +80,9 @@ pub(crate) async fn score(arguments: &ScoreArgs, quiet: bool) -> CommandResult {
     writable::check_folder(&folder, None)?;
     let (manifest, checkpoint) = open(&folder)?;
     let scorings = settings::scorings(&arguments.scoring)?;
-    let exported = export::export(&folder, &manifest, &checkpoint, &scorings, jiff::Timestamp::now())?;
-    let report = exported.report;
+    let report = export::export(&folder, &manifest, &checkpoint, &scorings, jiff::Timestamp::now())?;
     let mut out = io::stdout().lock();
-    terminal().render(&report, &mut out)?;
+    report.render_tables(columns(), &mut out)?;
     out.flush()?;
     Ok(if report.total.is_complete() { Exit::Complete } else { Exit::Outstanding })
 }
@@ -125,7 +125,7 @@ pub(crate) async fn merge(arguments: &MergeArgs) -> CommandResult {
         .map_err(Failure::usage)?;
     let checkpoint = session::open(&arguments.into, Checkpoint::open).await?;
     let output = Output { quiet: true, json: false, record: None, fail_under: None };
-    let written = session::write_results(&merged.manifest, &arguments.into, &checkpoint, &output);
+    let written = session::write_results(&merged, &arguments.into, &checkpoint, &output);
     checkpoint.close()?;
     let total = written?.total;
     println!(
@@ -154,11 +154,11 @@ pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
         println!(
             "{}: {}; {} items, {} units settled",
             folder.display(),
-            verdict(checkpoint.recovery()),
+            verdict(checkpoint.damage()),
             checkpoint.item_count(),
             checkpoint.settled()
         );
-        if checkpoint.recovery().has_lost() {
+        if checkpoint.damage() == Damage::Lost {
             say_what_is_next(run);
             exit = Exit::Outstanding;
         }
@@ -168,11 +168,11 @@ pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
     Ok(exit)
 }
 
-fn verdict(recovery: &Recovery) -> &'static str {
-    match (recovery.is_empty(), recovery.has_lost()) {
-        (true, _) => "both copies of the checkpoint are intact",
-        (false, false) => "repaired, nothing lost",
-        (false, true) => "repaired, except for entries lost in both copies",
+fn verdict(damage: Damage) -> &'static str {
+    match damage {
+        Damage::None => "both copies of the checkpoint are intact",
+        Damage::Repaired => "repaired, nothing lost",
+        Damage::Lost => "repaired, except for entries lost in both copies",
     }
 }
 

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumos_coordinator::checkpoint::PlanMark;
 use lumos_coordinator::fleet::CoordinatorSettings;
-use lumos_coordinator::manifest::{Manifest, ManifestError, Opened};
-use lumos_coordinator::spec::MemorySize;
-use lumos_coordinator::{Checkpoint, ResolvedSpec};
+use lumos_coordinator::manifest::{Manifest, ManifestError};
+use lumos_coordinator::spec::{MemorySize, ResolvedSpec};
+use lumos_coordinator::{Checkpoint, PlanMark};
 use lumos_models::ModelRegistry;
 use lumos_queue::nats::Server;
 use lumos_tasks::{Configuration, Swap};
@@ -125,10 +124,12 @@ async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> CommandResu
         arrange_here(&manifest, &manifest.spec, &means).await?;
         load(&manifest, &means).await?;
     }
-    let opened = manifest.open_or_create(&folder).map_err(manifest_failure)?;
-    let manifest = match opened {
-        Opened::Created => manifest,
-        Opened::Continued(found) => Manifest { spec: manifest.spec, ..*found },
+    let manifest = match manifest.open_or_create(&folder).map_err(manifest_failure)? {
+        None => manifest,
+        Some(mut found) => {
+            found.spec = manifest.spec;
+            found
+        }
     };
     let checkpoint = open(&folder, means.stall_warning).await?;
     if checkpoint.plan()?.is_none() {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! # Durability
-//! [`Checkpoint::record`] resolves only after the record was written to both copies and flushed, so a message
+//! [`Checkpoint::record_all`] resolves only after the record was written to both copies and flushed, so a message
 //! that is acknowledged afterwards is never lost when the process is killed. Both copies are flushed to the
 //! operating system: `kill -9` at any time loses no flushed record; a power failure may lose the last
 //! records, whose units are then outstanding and run again.
@@ -66,17 +66,12 @@ use crate::atomic_file::create_private_folder;
 use crate::computing::{Computing, WorkerComputing};
 use crate::identity::RunIdentity;
 
+pub(crate) use index::{Settlement, UnitStatus};
+pub(crate) use run_store::RunStore;
+
 #[doc(hidden)]
-pub use codec::fuzz_records;
-pub use error::CheckpointError;
-#[doc(hidden)]
-pub use frame::fuzz_checksums;
-#[cfg(test)]
-pub(crate) use index::SettledIndex;
-pub use index::{Settlement, UnitStatus};
-pub use reader::CheckpointReader;
-pub use recovery::{Lost, Named, Recovery, Restored};
-pub use run_store::{ItemIds, RunStore};
+pub use {codec::fuzz_records, frame::fuzz_checksums, reader::fuzz_reader};
+pub use {error::CheckpointError, reader::CheckpointReader, recovery::Damage};
 
 use codec::encode;
 use database::{Database, Identities};
@@ -151,8 +146,8 @@ pub enum Recorded {
 ///     outcome: Outcome { ending: Ending::Answered, evidence: None, steps: Vec::new() },
 ///     telemetry: Telemetry::default(),
 /// };
-/// assert_eq!(checkpoint.record(record.clone()).await?, Recorded::First);
-/// assert_eq!(checkpoint.record(record).await?, Recorded::Duplicate);
+/// let recorded = checkpoint.record_all(vec![record.clone(), record]).await?;
+/// assert_eq!(recorded, [Recorded::First, Recorded::Duplicate]);
 /// checkpoint.close()?;
 /// assert_eq!(CheckpointReader::open(folder.path())?.settled(), 1);
 /// # Ok(())
@@ -184,7 +179,7 @@ fn is_there(folder: &Path) -> bool {
 
 impl Checkpoint {
     /// Opens or creates the checkpoint in a folder. Restores damaged data from the other copy where possible,
-    /// and reports it as warnings and in [`CheckpointReader::recovery`].
+    /// and reports it as warnings and in [`CheckpointReader::damage`].
     ///
     /// # Errors
     /// If another process is writing the checkpoint, it cannot be read, or another version wrote it.
@@ -297,18 +292,13 @@ impl Checkpoint {
         self.journal().sync()
     }
 
-    /// Records an outcome. Resolves after the record was flushed, or was found to duplicate a flushed record.
+    /// Records outcomes that arrived together. Returns the result of each, in order, after all of them were
+    /// flushed or found to duplicate a flushed record.
     ///
     /// # Errors
-    /// If it could not be written. It may or may not be stored then.
-    pub async fn record(&self, record: Record) -> Result<Recorded, CheckpointError> {
-        let recorded = self.writer.record(vec![record]).await?;
-        recorded.first().copied().ok_or(CheckpointError::Ended)
-    }
-
-    /// Writes the value that [`CheckpointReader::seconds`] returns.
-    fn write_seconds(&self, seconds: f64) -> Result<(), CheckpointError> {
-        self.write_note(&mut self.journal(), SECONDS_KEY, &seconds)
+    /// If they could not be written. Any of them may or may not be stored then.
+    pub async fn record_all(&self, records: Vec<Record>) -> Result<Vec<Recorded>, CheckpointError> {
+        self.writer.record(records).await
     }
 
     /// Records the start of a session. Blocks: call it before the dispatch.
@@ -376,7 +366,7 @@ impl Checkpoint {
     /// Opening waits half a second for a checkpoint that is in use.
     ///
     /// # Errors
-    /// If the last flush fails. Records that [`Checkpoint::record`] has confirmed are safe even then.
+    /// If the last flush fails. Records that [`Checkpoint::record_all`] has confirmed are safe even then.
     pub fn close(self) -> Result<(), CheckpointError> {
         let Self { reader, database, journal, writer, _lock } = self;
         writer.stop();

@@ -8,11 +8,11 @@ use lumos_tasks::{Item, ItemId};
 
 use super::error::CheckpointError;
 use super::index::{SettledIndex, UnitStatus};
-use super::{Checkpoint, Record, Recorded};
+use super::{Checkpoint, Record, Recorded, SECONDS_KEY};
 use crate::unit_key::UnitKey;
 
 /// Positions and identities of items, in order.
-pub type ItemIds<'a> = Box<dyn Iterator<Item = Result<(u64, ItemId), CheckpointError>> + Send + 'a>;
+pub(crate) type ItemIds<'a> = Box<dyn Iterator<Item = Result<(u64, ItemId), CheckpointError>> + Send + 'a>;
 
 /// A store of a run's items and records.
 ///
@@ -47,7 +47,7 @@ pub type ItemIds<'a> = Box<dyn Iterator<Item = Result<(u64, ItemId), CheckpointE
 ///
 /// `docs/durability.md` has the measurements.
 #[async_trait]
-pub trait RunStore: fmt::Debug + Send + Sync {
+pub(crate) trait RunStore: fmt::Debug + Send + Sync {
     /// Path for messages, usually the checkpoint's folder.
     fn folder(&self) -> &Path;
 
@@ -115,7 +115,7 @@ impl RunStore for Checkpoint {
     }
 
     async fn record_all(&self, records: Vec<Record>) -> Result<Vec<Recorded>, CheckpointError> {
-        self.writer.record(records).await
+        Self::record_all(self, records).await
     }
 
     fn seconds(&self) -> Result<Option<f64>, CheckpointError> {
@@ -123,6 +123,6 @@ impl RunStore for Checkpoint {
     }
 
     fn note_seconds(&self, seconds: f64) -> Result<(), CheckpointError> {
-        self.write_seconds(seconds)
+        self.write_note(&mut self.journal(), SECONDS_KEY, &seconds)
     }
 }

@@ -16,7 +16,7 @@ use crate::unit_view::{UnitState, UnitView};
 ///
 /// # Errors
 /// If the unit's benchmark is unknown.
-pub fn sample(
+pub(super) fn sample(
     view: &UnitView<'_>,
     scorings: &[Scoring],
     verdicts: Option<&Verdicts>,

@@ -45,9 +45,11 @@ use crate::dispatch::{
 use crate::events::Event;
 use crate::manifest::Manifest;
 
-pub use cancel::{Cancellation, cancel};
-pub use error::CoordinatorError;
-pub use token::{parse_message, run_token};
+pub use {
+    cancel::{Cancellation, cancel},
+    error::CoordinatorError,
+    token::run_token,
+};
 
 use announce::Announced;
 use engines::Engines;

@@ -242,8 +242,8 @@ async fn verdicts_survive_a_damaged_journal() {
     assert_eq!(std::fs::read(&journal).unwrap().len(), bytes.len() * 2 / 3, "a report repairs nothing");
     // The same judge repairs the pass when run again, and repeats no question.
     let pass = stage.plan();
-    let restored = pass.checkpoint.recovery().journal.clone().unwrap();
-    assert!(restored.outcomes > 0 && !pass.checkpoint.recovery().has_lost(), "{restored:?}");
+    let restored = pass.checkpoint.recovery.journal.clone().unwrap();
+    assert!(restored.outcomes > 0 && !pass.checkpoint.recovery.has_lost(), "{restored:?}");
     assert_eq!(pass.checkpoint.settled(), 3);
     assert_eq!(pass_folders(stage.folder.path()).unwrap(), std::slice::from_ref(&pass.folder));
     pass.checkpoint.close().unwrap();

@@ -101,15 +101,6 @@ pub enum MergeError {
     },
 }
 
-/// Result of merging.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Merged {
-    /// The whole run's manifest.
-    pub manifest: Manifest,
-    /// Number of settled units.
-    pub settled: u64,
-}
-
 struct Part {
     folder: PathBuf,
     manifest: Manifest,
@@ -117,8 +108,8 @@ struct Part {
     whole: RunIdentity,
 }
 
-/// Merges all parts of a run into one run folder, equal to that of the whole run except for telemetry.
-/// Blocks.
+/// Merges all parts of a run into one run folder, equal to that of the whole run except for telemetry. Returns
+/// the manifest of the whole run. Blocks.
 ///
 /// Parts with units that are not settled are accepted only if `allow_incomplete` is set. Those units stay
 /// outstanding, and the merged run can be resumed.
@@ -126,7 +117,7 @@ struct Part {
 /// # Errors
 /// If parts are missing, duplicated, incomplete or of different runs, or if `into` exists. After an error,
 /// nothing is left on disk.
-pub fn merge(parts: &[PathBuf], into: &Path, allow_incomplete: bool) -> Result<Merged, MergeError> {
+pub fn merge(parts: &[PathBuf], into: &Path, allow_incomplete: bool) -> Result<Manifest, MergeError> {
     if into.exists() {
         return Err(MergeError::Occupied { folder: into.to_owned() });
     }
@@ -235,7 +226,7 @@ fn places(opened: &[(Part, CheckpointReader)], benchmark: &str) -> Result<Places
     Ok(places)
 }
 
-fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Merged, MergeError> {
+fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Manifest, MergeError> {
     let Some((first, _)) = opened.first() else { return Err(MergeError::Nothing) };
     let mut items: Vec<(&str, Places)> = Vec::new();
     for data in &first.manifest.data {
@@ -257,18 +248,12 @@ fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Merged, Mer
     let failed = |source| MergeError::Io { folder: into.to_owned(), source };
     std::fs::create_dir_all(&building).map_err(failed)?;
     let filled = fill(opened, &building, &manifest, &items);
-    let settled = match filled.and_then(|settled| {
-        std::fs::rename(&building, into).map_err(failed)?;
-        Ok(settled)
-    }) {
-        Ok(settled) => settled,
-        Err(error) => {
-            // Report the merge error, not an error of the clean-up.
-            let _ = std::fs::remove_dir_all(&building);
-            return Err(error);
-        }
-    };
-    Ok(Merged { manifest, settled })
+    if let Err(error) = filled.and_then(|()| std::fs::rename(&building, into).map_err(failed)) {
+        // Report the merge error, not an error of the clean-up.
+        let _ = std::fs::remove_dir_all(&building);
+        return Err(error);
+    }
+    Ok(manifest)
 }
 
 fn ids(places: &Places) -> Vec<ItemId> {
@@ -302,13 +287,13 @@ fn manifest_of(
     manifest
 }
 
-/// Writes manifest, items and records. Returns the number of settled units.
+/// Writes manifest, items and records.
 fn fill(
     opened: &[(Part, CheckpointReader)],
     folder: &Path,
     manifest: &Manifest,
     items: &[(&str, Places)],
-) -> Result<u64, MergeError> {
+) -> Result<(), MergeError> {
     manifest.write(folder)?;
     let into = Checkpoint::create(&folder.join("checkpoint"))?;
     let mut stored = 0;
@@ -342,9 +327,7 @@ fn fill(
     }
     let scoring = manifest.spec.scoring.clone();
     into.plan_complete(&PlanMark { identity: manifest.identity.clone(), items: stored, scoring })?;
-    let settled = into.settled();
-    into.close()?;
-    Ok(settled)
+    Ok(into.close()?)
 }
 
 fn read_item(

@@ -7,7 +7,7 @@ use crate::display::rounds_exhausted;
 
 /// Result category of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub(crate) enum Cause {
     /// Full score.
     Correct,
     /// An answer that differs from the gold answer.
@@ -22,7 +22,7 @@ pub enum Cause {
 
 impl Cause {
     /// Returns all causes, in the order of reports.
-    pub fn all() -> impl Iterator<Item = Self> {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
         [Self::Correct, Self::WrongAnswer]
             .into_iter()
             .chain(Stage::ALL.into_iter().map(Self::Stage))
@@ -30,7 +30,7 @@ impl Cause {
     }
 
     /// Returns the cause for an outcome.
-    pub fn of(outcome: &Outcome, correct: bool) -> Self {
+    pub(crate) fn of(outcome: &Outcome, correct: bool) -> Self {
         match &outcome.ending {
             Ending::Faulted(_) => Self::Faulted,
             _ if correct => Self::Correct,
@@ -41,7 +41,7 @@ impl Cause {
     }
 
     /// Returns the name used in reports.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Correct => "correct",
             Self::WrongAnswer => "wrong answer",
@@ -61,18 +61,18 @@ impl Serialize for Cause {
 /// Numbers of units by cause. Their sum is the number of planned units.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Attribution {
+pub(crate) struct Attribution {
     counts: Vec<(Cause, u64)>,
 }
 
 impl Attribution {
     /// Counts one unit.
-    pub fn count(&mut self, cause: Cause) {
+    pub(crate) fn count(&mut self, cause: Cause) {
         self.count_many(cause, 1);
     }
 
     /// Counts several units.
-    pub fn count_many(&mut self, cause: Cause, units: u64) {
+    pub(crate) fn count_many(&mut self, cause: Cause, units: u64) {
         if self.counts.is_empty() {
             self.counts = Cause::all().map(|cause| (cause, 0)).collect();
         }
@@ -84,17 +84,17 @@ impl Attribution {
     }
 
     /// Returns the counts that are not zero, in the order of reports.
-    pub fn counts(&self) -> impl Iterator<Item = (Cause, u64)> {
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (Cause, u64)> {
         self.counts.iter().copied().filter(|(_, count)| *count > 0)
     }
 
     /// Returns the count of one cause.
-    pub fn of(&self, cause: Cause) -> u64 {
+    pub(crate) fn of(&self, cause: Cause) -> u64 {
         self.counts.iter().find(|(known, _)| *known == cause).map_or(0, |(_, count)| *count)
     }
 
     /// Returns the number of counted units.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 }

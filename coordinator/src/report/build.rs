@@ -41,8 +41,8 @@ pub fn report(
     checkpoint: &CheckpointReader,
     scorings: &[Scoring],
 ) -> Result<Report, ScoreError> {
-    let verdicts = Verdicts::beside(checkpoint)?;
-    let mut builder = ReportBuilder::new(manifest, scorings)?.judged_by(verdicts);
+    let mut builder = ReportBuilder::new(manifest, scorings)?;
+    builder.verdicts = Verdicts::beside(checkpoint)?;
     for_each_unit(manifest, checkpoint, |view| {
         builder.add(view.position, view.item, &view.unit, &view.state);
         Ok::<_, ScoreError>(())
@@ -56,7 +56,7 @@ pub fn report(
 }
 
 /// Accumulates units in any order. Only the examples depend on the order: the first ones are kept.
-pub struct ReportBuilder {
+pub(super) struct ReportBuilder {
     manifest: Manifest,
     configurations: Vec<ConfigurationSum>,
     verdicts: Option<Verdicts>,
@@ -67,7 +67,7 @@ impl ReportBuilder {
     ///
     /// # Errors
     /// If a benchmark is unknown.
-    pub fn new(manifest: &Manifest, scorings: &[Scoring]) -> Result<Self, ScoreError> {
+    pub(super) fn new(manifest: &Manifest, scorings: &[Scoring]) -> Result<Self, ScoreError> {
         let scorings = if scorings.is_empty() { &manifest.spec.scoring } else { scorings };
         let configurations = manifest
             .configurations
@@ -77,21 +77,15 @@ impl ReportBuilder {
         Ok(Self { manifest: manifest.clone(), configurations, verdicts: None })
     }
 
-    /// Includes a judge's verdicts.
-    #[must_use]
-    pub fn judged_by(self, verdicts: Option<Verdicts>) -> Self {
-        Self { verdicts, ..self }
-    }
-
     /// Adds a unit of the configuration at a position. Ignores invalid positions.
-    pub fn add(&mut self, position: usize, item: &Item, unit: &UnitId, state: &UnitState) {
+    pub(super) fn add(&mut self, position: usize, item: &Item, unit: &UnitId, state: &UnitState) {
         if let Some(sum) = self.configurations.get_mut(position) {
             sum.add(item, unit, state, self.verdicts.as_ref());
         }
     }
 
     /// Builds the report. Units that were not added are outstanding.
-    pub fn finish(self) -> Report {
+    pub(super) fn finish(self) -> Report {
         let configurations: Vec<ConfigurationReport> =
             self.configurations.into_iter().map(|sum| sum.finish(&self.manifest)).collect();
         let mut total = Ledger::default();
@@ -269,14 +263,12 @@ impl ConfigurationSum {
         ConfigurationReport {
             label: self.planned.label,
             benchmark: self.benchmark.name().to_owned(),
-            title: self.benchmark.title().to_owned(),
             ledger,
             scores,
             attribution: self.attribution,
             faults: most_frequent(self.faults),
             fault_messages: fault_messages.map(|(message, count)| FaultMessage { message, count }).collect(),
             usage: self.usage.finish(),
-            group_label: self.benchmark.group_label().map(str::to_owned),
             examples: self.examples,
         }
     }

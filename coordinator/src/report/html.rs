@@ -12,15 +12,10 @@ use crate::display::thousands;
 use super::attribution::Cause;
 use super::model::{Example, Report};
 use super::numbers::{bounds, dash, distances, figure, interval, items, published};
-use super::render::Render;
 use super::rows::{
     COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, splits, usages,
 };
 use super::svg;
-
-/// Renders a report as one self-contained page.
-#[derive(Debug, Clone, Copy)]
-pub struct Html;
 
 static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
@@ -58,11 +53,10 @@ pub(super) fn escaped(text: &str) -> String {
     plain
 }
 
-impl Render for Html {
-    fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
-        let page = TEMPLATES.get_template("page").and_then(|page| page.render(contents(report)));
-        writeln!(out, "{}", page.map_err(io::Error::other)?)
-    }
+/// Writes a report as one self-contained page.
+pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let page = TEMPLATES.get_template("page").and_then(|page| page.render(contents(report)));
+    writeln!(out, "{}", page.map_err(io::Error::other)?)
 }
 
 /// Returns the values that the template uses.

@@ -7,21 +7,15 @@ use serde_json::{Map, Value, json};
 use crate::manifest::PlannedConfiguration;
 
 use super::model::{ConfigurationReport, Report};
-use super::render::Render;
-
-/// Renders a report with lm-eval's layout: `results`, `configs`, `versions`, `n-shot`, `higher_is_better`,
-/// `n-samples`, `config`, `git_hash`, `date`, `task_hashes`.
-#[derive(Debug, Clone, Copy)]
-pub struct Json;
 
 /// Incremented when the scores of equal records change.
 const TASK_VERSION: f64 = 1.0;
 
-impl Render for Json {
-    fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *out, &document(report))?;
-        writeln!(out)
-    }
+/// Writes a report with lm-eval's layout: `results`, `configs`, `versions`, `n-shot`, `higher_is_better`,
+/// `n-samples`, `config`, `git_hash`, `date`, `task_hashes`.
+pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &document(report))?;
+    writeln!(out)
 }
 
 /// Returns the key of each configuration: the benchmark's name if it has one configuration, otherwise a

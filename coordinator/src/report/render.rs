@@ -3,16 +3,12 @@
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use super::{Csv, Html, Json, Markdown, Report, Terminal};
+use super::model::Report;
+use super::terminal::Terminal;
+use super::{csv, html, json, markdown};
 
-/// Writes a report in one format. Equal reports yield equal bytes.
-pub trait Render {
-    /// Writes the report.
-    ///
-    /// # Errors
-    /// If writing to `out` fails.
-    fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()>;
-}
+/// Width of tables that are not written to a terminal, in columns.
+const WIDTH: u16 = 80;
 
 /// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +27,10 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 5] = [Self::Terminal, Self::Markdown, Self::Json, Self::Csv, Self::Html];
+    pub(crate) const ALL: [Self; 5] = [Self::Terminal, Self::Markdown, Self::Json, Self::Csv, Self::Html];
 
     /// Returns the name on the command line.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Terminal => "table",
             Self::Markdown => "markdown",
@@ -43,16 +39,29 @@ impl Format {
             Self::Html => "html",
         }
     }
+}
 
-    /// Returns the renderer.
-    pub fn renderer(self) -> Box<dyn Render> {
-        match self {
-            Self::Terminal => Box::new(Terminal::default()),
-            Self::Markdown => Box::new(Markdown),
-            Self::Json => Box::new(Json),
-            Self::Csv => Box::new(Csv),
-            Self::Html => Box::new(Html),
+impl Report {
+    /// Writes the report in a format. Equal reports yield equal bytes.
+    ///
+    /// # Errors
+    /// If writing to `out` fails.
+    pub fn render(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            Format::Terminal => self.render_tables(WIDTH, out),
+            Format::Markdown => markdown::render(self, out),
+            Format::Json => json::render(self, out),
+            Format::Csv => csv::render(self, out),
+            Format::Html => html::render(self, out),
         }
+    }
+
+    /// Writes [`Format::Terminal`] for a terminal of the given width in columns.
+    ///
+    /// # Errors
+    /// If writing to `out` fails.
+    pub fn render_tables(&self, width: u16, out: &mut dyn Write) -> io::Result<()> {
+        Terminal { width }.render(self, out)
     }
 }
 

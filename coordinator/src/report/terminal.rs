@@ -10,7 +10,6 @@ use crate::display::thousands;
 
 use super::model::Report;
 use super::numbers::{dash, distance, figure, interval, items};
-use super::render::Render;
 use super::rows::{SPLITS, attributions, faults, groups, label, ledgers, lines, splits, usages};
 
 /// Minimum width of tables.
@@ -22,15 +21,9 @@ const LONGEST_HEADER: usize = 12;
 
 /// Renders tables of a given width.
 #[derive(Debug, Clone, Copy)]
-pub struct Terminal {
+pub(super) struct Terminal {
     /// Width of the terminal in columns.
-    pub width: u16,
-}
-
-impl Default for Terminal {
-    fn default() -> Self {
-        Self { width: 80 }
-    }
+    pub(super) width: u16,
 }
 
 /// A table before layout.
@@ -199,10 +192,9 @@ impl Terminal {
         }
         writeln!(out)
     }
-}
 
-impl Render for Terminal {
-    fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes the whole report.
+    pub(super) fn render(self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let manifest = &report.manifest;
         self.text(out, &format!("run {} ({})", manifest.spec.name, manifest.identity.short()))?;
         writeln!(out)?;

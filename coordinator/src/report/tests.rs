@@ -9,7 +9,9 @@ use lumos_tasks::{
 };
 use proptest::prelude::*;
 
+use super::build::ReportBuilder;
 use super::html::escaped;
+use super::model::PublishedComparison;
 use super::*;
 use crate::manifest::Manifest;
 use crate::samples::{configuration, item, manifest_of, state};
@@ -233,7 +235,7 @@ fn tables_fit_eighty_columns_and_break_between_words() {
     for report in &reports {
         for width in [80, 100, 160] {
             let mut out = Vec::new();
-            Terminal { width }.render(report, &mut out).unwrap();
+            report.render_tables(width, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
             let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(widest <= usize::from(width), "{widest} columns:\n{text}");
@@ -305,7 +307,7 @@ fn unwrapped(text: &str) -> String {
 
 fn rendered(format: Format, report: &Report) -> String {
     let mut out = Vec::new();
-    format.renderer().render(report, &mut out).unwrap();
+    report.render(format, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 

@@ -1,11 +1,10 @@
 //! Errors of specifications.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Error of reading a specification file.
+/// Error of a specification.
 #[derive(Debug, Error)]
 pub enum SpecError {
     /// The file cannot be read.
@@ -32,33 +31,14 @@ pub enum SpecError {
         /// Suggested correction; empty if there is none.
         hint: String,
     },
+    /// The specification is complete and invalid. Lists all errors.
+    #[error("{}", problems.iter().map(|(field, text)| format!("{field}: {text}")).collect::<Vec<_>>().join("\n"))]
+    Invalid {
+        /// The affected fields, each with the error and the expected value.
+        problems: Vec<(&'static str, String)>,
+    },
 }
 
 fn key_text(key: Option<&str>) -> String {
     key.map(|key| format!("`{key}`: ")).unwrap_or_default()
-}
-
-/// An error in a complete specification.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpecProblem {
-    /// The affected field.
-    pub field: &'static str,
-    /// The error, and the expected value.
-    pub message: String,
-}
-
-/// All errors in a specification.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub struct SpecProblems(pub Vec<SpecProblem>);
-
-impl fmt::Display for SpecProblems {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
-            if index > 0 {
-                formatter.write_str("\n")?;
-            }
-            write!(formatter, "{}: {}", problem.field, problem.message)?;
-        }
-        Ok(())
-    }
 }
