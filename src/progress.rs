@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use comfy_table::Table;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lumos_coordinator::events::Event;
+use lumos_coordinator::Event;
 
 /// The visible progress bar, which log lines must not overwrite.
 static CURRENT: Mutex<Option<ProgressBar>> = Mutex::new(None);

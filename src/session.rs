@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumos_coordinator::computing::Computing;
 use lumos_coordinator::dispatch::{DispatchConfig, DispatchError, Summary, dispatch};
-use lumos_coordinator::events::Event;
 use lumos_coordinator::fleet::{CoordinatorError, CoordinatorSettings, Fleet, run_fleet};
 use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::{Checkpoint, CheckpointError, export, report};
+use lumos_coordinator::report::Format;
+use lumos_coordinator::{Checkpoint, CheckpointError, Computing, Event, export, report};
 use lumos_models::ModelRegistry;
 use lumos_models::Swapping;
 use lumos_queue::nats::Server;
@@ -335,9 +334,9 @@ fn record_cases(manifest: &Manifest, checkpoint: &Checkpoint, path: &Path) -> Re
     out.flush().map_err(unwritable)
 }
 
-/// Returns the width of standard output, or 80 columns if it is not a terminal.
-pub(crate) fn columns() -> u16 {
-    console::Term::stdout().size_checked().map_or(80, |(_, width)| width)
+/// Returns tables of the width of standard output, or of 80 columns if it is not a terminal.
+pub(crate) fn terminal() -> Format {
+    Format::Terminal { width: console::Term::stdout().size_checked().map_or(80, |(_, width)| width) }
 }
 
 /// Prints the state of the run and determines the exit code.
@@ -350,7 +349,7 @@ fn conclude(
 ) -> CommandResult {
     if !output.json {
         let mut out = std::io::stdout().lock();
-        report.render_tables(columns(), &mut out)?;
+        report.render(terminal(), &mut out)?;
         writeln!(out, "\nreport: {}", folder.join("report.html").display())?;
         writeln!(
             out,

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use lumos_coordinator::dispatch::{DispatchConfig, dispatch};
 use lumos_coordinator::manifest::{Manifest, ManifestParts, PlannedData};
 use lumos_coordinator::spec::{ModelSet, RunSpec};
-use lumos_coordinator::{Checkpoint, Record};
+use lumos_coordinator::{Checkpoint, Event, Record};
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{
     Assignment, Behaviour, Configuration, ContentHash, Ending, EpisodeUnit, Finish, Finished, Formulation,
@@ -228,7 +228,7 @@ async fn resume(folder: &Path, units: usize) {
             memory("VmRSS:")
         );
         while let Some(event) = received.recv().await {
-            if matches!(event, lumos_coordinator::events::Event::Finished { .. }) {
+            if matches!(event, Event::Finished { .. }) {
                 break;
             }
         }

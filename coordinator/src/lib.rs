@@ -10,10 +10,10 @@ struct Readme;
 
 mod atomic_file;
 mod checkpoint;
-pub mod computing;
+mod computing;
 pub mod dispatch;
 mod display;
-pub mod events;
+mod events;
 pub mod export;
 pub mod fleet;
 mod identity;
@@ -31,13 +31,11 @@ pub mod trajectory;
 mod unit_key;
 mod unit_view;
 
-/// Entry points of fuzz targets. Not part of the public interface.
 #[doc(hidden)]
-pub mod fuzzing {
-    pub use crate::checkpoint::{
-        fuzz_checksums as journal_checksums, fuzz_reader as reader, fuzz_records as records,
-    };
-}
-
-pub use atomic_file::remove_left_behind;
-pub use checkpoint::{Checkpoint, CheckpointError, CheckpointReader, Damage, PlanMark, Record, Recorded};
+pub use checkpoint::fuzzing;
+pub use {
+    atomic_file::remove_left_behind,
+    checkpoint::{Checkpoint, CheckpointError, CheckpointReader, Damage, PlanMark, Record, Recorded},
+    computing::Computing,
+    events::Event,
+};

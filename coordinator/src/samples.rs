@@ -1,6 +1,7 @@
 //! Values for tests.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use lumos_tasks::outcome::{Observation, PlanEvidence};
 use lumos_tasks::{
@@ -165,4 +166,10 @@ pub(crate) fn state(index: u64, unit: &UnitId) -> UnitState {
         outcome,
     };
     UnitState::of(vec![record])
+}
+
+/// Returns the exported samples file in a run's folder.
+pub(crate) fn samples_file(folder: &Path) -> PathBuf {
+    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.find(|file| file.extension().is_some_and(|ending| ending == "jsonl")).unwrap()
 }

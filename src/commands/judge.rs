@@ -20,7 +20,7 @@ use crate::cli::ScoreArgs;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 use crate::planning::model_record;
-use crate::session::{Executor, Output, Session, columns};
+use crate::session::{Executor, Output, Session, terminal};
 use crate::settings;
 
 pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> CommandResult {
@@ -135,7 +135,7 @@ fn report(run: &Path, scorings: &[lumos_benchmarks::Scoring]) -> Result<(), Fail
     let (manifest, checkpoint) = open(run)?;
     let report = export::export(run, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
     let mut out = io::stdout().lock();
-    report.render_tables(columns(), &mut out)?;
+    report.render(terminal(), &mut out)?;
     out.flush()?;
     Ok(())
 }

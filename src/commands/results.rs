@@ -12,7 +12,7 @@ use lumos_coordinator::{Checkpoint, CheckpointReader, Damage, export, judge, mer
 
 use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ScoreArgs, ShowArgs};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::session::{self, Output, checkpoint_failure, columns};
+use crate::session::{self, Output, checkpoint_failure, terminal};
 use crate::{settings, writable};
 
 /// Opens an existing run: its manifest, and its checkpoint for reading.
@@ -51,21 +51,19 @@ pub(crate) fn report(arguments: &ReportArgs) -> CommandResult {
     let (manifest, checkpoint) = open(&arguments.runs.folder(&arguments.run)?)?;
     let scorings = settings::scorings(&arguments.scoring)?;
     let report = report::report(&manifest, &checkpoint, &scorings)?;
+    let format = match (arguments.format, &arguments.output) {
+        (Format::Terminal { .. }, None) => terminal(),
+        (format, _) => format,
+    };
     match &arguments.output {
         Some(path) => {
             let file = File::create(path)
                 .map_err(|error| Failure::input(format!("cannot write {}: {error}", path.display())))?;
             let mut out = BufWriter::new(file);
-            report.render(arguments.format, &mut out)?;
+            report.render(format, &mut out)?;
             out.flush()?;
         }
-        None => {
-            let mut out = BufWriter::new(io::stdout().lock());
-            match arguments.format {
-                Format::Terminal => report.render_tables(columns(), &mut out)?,
-                format => report.render(format, &mut out)?,
-            }
-        }
+        None => report.render(format, &mut BufWriter::new(io::stdout().lock()))?,
     }
     Ok(if report.total.is_complete() { Exit::Complete } else { Exit::Outstanding })
 }
@@ -82,7 +80,7 @@ pub(crate) async fn score(arguments: &ScoreArgs, quiet: bool) -> CommandResult {
     let scorings = settings::scorings(&arguments.scoring)?;
     let report = export::export(&folder, &manifest, &checkpoint, &scorings, jiff::Timestamp::now())?;
     let mut out = io::stdout().lock();
-    report.render_tables(columns(), &mut out)?;
+    report.render(terminal(), &mut out)?;
     out.flush()?;
     Ok(if report.total.is_complete() { Exit::Complete } else { Exit::Outstanding })
 }

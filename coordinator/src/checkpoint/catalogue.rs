@@ -5,7 +5,7 @@
 //! location of its record.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lumos_tasks::{ContentHash, ItemId};
 
@@ -62,6 +62,11 @@ pub(crate) struct Catalogue {
     pub(super) records: Vec<Location>,
     pub(super) items: BTreeMap<String, Places>,
     pub(super) notes: BTreeMap<Vec<u8>, Location>,
+}
+
+/// Locks a shared catalogue.
+pub(super) fn lock(catalogue: &Mutex<Catalogue>) -> MutexGuard<'_, Catalogue> {
+    catalogue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A catalogue read from a journal, and the entries that could not be added to it.

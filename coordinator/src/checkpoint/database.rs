@@ -33,6 +33,7 @@ const THREADS: usize = 7;
 /// The database and its trees.
 #[derive(Debug, Clone)]
 pub(super) struct Database {
+    pub(super) folder: PathBuf,
     pub(super) database: sled::Db,
     pub(super) items: sled::Tree,
     pub(super) identities: sled::Tree,
@@ -67,9 +68,16 @@ impl Database {
                 records: tree("log")?,
                 index: tree("index")?,
                 meta: tree("meta")?,
-                database: database.clone(),
+                database,
+                folder: owned.clone(),
             })
         })
+    }
+
+    /// Flushes all trees.
+    pub(super) fn flush(&self) -> Result<(), CheckpointError> {
+        self.database.flush().map_err(|error| CheckpointError::of_sled(&self.folder, &error))?;
+        Ok(())
     }
 
     /// Leaks a damaged database, to skip the work that sled does on close.
@@ -92,10 +100,8 @@ pub(super) fn open_sled(folder: &Path) -> Result<sled::Db, CheckpointError> {
                 std::thread::sleep(Duration::from_millis(25));
             }
             Err(CheckpointError::InUse { .. }) if !can_start(THREADS) => {
-                return Err(CheckpointError::Memory {
-                    folder: folder.to_owned(),
-                    detail: "failed to start the threads that close it".to_owned(),
-                });
+                let detail = "failed to start the threads that close it".to_owned();
+                return Err(CheckpointError::Memory { folder: folder.to_owned(), detail });
             }
             opened => return opened,
         }
@@ -128,17 +134,12 @@ fn bounded<T: Send + 'static>(
         match receive.recv_timeout(CHECK) {
             Ok(Ok(opened)) => return opened,
             Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => {
-                return Err(CheckpointError::Corrupt {
-                    folder: folder.to_owned(),
-                    detail: "the database cannot be read".to_owned(),
-                });
+                return Err(CheckpointError::corrupt(folder, "the database cannot be read"));
             }
             Err(RecvTimeoutError::Timeout) if !can_start(1) => return Err(memory(no_threads)),
             Err(RecvTimeoutError::Timeout) if began.elapsed() > LONGEST => {
-                return Err(CheckpointError::Io {
-                    folder: folder.to_owned(),
-                    detail: format!("timed out after {} s while opening it", LONGEST.as_secs()),
-                });
+                let detail = format!("timed out after {} s while opening it", LONGEST.as_secs());
+                return Err(CheckpointError::Io { folder: folder.to_owned(), detail });
             }
             Err(RecvTimeoutError::Timeout) => {
                 tracing::debug!(folder = %folder.display(), "still opening the checkpoint");

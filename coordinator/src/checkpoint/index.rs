@@ -43,14 +43,6 @@ impl Settlement {
             Ending::Faulted(_) => None,
         }
     }
-
-    /// The name used in events.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::GaveUp => "gave_up",
-        }
-    }
 }
 
 /// Length of an entry in bytes: unit, attempt, kind.

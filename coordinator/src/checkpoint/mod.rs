@@ -42,6 +42,8 @@ mod codec;
 mod database;
 mod error;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod journal;
 mod layout;
@@ -69,8 +71,6 @@ use crate::identity::RunIdentity;
 pub(crate) use index::{Settlement, UnitStatus};
 pub(crate) use run_store::RunStore;
 
-#[doc(hidden)]
-pub use {codec::fuzz_records, frame::fuzz_checksums, reader::fuzz_reader};
 pub use {error::CheckpointError, reader::CheckpointReader, recovery::Damage};
 
 use codec::encode;
@@ -209,11 +209,7 @@ impl Checkpoint {
         recovery.log(folder);
         let reader = CheckpointReader::new(folder, journal.file().clone(), catalogue, recovery, false)?;
         let journal = Arc::new(Mutex::new(journal));
-        let store = wrap(BothCopies {
-            folder: folder.to_owned(),
-            database: database.clone(),
-            journal: Arc::clone(&journal),
-        });
+        let store = wrap(BothCopies { database: database.clone(), journal: Arc::clone(&journal) });
         let writer = Writer::start(store, Arc::clone(&reader.catalogue), Arc::clone(&reader.duplicates))
             .map_err(|error| CheckpointError::of_io(folder, &error))?;
         Ok(Self { reader, database, journal, writer, _lock: lock })
@@ -241,7 +237,7 @@ impl Checkpoint {
         let mut identities = Identities::default();
         for item in items {
             let item = item.borrow();
-            let value = encode(item).map_err(|error| error.at(self.folder()))?;
+            let value = encode(self.folder(), item)?;
             let key = catalogue::item_key(benchmark, item.index, &item.id);
             let key = key.ok_or_else(|| self.strange_item(item))?;
             identities.add(item.index, &item.id).ok_or_else(|| self.strange_item(item))?;
@@ -262,7 +258,7 @@ impl Checkpoint {
         journal.write()?;
         self.database.items.apply_batch(batch).map_err(failed)?;
         store_identities(&self.database.identities, benchmark, identities).map_err(failed)?;
-        self.database.database.flush().map_err(failed)?;
+        self.database.flush()?;
         let items = {
             let mut catalogue = self.lock();
             catalogue.add_items(benchmark, places);
@@ -274,13 +270,9 @@ impl Checkpoint {
     }
 
     fn strange_item(&self, item: &Item) -> CheckpointError {
-        CheckpointError::Corrupt {
-            folder: self.folder().to_owned(),
-            detail: format!(
-                "invalid name of item {}: expected a hash, found `{}`",
-                item.index, item.id.content
-            ),
-        }
+        let (index, name) = (item.index, &item.id.content);
+        let detail = format!("invalid name of item {index}: expected a hash, found `{name}`");
+        CheckpointError::corrupt(self.folder(), detail)
     }
 
     /// Marks the plan as complete, after every item was stored, and syncs the journal to disk.
@@ -338,7 +330,7 @@ impl Checkpoint {
     fn store_note(&self, key: &str, value: &impl Serialize) -> Result<(), CheckpointError> {
         let mut journal = self.journal();
         self.write_note(&mut journal, key, value)?;
-        self.database.database.flush().map_err(|error| CheckpointError::of_sled(self.folder(), &error))?;
+        self.database.flush()?;
         journal.commit()
     }
 
@@ -348,7 +340,7 @@ impl Checkpoint {
         key: &str,
         value: &impl Serialize,
     ) -> Result<(), CheckpointError> {
-        let value = encode(value).map_err(|error| error.at(self.folder()))?;
+        let value = encode(self.folder(), value)?;
         let location = journal.push(Kind::Note, key.as_bytes(), &value)?;
         journal.write()?;
         self.lock().notes.insert(key.as_bytes().to_vec(), location);
@@ -368,10 +360,10 @@ impl Checkpoint {
     /// # Errors
     /// If the last flush fails. Records that [`Checkpoint::record_all`] has confirmed are safe even then.
     pub fn close(self) -> Result<(), CheckpointError> {
-        let Self { reader, database, journal, writer, _lock } = self;
+        let Self { database, journal, writer, _lock, .. } = self;
         writer.stop();
         let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-        database.database.flush().map_err(|error| CheckpointError::of_sled(reader.folder(), &error))?;
+        database.flush()?;
         journal.commit()?;
         journal.sync()?;
         // Drop the database before the lock: a process that waits for the lock must find the database closed.

@@ -7,12 +7,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use lumos_tasks::{Item, ItemId, UnitId};
 use serde::de::DeserializeOwned;
 
-use super::catalogue::{Catalogue, Identities, Loaded};
+use super::catalogue::{Catalogue, Identities, Loaded, lock};
 use super::codec::decode;
 use super::error::CheckpointError;
 use super::index::{SettledIndex, UnitStatus};
@@ -278,28 +278,12 @@ impl CheckpointReader {
     }
 }
 
-fn lock(catalogue: &Mutex<Catalogue>) -> MutexGuard<'_, Catalogue> {
-    catalogue.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn read<T: DeserializeOwned>(
     file: &JournalFile,
     folder: &Path,
     location: Location,
 ) -> Result<T, CheckpointError> {
-    decode(&file.read(location)?).map_err(|error| error.at(folder))
-}
-
-/// Entry point of a fuzz target: reads everything that a checkpoint contains.
-pub fn fuzz_reader(reader: &CheckpointReader) {
-    let _ = (reader.plan(), reader.seconds(), reader.computing(), reader.workers());
-    for record in reader.records().flatten() {
-        let _ = (reader.status(&record.unit), reader.records_of(&record.unit));
-    }
-    for benchmark in ["gsm8k", "svamp"] {
-        let items = reader.items(benchmark).filter(Result::is_ok).count();
-        assert!(items <= reader.item_ids(benchmark).count());
-    }
+    decode(folder, &file.read(location)?)
 }
 
 /// Copies a checkpoint without the files kept from earlier damage.

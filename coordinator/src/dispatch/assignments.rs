@@ -76,8 +76,7 @@ impl<'a> AssignmentBuilder<'a> {
         tracker: &UnitTracker,
         unit_attempt: &UnitAttempt,
     ) -> Result<(String, Assignment), CheckpointError> {
-        let lost =
-            |detail: String| CheckpointError::Corrupt { folder: self.store.folder().to_owned(), detail };
+        let lost = |detail: String| CheckpointError::corrupt(self.store.folder(), detail);
         let (configuration, item) = tracker
             .place(unit_attempt.unit_index)
             .ok_or_else(|| lost("planned unit not found".to_owned()))?;

@@ -45,6 +45,12 @@ pub enum CoordinatorError {
     Interrupted,
 }
 
+impl From<serde_json::Error> for CoordinatorError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Malformed(error.to_string())
+    }
+}
+
 impl From<CheckpointError> for CoordinatorError {
     fn from(error: CheckpointError) -> Self {
         Self::Dispatch(error.into())

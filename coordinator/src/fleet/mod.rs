@@ -28,7 +28,7 @@ mod token;
 mod watch_workers;
 mod worker_registry;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lumos_queue::nats::Server;
@@ -140,6 +140,16 @@ struct Around {
     drain: CancellationToken,
     /// Cancelled when the session has ended.
     over: CancellationToken,
+}
+
+impl Around {
+    fn registry(&self) -> MutexGuard<'_, WorkerRegistry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn engines(&self) -> MutexGuard<'_, Engines> {
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Runs every planned unit that is not settled on the workers of a server.

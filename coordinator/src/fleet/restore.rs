@@ -1,7 +1,7 @@
 //! Recreates server data that a run needs when it is deleted: streams, buckets, consumers, the run's notice
 //! and the data that its units share. [`super::reconcile`] finds units and results that were lost with it.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::announce::Announced;
@@ -42,7 +42,7 @@ impl Restorer {
             return false;
         }
         // Workers could not send notices meanwhile.
-        around.registry.lock().unwrap_or_else(PoisonError::into_inner).forgive(Instant::now());
+        around.registry().forgive(Instant::now());
         tracing::warn!(
             "recreated what was deleted from the NATS server: {}; lost units are published again",
             restored.join(", ")

@@ -167,22 +167,15 @@ pub fn plan(
 
 /// Returns every distinct question, in the order of reports, and the number of units that need none.
 fn questions(manifest: &Manifest, checkpoint: &CheckpointReader) -> Result<(Vec<Item>, u64), JudgeError> {
-    let is_judged =
-        |name: &str| Ok::<_, ScoreError>(benchmark(name)?.metrics().iter().any(|metric| metric.judged));
     let mut chosen = manifest.clone();
     let mut unjudged = Vec::new();
-    let mut failed = None;
-    chosen.configurations.retain(|planned| {
-        let name = planned.configuration.benchmark.as_str();
-        match is_judged(name) {
-            Ok(true) => return true,
-            Ok(false) => unjudged.push(name.to_owned()),
-            Err(error) => failed = Some(error),
+    for planned in std::mem::take(&mut chosen.configurations) {
+        let name = &planned.configuration.benchmark;
+        if benchmark(name)?.metrics().iter().any(|metric| metric.judged) {
+            chosen.configurations.push(planned);
+        } else {
+            unjudged.push(name.clone());
         }
-        false
-    });
-    if let Some(error) = failed {
-        return Err(error.into());
     }
     if chosen.configurations.is_empty() {
         unjudged.dedup();

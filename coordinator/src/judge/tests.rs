@@ -14,7 +14,7 @@ use crate::checkpoint::{Checkpoint, Record};
 use crate::export;
 use crate::manifest::{Manifest, ModelRecord};
 use crate::report::report;
-use crate::samples::{configuration, item, manifest_of};
+use crate::samples::{configuration, item, manifest_of, samples_file};
 use crate::unit_view::unit_of;
 
 struct Stage {
@@ -151,15 +151,9 @@ async fn equal_questions_are_asked_once_and_verdicts_reach_report_and_samples() 
     };
     // The unit without a prediction counts; the one whose question faulted does not.
     assert_eq!((accuracy(0), accuracy(1)), ((1.0, 3), (1.0, 1)));
-    let exported = export::export(
-        stage.folder.path(),
-        &stage.manifest,
-        &stage.checkpoint,
-        &[],
-        jiff::Timestamp::UNIX_EPOCH,
-    )
-    .unwrap();
-    let samples = std::fs::read_to_string(exported.files.last().unwrap()).unwrap();
+    export::export(stage.folder.path(), &stage.manifest, &stage.checkpoint, &[], jiff::Timestamp::UNIX_EPOCH)
+        .unwrap();
+    let samples = std::fs::read_to_string(samples_file(stage.folder.path())).unwrap();
     let samples: Vec<Value> = samples.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let replies: Vec<_> = samples.iter().map(|sample| sample["judge"]["verdict"]["reply"].as_str()).collect();
     assert_eq!(replies, [Some("CORRECT"), Some("who knows"), None, Some("CORRECT"), None]);

@@ -72,7 +72,7 @@ impl Verdicts {
     }
 
     fn read(pass: &Path) -> Result<Self, CheckpointError> {
-        let damaged = |detail: String| CheckpointError::Corrupt { folder: pass.to_owned(), detail };
+        let damaged = |detail: String| CheckpointError::corrupt(pass, detail);
         let manifest = Manifest::read(pass).map_err(|error| damaged(error.to_string()))?;
         let planned = manifest.configurations.first().ok_or_else(|| damaged("missing judge".to_owned()))?;
         let model = planned.configuration.models.get(&Role::Judge);

@@ -13,7 +13,7 @@ use super::attribution::Cause;
 use super::model::{Example, Report};
 use super::numbers::{bounds, dash, distances, figure, interval, items, published};
 use super::rows::{
-    COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, splits, usages,
+    COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, metrics, splits, usages,
 };
 use super::svg;
 
@@ -106,26 +106,22 @@ fn contents(report: &Report) -> Value {
 }
 
 fn figures(report: &Report) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    for configuration in &report.configurations {
-        for scores in &configuration.scores {
-            for metric in &scores.metrics {
-                let published: Vec<_> = metric.published.iter().map(published).collect();
-                rows.push(vec![
-                    configuration.label.clone(),
-                    scores.scoring.to_string(),
-                    metric.metric.clone(),
-                    figure(metric.estimate.as_ref(), metric.unit),
-                    interval(metric.estimate.as_ref(), metric.unit),
-                    thousands(items(metric.estimate.as_ref())),
-                    bounds(metric),
-                    if published.is_empty() { dash() } else { published.join("\n") },
-                    distances(metric),
-                ]);
-            }
-        }
-    }
-    rows
+    let figures = metrics(report).map(|(configuration, scores, metric)| {
+        let (estimate, published): (_, Vec<_>) =
+            (metric.estimate.as_ref(), metric.published.iter().map(published).collect());
+        vec![
+            configuration.label.clone(),
+            scores.scoring.to_string(),
+            metric.metric.clone(),
+            figure(estimate, metric.unit),
+            interval(estimate, metric.unit),
+            thousands(items(estimate)),
+            bounds(metric),
+            if published.is_empty() { dash() } else { published.join("\n") },
+            distances(metric),
+        ]
+    });
+    figures.collect()
 }
 
 fn example(example: &Example) -> Value {

@@ -7,14 +7,14 @@ use super::model::Report;
 use super::terminal::Terminal;
 use super::{csv, html, json, markdown};
 
-/// Width of tables that are not written to a terminal, in columns.
-const WIDTH: u16 = 80;
-
 /// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Tables for a terminal.
-    Terminal,
+    Terminal {
+        /// Width of the terminal in columns.
+        width: u16,
+    },
     /// Markdown.
     Markdown,
     /// JSON in lm-eval's layout.
@@ -26,13 +26,14 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats.
-    pub(crate) const ALL: [Self; 5] = [Self::Terminal, Self::Markdown, Self::Json, Self::Csv, Self::Html];
+    /// All formats. Tables that are not written to a terminal have 80 columns.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Terminal { width: 80 }, Self::Markdown, Self::Json, Self::Csv, Self::Html];
 
     /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Terminal => "table",
+            Self::Terminal { .. } => "table",
             Self::Markdown => "markdown",
             Self::Json => "json",
             Self::Csv => "csv",
@@ -48,20 +49,12 @@ impl Report {
     /// If writing to `out` fails.
     pub fn render(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Terminal => self.render_tables(WIDTH, out),
+            Format::Terminal { width } => Terminal { width }.render(self, out),
             Format::Markdown => markdown::render(self, out),
             Format::Json => json::render(self, out),
             Format::Csv => csv::render(self, out),
             Format::Html => html::render(self, out),
         }
-    }
-
-    /// Writes [`Format::Terminal`] for a terminal of the given width in columns.
-    ///
-    /// # Errors
-    /// If writing to `out` fails.
-    pub fn render_tables(&self, width: u16, out: &mut dyn Write) -> io::Result<()> {
-        Terminal { width }.render(self, out)
     }
 }
 

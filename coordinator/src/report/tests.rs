@@ -18,6 +18,8 @@ use crate::samples::{configuration, item, manifest_of, state};
 use crate::spec::ItemChoice;
 use crate::unit_view::{UnitState, unit_of};
 
+const TABLE: Format = Format::Terminal { width: 80 };
+
 /// Returns a report of two configurations over ten items. Only the first item of the second configuration is
 /// recorded.
 fn sample() -> Report {
@@ -71,7 +73,7 @@ fn published_figures_are_compared_over_their_items_and_settings() {
     assert_eq!((corrected.points, corrected.inside), (None, None));
     assert_eq!(corrected.not_compared, ["corrected scoring"]);
     assert_eq!(compared(&published(500, |_| {}))[0].inside, Some(false));
-    assert!(rendered(Format::Terminal, &report).contains("+0.0, inside"));
+    assert!(rendered(TABLE, &report).contains("+0.0, inside"));
     assert!(rendered(Format::Html, &report).contains("class=\"published\""));
 }
 
@@ -163,7 +165,7 @@ fn every_metric_has_its_unit_and_its_interval() {
     assert_eq!(metrics[0].estimate.unwrap().method, Some(IntervalMethod::Wilson));
     let split = |metric: &str| report.configurations[0].ledger.splits.iter().any(|one| one.metric == metric);
     assert!(split("success_rate") && !split("turns"), "turns are neither right nor wrong");
-    for format in [Format::Terminal, Format::Markdown, Format::Html] {
+    for format in [TABLE, Format::Markdown, Format::Html] {
         let text = rendered(format, &report);
         assert!(text.contains("7.33 turns") && !text.contains("733"), "{}: {text}", format.name());
     }
@@ -181,7 +183,7 @@ fn every_metric_has_its_unit_and_its_interval() {
 #[test]
 fn time_and_models_are_in_every_report() {
     let report = sample();
-    for format in [Format::Terminal, Format::Markdown, Format::Html] {
+    for format in [TABLE, Format::Markdown, Format::Html] {
         let text = rendered(format, &report);
         assert!(text.contains("wall time 12.5 s: 0.7 items/s, 158 tokens/s"), "{text}");
         assert!(text.contains("models: planner candle:models/planner, grounder"), "{text}");
@@ -211,7 +213,7 @@ fn the_most_frequent_faults_are_told() {
     let report = builder.finish();
     let told: Vec<_> = report.configurations[0].fault_messages.iter().map(|one| one.count).collect();
     assert_eq!(told, [3, 2, 1]);
-    for format in [Format::Terminal, Format::Markdown, Format::Html] {
+    for format in [TABLE, Format::Markdown, Format::Html] {
         let text = rendered(format, &report);
         assert!(text.contains("3 of 10 faulted: model: no such model: tiny"), "{}: {text}", format.name());
     }
@@ -235,7 +237,7 @@ fn tables_fit_eighty_columns_and_break_between_words() {
     for report in &reports {
         for width in [80, 100, 160] {
             let mut out = Vec::new();
-            report.render_tables(width, &mut out).unwrap();
+            report.render(Format::Terminal { width }, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
             let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(widest <= usize::from(width), "{widest} columns:\n{text}");
@@ -263,7 +265,7 @@ fn what_looked_things_up_is_named() {
         let manifest = manifest_of(&[Configuration { tools, ..configuration(0) }], &[item(0)]);
         ReportBuilder::new(&manifest, &[]).unwrap().finish()
     };
-    for format in [Format::Terminal, Format::Markdown, Format::Html] {
+    for format in [TABLE, Format::Markdown, Format::Html] {
         let plain = unwrapped(&rendered(format, &with("corpus:pages.jsonl#0123")));
         assert!(
             plain.contains("rank=bm25, wiki=corpus:pages.jsonl") && !plain.contains("own items"),
@@ -296,8 +298,8 @@ fn what_takes_a_browser_has_figures_only_where_there_was_one() {
     assert_eq!(names(&read), others);
     let splits = |report: &Report| report.configurations[0].ledger.splits.len();
     assert!(splits(&shown) > splits(&read));
-    assert!(rendered(Format::Terminal, &shown).contains("executable"));
-    assert!(!rendered(Format::Terminal, &read).contains("executable"));
+    assert!(rendered(TABLE, &shown).contains("executable"));
+    assert!(!rendered(TABLE, &read).contains("executable"));
 }
 
 /// Returns a text without its line breaks.
@@ -343,7 +345,7 @@ fn the_sums_are_right() {
 
 #[test]
 fn the_table_reads_well_at_eighty_columns() {
-    let text = rendered(Format::Terminal, &sample());
+    let text = rendered(TABLE, &sample());
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }

@@ -112,7 +112,8 @@ impl<'a> Merging<'a> {
             let of_journal = kept.is_some();
             let value =
                 kept.or_else(|| self.read_database(|database| &database.items, &item_key(&benchmark, index)));
-            let read = value.and_then(|value| decode::<Item>(&value).ok().map(|item| (value, item)));
+            let read = value
+                .and_then(|value| decode::<Item>(self.both.folder, &value).ok().map(|item| (value, item)));
             let key = read.as_ref().and_then(|(_, item)| journal_item_key(&benchmark, index, &item.id));
             let (Some((value, _)), Some(key)) = (read, key) else {
                 self.lost.items += 1;
@@ -161,7 +162,9 @@ impl<'a> Merging<'a> {
             let of_journal = kept.is_some();
             let key = store::record_key(number);
             let value = kept.or_else(|| self.read_database(|database| &database.records, &key));
-            let read = value.and_then(|value| decode::<Record>(&value).ok().map(|record| (value, record)));
+            let read = value.and_then(|value| {
+                decode::<Record>(self.both.folder, &value).ok().map(|record| (value, record))
+            });
             let Some((value, record)) = read else {
                 self.lost.outcomes += 1;
                 lost.extend(damaged.get(&number).or_else(|| index.get(&number)).copied());
@@ -252,7 +255,7 @@ impl<'a> Merging<'a> {
     /// Whether all items that the plan mark counts are present. Without the mark, the items are planned
     /// again.
     fn plan_holds(&mut self, value: &[u8]) -> bool {
-        let Ok(mark) = decode::<PlanMark>(value) else { return false };
+        let Ok(mark) = decode::<PlanMark>(self.both.folder, value) else { return false };
         let unnamed = mark.items.saturating_sub(self.catalogue.item_count() + self.lost.items);
         self.lost.items += unnamed;
         self.lost.items == 0
