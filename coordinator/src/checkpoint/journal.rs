@@ -56,17 +56,13 @@ impl JournalFile {
 
     /// Reads a value and verifies its checksum.
     pub(super) fn read(&self, location: Location) -> Result<Vec<u8>, CheckpointError> {
-        let mut value = vec![0; location.length as usize];
-        read_exact_at(&self.file, &mut value, location.offset)
-            .map_err(|error| CheckpointError::of_io(&self.path, &error))?;
+        let value = self.bytes_at(location.offset, location.length as usize)?;
         if location.matches(&value) {
-            Ok(value)
-        } else {
-            Err(self.damaged(format!(
-                "the entry at byte {} has changed since the journal was opened",
-                location.offset
-            )))
+            return Ok(value);
         }
+        let detail =
+            format!("the entry at byte {} has changed since the journal was opened", location.offset);
+        Err(CheckpointError::corrupt(self.path.parent().unwrap_or(&self.path), detail))
     }
 
     /// Reads bytes without verifying a checksum.
@@ -79,10 +75,6 @@ impl JournalFile {
 
     pub(super) fn length(&self) -> Result<u64, CheckpointError> {
         Ok(self.file.metadata().map_err(|error| CheckpointError::of_io(&self.path, &error))?.len())
-    }
-
-    fn damaged(&self, detail: String) -> CheckpointError {
-        CheckpointError::Corrupt { folder: self.path.parent().unwrap_or(&self.path).to_owned(), detail }
     }
 
     /// Scans all entries and passes each to `visit`, whether its value is intact or damaged.

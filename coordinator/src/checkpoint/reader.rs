@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::catalogue::{Catalogue, Identities, Loaded, lock};
 use super::codec::decode;
 use super::error::CheckpointError;
-use super::index::{SettledIndex, UnitStatus};
+use super::index::UnitStatus;
 use super::journal::{JournalFile, Location};
 use super::lock::FolderLock;
 use super::recovery::{Damage, Recovery};
@@ -214,12 +214,12 @@ impl CheckpointReader {
     /// Returns the status of a unit, from memory.
     pub(crate) fn status(&self, unit: &UnitId) -> UnitStatus {
         let unit = UnitKey::of(unit);
-        self.with_index(|index| index.status(&unit))
+        self.lock().index.status(&unit)
     }
 
     /// Number of settled units.
     pub fn settled(&self) -> u64 {
-        self.with_index(SettledIndex::settled)
+        self.lock().index.settled()
     }
 
     /// Number of outcomes that were dropped because their unit was already settled, over all sessions of the
@@ -257,11 +257,6 @@ impl CheckpointReader {
             of_workers.map(|(_, location)| *location).collect()
         };
         locations.into_iter().map(|location| self.read(location)).collect()
-    }
-
-    /// Calls a function with the index of settled units.
-    pub(crate) fn with_index<T>(&self, look: impl FnOnce(&SettledIndex) -> T) -> T {
-        look(&self.lock().index)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Catalogue> {

@@ -25,40 +25,27 @@ pub enum Damage {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Recovery {
     /// Data missing from the database and restored from the journal.
-    pub(crate) database: Option<Restored>,
+    pub(crate) database: Option<Entries>,
     /// Data missing from the journal and restored from the database.
-    pub(crate) journal: Option<Restored>,
+    pub(crate) journal: Option<Entries>,
     /// Data missing from both.
-    pub(crate) lost: Lost,
+    pub(crate) lost: Entries,
     /// Folder with the damaged files.
     pub(crate) kept: Option<PathBuf>,
 }
 
-/// Data that was missing from one copy and restored from the other.
+/// Numbers of entries that were restored or lost.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Restored {
-    /// Description of the damage.
+pub(crate) struct Entries {
+    /// Description of the damage; empty for lost entries.
     pub(crate) cause: String,
-    /// Number of items.
+    /// Number of items. Planning stores lost ones again.
     pub(crate) items: u64,
-    /// Number of outcomes, including faults.
+    /// Number of outcomes, including faults. Units of lost ones are outstanding again.
     pub(crate) outcomes: u64,
     /// Number of notes about sessions and workers.
     pub(crate) notes: u64,
-    /// The restored items and outcomes.
-    pub(crate) named: Named,
-}
-
-/// Data that is missing from both copies.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Lost {
-    /// Number of items. Planning stores them again.
-    pub(crate) items: u64,
-    /// Number of outcomes. Their units are outstanding again.
-    pub(crate) outcomes: u64,
-    /// Number of notes about sessions and workers.
-    pub(crate) notes: u64,
-    /// The lost items and outcomes, as far as they are known.
+    /// The items and outcomes, as far as they are known.
     pub(crate) named: Named,
 }
 
@@ -76,12 +63,12 @@ pub(crate) struct Named {
 impl Recovery {
     /// Whether the checkpoint was undamaged.
     pub(crate) fn is_empty(&self) -> bool {
-        self.database.is_none() && self.journal.is_none() && self.lost == Lost::default()
+        self.database.is_none() && self.journal.is_none() && !self.has_lost()
     }
 
     /// Whether data is missing from both copies.
     pub(crate) fn has_lost(&self) -> bool {
-        self.lost != Lost::default()
+        self.lost != Entries::default()
     }
 
     /// Logs each finding. Findings are errors, which `--quiet` does not suppress, if data was lost; otherwise
@@ -99,7 +86,7 @@ impl Recovery {
         let copies = [(&self.database, "database", "journal"), (&self.journal, "journal", "database")];
         for (restored, copy, other) in copies {
             let Some(restored) = restored else { continue };
-            let Restored { cause, items, outcomes, notes, named } = restored;
+            let Entries { cause, items, outcomes, notes, named } = restored;
             let what = counted(*items, *outcomes, *notes);
             let what = if what.is_empty() {
                 "nothing was lost".to_owned()
@@ -108,7 +95,7 @@ impl Recovery {
             };
             lines.push(format!("the {copy} of the checkpoint in {run} was damaged ({cause}): {what}"));
         }
-        let Lost { items, outcomes, notes, named } = &self.lost;
+        let Entries { items, outcomes, notes, named, .. } = &self.lost;
         if self.has_lost() {
             lines.push(format!(
                 "lost in both copies of the checkpoint in {run}: {}{named}; run them again with `lumos resume {run}`",

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use lumos_tasks::{Item, ItemId};
 
 use super::error::CheckpointError;
-use super::index::{SettledIndex, UnitStatus};
+use super::index::UnitStatus;
 use super::{Checkpoint, Record, Recorded, SECONDS_KEY};
 use crate::unit_key::UnitKey;
 
@@ -103,15 +103,15 @@ impl RunStore for Checkpoint {
     }
 
     fn unit_status(&self, unit: &UnitKey) -> UnitStatus {
-        self.reader.with_index(|index| index.status(unit))
+        self.lock().index.status(unit)
     }
 
     fn has(&self, unit: &UnitKey, attempt: u32) -> bool {
-        self.reader.with_index(|index| index.has(unit, attempt))
+        self.lock().index.has(unit, attempt)
     }
 
     fn settled(&self) -> u64 {
-        self.reader.with_index(SettledIndex::settled)
+        self.reader.settled()
     }
 
     async fn record_all(&self, records: Vec<Record>) -> Result<Vec<Recorded>, CheckpointError> {

@@ -1,6 +1,5 @@
 //! Errors of a run on a fleet.
 
-use lumos_queue::QueueError;
 use lumos_queue::nats::{KeyValueError, NatsError};
 use lumos_tasks::RunToken;
 use thiserror::Error;
@@ -84,11 +83,5 @@ impl Passing for KeyValueError {
 
     fn is_missing(&self) -> bool {
         matches!(self, Self::Server(error) if error.is_missing())
-    }
-}
-
-impl Passing for QueueError {
-    fn passes(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Full | Self::Gone(_))
     }
 }

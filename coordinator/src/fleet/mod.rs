@@ -231,11 +231,11 @@ async fn attend(
     };
     let mut session = Session::open(manifest, terms, checkpoint, around.sink.clone(), Some(link))
         .map_err(DispatchError::from)?;
-    let stats = RunStats::new(session.labels(), session.tracker().tallies());
+    let stats = RunStats::new(&session.labels, session.tracker.tallies());
     around.sink = around.sink.with_stats(Arc::new(Mutex::new(stats)));
-    session.set_voice(around.sink.clone());
+    session.sink = around.sink.clone();
     // Units that an earlier session published and that still exist need not be published again.
-    session.adopt(&reconcile::present(&server, &run, client).await?);
+    session.tracker.adopt(&reconcile::present(&server, &run, client).await?);
     let results = client.call(|| server.results_consumer::<ResultBatch>(run.as_str())).await?;
     let (outlet, rejected) = mpsc::channel(rejected::WAITING);
     results.reject_to(outlet).map_err(DispatchError::from)?;

@@ -108,6 +108,12 @@ struct Part {
     whole: RunIdentity,
 }
 
+impl Part {
+    fn malformed(&self, detail: impl Into<String>) -> MergeError {
+        MergeError::Malformed { folder: self.folder.clone(), detail: detail.into() }
+    }
+}
+
 /// Merges all parts of a run into one run folder, equal to that of the whole run except for telemetry. Returns
 /// the manifest of the whole run. Blocks.
 ///
@@ -191,8 +197,7 @@ fn check_complete(opened: &[(Part, CheckpointReader)], allow_incomplete: bool) -
         match checkpoint.plan()? {
             Some(mark) if mark.identity == part.manifest.identity => {}
             _ => {
-                let detail = "its planning was interrupted; run it again".to_owned();
-                return Err(MergeError::Malformed { folder: part.folder.clone(), detail });
+                return Err(part.malformed("its planning was interrupted; run it again"));
             }
         }
         let left = part.manifest.planned().saturating_sub(checkpoint.settled());
@@ -216,8 +221,7 @@ fn places(opened: &[(Part, CheckpointReader)], benchmark: &str) -> Result<Places
         for item in checkpoint.item_ids(benchmark) {
             let (index, id) = item?;
             if !part.partition.keeps(&id) {
-                let detail = format!("item {index} of {benchmark} belongs to another part");
-                return Err(MergeError::Malformed { folder: part.folder.clone(), detail });
+                return Err(part.malformed(format!("item {index} of {benchmark} belongs to another part")));
             }
             places.push((index, id, number));
         }
@@ -238,8 +242,7 @@ fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Manifest, M
         items.iter().map(|(benchmark, places)| (*benchmark, ids(places))),
     );
     if found != first.whole {
-        let detail = "the items of all parts differ from those of the whole run".to_owned();
-        return Err(MergeError::Malformed { folder: first.folder.clone(), detail });
+        return Err(first.malformed("the items of all parts differ from those of the whole run"));
     }
     // Built next to the target and renamed, so that an existing folder is always complete.
     let mut name = into.file_name().unwrap_or_default().to_owned();
@@ -337,10 +340,8 @@ fn read_item(
     index: u64,
 ) -> Result<Item, MergeError> {
     let Some((part, checkpoint)) = opened.get(number) else { return Err(MergeError::Nothing) };
-    checkpoint.item(benchmark, index)?.ok_or_else(|| MergeError::Malformed {
-        folder: part.folder.clone(),
-        detail: format!("item {index} of {benchmark} not found"),
-    })
+    let item = checkpoint.item(benchmark, index)?;
+    item.ok_or_else(|| part.malformed(format!("item {index} of {benchmark} not found")))
 }
 
 fn copy_records(
@@ -358,9 +359,8 @@ fn copy_records(
     let mut batch = Vec::with_capacity(TOGETHER);
     for record in from.records() {
         let mut record = record?;
-        record.configuration = position(&record).ok_or_else(|| MergeError::Malformed {
-            folder: part.folder.clone(),
-            detail: format!("a record of unknown configuration {}", record.configuration),
+        record.configuration = position(&record).ok_or_else(|| {
+            part.malformed(format!("a record of unknown configuration {}", record.configuration))
         })?;
         batch.push(record);
         if batch.len() == TOGETHER {

@@ -14,7 +14,7 @@ use crate::manifest::{Manifest, PlannedConfiguration};
 use crate::score::{ScoreError, benchmark};
 use crate::unit_view::{UnitState, for_each_unit};
 
-use super::attribution::{Attribution, Cause};
+use super::attribution::Cause;
 use super::comparison::obstacles;
 use super::model::{
     ConfigurationReport, Example, FaultMessage, GroupReport, MetricReport, PublishedComparison, Report,
@@ -119,10 +119,8 @@ struct ConfigurationSum {
     /// The benchmark's metrics that are measured.
     metrics: Vec<MetricDefinition>,
     scorings: Vec<ScoringSum>,
-    answered: u64,
-    gave_up: u64,
-    faulted: u64,
-    attribution: Attribution,
+    ledger: Ledger,
+    attribution: BTreeMap<Cause, u64>,
     faults: BTreeMap<String, u64>,
     fault_messages: BTreeMap<String, u64>,
     usage: UsageSum,
@@ -147,10 +145,8 @@ impl ConfigurationSum {
             benchmark,
             metrics,
             scorings,
-            answered: 0,
-            gave_up: 0,
-            faulted: 0,
-            attribution: Attribution::default(),
+            ledger: Ledger { planned: planned.planned, ..Ledger::default() },
+            attribution: BTreeMap::new(),
             faults: BTreeMap::new(),
             fault_messages: BTreeMap::new(),
             usage: UsageSum::default(),
@@ -162,7 +158,7 @@ impl ConfigurationSum {
         let (cause, record) = match state {
             UnitState::Outstanding => return,
             UnitState::Faulted(record) => {
-                self.faulted += 1;
+                self.ledger.faulted += 1;
                 if let Ending::Faulted(fault) = &record.outcome.ending {
                     *self.faults.entry(fault.kind.to_string()).or_default() += 1;
                     let message = shortened(&fault.to_string(), FAULT_TEXT);
@@ -176,7 +172,7 @@ impl ConfigurationSum {
             }
             UnitState::Settled(record) => (self.settle(item, unit, record, verdicts), record),
         };
-        self.attribution.count(cause);
+        *self.attribution.entry(cause).or_default() += 1;
         if !matches!(cause, Cause::Correct) && self.examples.len() < EXAMPLES {
             self.examples.push(example(item, unit.short(), &record.outcome, cause));
         }
@@ -186,9 +182,9 @@ impl ConfigurationSum {
         let outcome = &record.outcome;
         let answered = matches!(outcome.ending, Ending::Answered);
         if answered {
-            self.answered += 1;
+            self.ledger.answered += 1;
         } else {
-            self.gave_up += 1;
+            self.ledger.gave_up += 1;
         }
         self.usage.add(outcome, &record.telemetry);
         let metrics = &self.metrics;
@@ -212,9 +208,11 @@ impl ConfigurationSum {
     }
 
     fn finish(mut self, manifest: &Manifest) -> ConfigurationReport {
-        let seen = self.answered + self.gave_up + self.faulted;
-        let outstanding = self.planned.planned.saturating_sub(seen);
-        self.attribution.count_many(Cause::Outstanding, outstanding);
+        let Ledger { planned, answered, gave_up, faulted, .. } = self.ledger;
+        self.ledger.outstanding = planned.saturating_sub(answered + gave_up + faulted);
+        if self.ledger.outstanding > 0 {
+            self.attribution.insert(Cause::Outstanding, self.ledger.outstanding);
+        }
         let metrics = &self.metrics;
         let splits = self.scorings.iter().flat_map(|sum| {
             // If lower is better (number of turns), values are neither correct nor wrong.
@@ -224,17 +222,10 @@ impl ConfigurationSum {
                 scoring: sum.scoring,
                 metric: metric.name.to_owned(),
                 correct,
-                wrong: self.answered - correct,
+                wrong: answered - correct,
             })
         });
-        let ledger = Ledger {
-            planned: self.planned.planned,
-            answered: self.answered,
-            gave_up: self.gave_up,
-            faulted: self.faulted,
-            outstanding,
-            splits: splits.collect(),
-        };
+        let ledger = Ledger { splits: splits.collect(), ..self.ledger.clone() };
         let scores = self
             .scorings
             .iter()
@@ -281,9 +272,9 @@ impl ConfigurationSum {
     ) -> MetricReport {
         let estimate = tally.overall.finish(metric);
         #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
-        let faulted = self.faulted as f64;
+        let faulted = self.ledger.faulted as f64;
         // A faulted unit gets the average weight of a settled unit.
-        let bounds = estimate.filter(|_| self.faulted > 0).zip(metric.kind.range()).map(
+        let bounds = estimate.filter(|_| self.ledger.faulted > 0).zip(metric.kind.range()).map(
             |(estimate, (least, most))| {
                 #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
                 let missing = faulted * estimate.denominator / estimate.items as f64;

@@ -2,6 +2,7 @@
 //!
 //! The page is the template `report.html.jinja`. This module passes it formatted texts, rows and charts.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::LazyLock;
 
@@ -62,9 +63,10 @@ pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 /// Returns the values that the template uses.
 fn contents(report: &Report) -> Value {
     let manifest = &report.manifest;
-    let occurs = |cause: &Cause| report.configurations.iter().any(|one| one.attribution.of(*cause) > 0);
-    let causes = Cause::all().filter(occurs);
-    let causes = causes.map(|cause| context! { class => svg::class(cause), name => cause.name() });
+    let causes: BTreeSet<Cause> =
+        report.configurations.iter().flat_map(|one| one.attribution.keys().copied()).collect();
+    let causes =
+        causes.into_iter().map(|cause| context! { class => svg::class(cause), name => cause.name() });
     let unbalanced = report.configurations.iter().filter_map(|one| {
         let error = one.ledger.check().err()?;
         Some(context! { label => &one.label, error => error.to_string() })
@@ -107,8 +109,8 @@ fn contents(report: &Report) -> Value {
 
 fn figures(report: &Report) -> Vec<Vec<String>> {
     let figures = metrics(report).map(|(configuration, scores, metric)| {
-        let (estimate, published): (_, Vec<_>) =
-            (metric.estimate.as_ref(), metric.published.iter().map(published).collect());
+        let estimate = metric.estimate.as_ref();
+        let published: Vec<_> = metric.published.iter().map(published).collect();
         vec![
             configuration.label.clone(),
             scores.scoring.to_string(),

@@ -171,5 +171,5 @@ fn configs(planned: &PlannedConfiguration, configuration: &ConfigurationReport) 
 }
 
 fn attribution(configuration: &ConfigurationReport) -> Value {
-    configuration.attribution.counts().map(|(cause, count)| (cause.name().to_owned(), json!(count))).collect()
+    configuration.attribution.iter().map(|(cause, count)| (cause.name().to_owned(), json!(count))).collect()
 }

@@ -1,5 +1,7 @@
 //! Data of a report.
 
+use std::collections::BTreeMap;
+
 use lumos_benchmarks::{Estimate, MetricKind, Scoring, Unit};
 use serde::Serialize;
 
@@ -8,7 +10,7 @@ use crate::judge::JudgeReport;
 use crate::ledger::{Ledger, LedgerError};
 use crate::manifest::Manifest;
 
-use super::attribution::Attribution;
+use super::attribution::Cause;
 use super::usage::TokenTotals;
 
 /// Results of a run.
@@ -65,8 +67,8 @@ pub struct ConfigurationReport {
     pub ledger: Ledger,
     /// Figures, by scoring.
     pub(crate) scores: Vec<ScoringReport>,
-    /// Numbers of units by cause, under the main scoring.
-    pub(crate) attribution: Attribution,
+    /// Numbers of units by cause, under the main scoring. Their sum is the number of planned units.
+    pub(crate) attribution: BTreeMap<Cause, u64>,
     /// Failed components in faulted units, most frequent first.
     pub(crate) faults: Vec<(String, u64)>,
     /// The most frequent fault messages, most frequent first.

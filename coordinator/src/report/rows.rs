@@ -67,7 +67,7 @@ pub(super) fn ledgers(report: &Report) -> Vec<Vec<String>> {
 /// Returns the rows of correct and wrong answered units, by scoring and metric.
 pub(super) fn splits(report: &Report) -> Vec<Vec<String>> {
     labelled_once(report.configurations.iter().flat_map(|configuration| {
-        configuration.ledger.splits.iter().map(|split| {
+        configuration.ledger.splits.iter().map(move |split| {
             vec![
                 configuration.label.clone(),
                 split.scoring.to_string(),
@@ -94,7 +94,7 @@ pub(super) const SPLITS: [&str; 6] = ["configuration", "scoring", "metric", "ans
 pub(super) fn attributions(report: &Report) -> Vec<Vec<String>> {
     labelled_once(report.configurations.iter().flat_map(|configuration| {
         let planned = configuration.ledger.planned.max(1) as f64;
-        configuration.attribution.counts().map(move |(cause, count)| {
+        configuration.attribution.iter().map(move |(cause, &count)| {
             let share = super::numbers::percent(count as f64 / planned);
             vec![configuration.label.clone(), cause.name().to_owned(), thousands(count), share]
         })

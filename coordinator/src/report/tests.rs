@@ -321,8 +321,8 @@ fn the_sums_are_right() {
     first.ledger.check().unwrap();
     let full: Vec<_> = first.ledger.splits.iter().map(|split| (split.correct, split.wrong)).collect();
     assert_eq!(full, [(4, 3), (5, 2)], "paper compares texts, corrected compares values");
-    assert_eq!(first.attribution.total(), 10);
-    let causes: Vec<_> = first.attribution.counts().map(|(cause, count)| (cause.name(), count)).collect();
+    assert_eq!(first.attribution.values().sum::<u64>(), 10);
+    let causes: Vec<_> = first.attribution.iter().map(|(cause, count)| (cause.name(), *count)).collect();
     assert_eq!(
         causes,
         [

@@ -17,7 +17,7 @@ use crate::checkpoint::index::{ENTRY, Settlement, pack};
 use crate::checkpoint::journal::{Journal, Location, new_path};
 use crate::checkpoint::layout::{JOURNAL_KEY, SCHEMA_KEY};
 use crate::checkpoint::lock::FolderLock;
-use crate::checkpoint::recovery::{Lost, Restored};
+use crate::checkpoint::recovery::Entries;
 use crate::checkpoint::{PLAN_KEY, PlanMark, Record, item_key, store};
 use crate::manifest::Manifest;
 use crate::unit_key::UnitKey;
@@ -29,8 +29,8 @@ pub(super) struct Merging<'a> {
     expected: Head,
     pub(super) journal: Journal,
     pub(super) catalogue: Catalogue,
-    pub(super) restored: Restored,
-    pub(super) lost: Lost,
+    pub(super) restored: Entries,
+    pub(super) lost: Entries,
 }
 
 impl<'a> Merging<'a> {
@@ -40,8 +40,8 @@ impl<'a> Merging<'a> {
             expected: both.loaded.scanned.head.or_else(|| FolderLock::head(both.folder)).unwrap_or_default(),
             journal: Journal::create(&new_path(both.folder))?,
             catalogue: Catalogue::default(),
-            restored: Restored::default(),
-            lost: Lost::default(),
+            restored: Entries::default(),
+            lost: Entries::default(),
         })
     }
 

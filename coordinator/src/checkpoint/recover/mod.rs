@@ -26,7 +26,7 @@ use super::error::CheckpointError;
 use super::journal::{FILE_NAME, Journal, JournalFile, new_path};
 use super::layout::JOURNAL_KEY;
 use super::lock::FolderLock;
-use super::recovery::{Recovery, Restored};
+use super::recovery::{Entries, Recovery};
 use super::{Record, item_key};
 use compare::Compared;
 use fill::{fill, write_identities, write_records};
@@ -206,7 +206,7 @@ impl Both<'_> {
         }
         let mut recovery = Recovery { lost, ..Recovery::default() };
         if !self.loaded.is_intact() {
-            recovery.journal = Some(Restored { cause: cause.to_owned(), ..restored });
+            recovery.journal = Some(Entries { cause: cause.to_owned(), ..restored });
         }
         let renumbered = recovery.lost.outcomes > 0;
         let database_is_damaged = compared.database_is_damaged();
@@ -257,9 +257,9 @@ impl Both<'_> {
     }
 
     /// Lists what the database lacked and the journal has.
-    fn restored_in_database(&self, compared: &Compared) -> Result<Restored, CheckpointError> {
+    fn restored_in_database(&self, compared: &Compared) -> Result<Entries, CheckpointError> {
         let catalogue = &self.loaded.catalogue;
-        let mut restored = Restored {
+        let mut restored = Entries {
             cause: match &compared.unreadable {
                 Some(cause) => cause.clone(),
                 None if compared.items.is_empty() && compared.records.is_empty() => "its index".to_owned(),
@@ -267,7 +267,7 @@ impl Both<'_> {
             },
             items: compared.items.len() as u64,
             outcomes: compared.records.len() as u64,
-            ..Restored::default()
+            ..Entries::default()
         };
         for (benchmark, index) in &compared.items {
             restored.named.items.entry(benchmark.clone()).or_default().push(*index);
