@@ -13,7 +13,6 @@ use lumos_tasks::{
 use crate::checkpoint::Record;
 use crate::manifest::{FileRecord, MachineInfo, Manifest, ManifestParts, ModelRecord, PlannedData};
 use crate::spec::{ModelSet, RunSpec};
-use crate::unit_view::UnitState;
 
 /// Returns the item at a position.
 pub(crate) fn item(index: u64) -> Item {
@@ -102,8 +101,8 @@ pub(crate) fn manifest_with(
     manifest
 }
 
-/// Returns the recorded state of an item's unit. Ten consecutive items cover every kind of ending.
-pub(crate) fn state(index: u64, unit: &UnitId) -> UnitState {
+/// Returns the record of an item's unit. Ten consecutive items cover every kind of ending.
+pub(crate) fn state(index: u64, unit: &UnitId) -> Option<Record> {
     let generate = |turn, role, prompt: &str, reply: &str| Step::Generate {
         turn,
         role,
@@ -154,18 +153,17 @@ pub(crate) fn state(index: u64, unit: &UnitId) -> UnitState {
             evidence: None,
             steps: vec![planned],
         },
-        _ => return UnitState::Outstanding,
+        _ => return None,
     };
     let seconds = f64::from(u32::try_from(index).unwrap() + 1) / 4.0;
-    let record = Record {
+    Some(Record {
         unit: unit.clone(),
         configuration: 0,
         item: index,
         attempt: 1,
         telemetry: Telemetry { seconds, attempt: 1, worker: "worker-1".to_owned(), ..Telemetry::default() },
         outcome,
-    };
-    UnitState::of(vec![record])
+    })
 }
 
 /// Returns the exported samples file in a run's folder.

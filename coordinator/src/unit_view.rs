@@ -1,14 +1,14 @@
 //! Iteration over a run's units in the order of reports: by configuration, then by item.
 //!
-//! [`for_each_unit()`] passes every planned unit to a visitor as a [`UnitView`] with its recorded [`UnitState`]. Reports,
-//! samples and judging are built on it. [`CheckpointReader::for_each_settled`] is the public form.
+//! [`for_each_unit()`] passes every planned unit to a visitor as a [`UnitView`] with its record. Reports, samples
+//! and judging are built on it. [`CheckpointReader::for_each_settled`] is the public form.
 
 use lumos_tasks::{EpisodeUnit, Item, UnitId};
 
 use crate::checkpoint::{CheckpointError, CheckpointReader, Record};
 use crate::manifest::{Manifest, PlannedConfiguration};
 
-/// A unit and its recorded state.
+/// A unit and its record.
 #[derive(Debug)]
 pub(crate) struct UnitView<'a> {
     /// Position of the configuration in the manifest.
@@ -19,37 +19,14 @@ pub(crate) struct UnitView<'a> {
     pub(crate) item: &'a Item,
     /// The unit.
     pub(crate) unit: UnitId,
-    /// The recorded state.
-    pub(crate) state: UnitState,
+    /// The record that settled it, otherwise that of its latest fault; `None` if nothing is recorded.
+    pub(crate) record: Option<Record>,
 }
 
-/// Recorded state of a unit.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum UnitState {
-    /// The outcome that settled it.
-    Settled(Box<Record>),
-    /// Only faults were recorded; contains the latest one.
-    Faulted(Box<Record>),
-    /// No record.
-    Outstanding,
-}
-
-impl UnitState {
-    /// Determines the state from the records, in the order of [`CheckpointReader::records_of`].
-    pub(crate) fn of(records: Vec<Record>) -> Self {
-        match records.into_iter().next_back() {
-            None => Self::Outstanding,
-            Some(record) if record.outcome.is_fault() => Self::Faulted(Box::new(record)),
-            Some(record) => Self::Settled(Box::new(record)),
-        }
-    }
-
-    /// Returns the record, if there is one.
-    pub(crate) fn record(&self) -> Option<&Record> {
-        match self {
-            Self::Settled(record) | Self::Faulted(record) => Some(record),
-            Self::Outstanding => None,
-        }
+impl UnitView<'_> {
+    /// Returns the record that settled the unit.
+    pub(crate) fn settled(&self) -> Option<&Record> {
+        self.record.as_ref().filter(|record| !record.outcome.is_fault())
     }
 }
 
@@ -71,8 +48,8 @@ pub(crate) fn for_each_unit<E: From<CheckpointError>>(
         for item in checkpoint.items(&configuration.configuration.benchmark) {
             let item = item?;
             let unit = unit_of(configuration, &item);
-            let state = UnitState::of(checkpoint.records_of(&unit)?);
-            visit(&UnitView { position, configuration, item: &item, unit, state })?;
+            let record = checkpoint.records_of(&unit)?.pop();
+            visit(&UnitView { position, configuration, item: &item, unit, record })?;
         }
     }
     Ok(())
@@ -89,9 +66,9 @@ impl CheckpointReader {
         manifest: &Manifest,
         mut visit: impl FnMut(&PlannedConfiguration, &Item, &Record) -> Result<(), E>,
     ) -> Result<(), E> {
-        for_each_unit(manifest, self, |view| match &view.state {
-            UnitState::Settled(record) => visit(view.configuration, view.item, record),
-            UnitState::Faulted(_) | UnitState::Outstanding => Ok(()),
+        for_each_unit(manifest, self, |view| match view.settled() {
+            Some(record) => visit(view.configuration, view.item, record),
+            None => Ok(()),
         })
     }
 }

@@ -243,17 +243,8 @@ impl Journal {
     pub(super) fn create(path: &Path) -> Result<Self, CheckpointError> {
         let failed = |error: io::Error| CheckpointError::of_io(path, &error);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
-        let file = JournalFile { path: path.into(), file: Arc::new(file.map_err(failed)?) };
-        let mut journal = Self {
-            file,
-            end: HEADER,
-            next: 0,
-            records: 0,
-            items: 0,
-            notes: BTreeSet::new(),
-            buffer: Vec::new(),
-            mirror: None,
-        };
+        let scanned = Scanned { end: HEADER, ..Scanned::default() };
+        let mut journal = Self::new(path, file.map_err(failed)?, &scanned, &Catalogue::default());
         journal.commit()?;
         Ok(journal)
     }
@@ -277,9 +268,12 @@ impl Journal {
             // The rest of an entry that was being written when the process was killed.
             file.set_len(scanned.end).map_err(failed)?;
         }
-        let file = JournalFile { path: path.clone().into(), file: Arc::new(file) };
-        Ok(Self {
-            file,
+        Ok(Self::new(&path, file, scanned, catalogue))
+    }
+
+    fn new(path: &Path, file: File, scanned: &Scanned, catalogue: &Catalogue) -> Self {
+        Self {
+            file: JournalFile { path: path.into(), file: Arc::new(file) },
             end: scanned.end,
             next: scanned.next,
             records: catalogue.index.next(),
@@ -287,7 +281,7 @@ impl Journal {
             notes: catalogue.notes.keys().cloned().collect(),
             buffer: Vec::new(),
             mirror: None,
-        })
+        }
     }
 
     /// Sets the number of items for the next commit.

@@ -17,7 +17,7 @@
 //! Every entry of the journal has a checksum and a number, and the header states how many entries are
 //! committed. Data that is missing or changed in either copy is therefore detected when the checkpoint is
 //! opened, and restored from the other copy. Data that is missing from both copies is counted and listed
-//! ([`Recovery`]). Damaged files are kept.
+//! ([`Recovery`](recovery::Recovery)). Damaged files are kept.
 //!
 //! # Readers
 //! [`CheckpointReader`] reads the journal, including that of a run in progress, and writes nothing.
@@ -68,6 +68,8 @@ use crate::atomic_file::create_private_folder;
 use crate::computing::{Computing, WorkerComputing};
 use crate::identity::RunIdentity;
 
+#[cfg(test)]
+pub(crate) use index::SettledIndex;
 pub(crate) use index::{Settlement, UnitStatus};
 pub(crate) use run_store::RunStore;
 

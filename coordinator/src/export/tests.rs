@@ -26,8 +26,8 @@ async fn files_are_replaced_whole() {
     // Recorded in reverse order; exported in the order of the items.
     for item in items.iter().rev() {
         let unit = unit_of(&manifest.configurations[0], item);
-        if let Some(record) = state(item.index, &unit).record() {
-            checkpoint.record(record.clone()).await.unwrap();
+        if let Some(record) = state(item.index, &unit) {
+            checkpoint.record(record).await.unwrap();
         }
     }
     let later = now.checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
@@ -99,9 +99,8 @@ fn an_export_that_was_cut_short_is_not_current() {
     let empty = report(&manifest, &checkpoint, &[]).unwrap();
     assert!(!is_current(folder, &empty).unwrap(), "there is nothing yet");
     let exported = export(folder, &manifest, &checkpoint, &[], Timestamp::UNIX_EPOCH).unwrap();
-    assert!(is_current(folder, &exported.report).unwrap());
-    let samples = exported.files.iter().find(|file| file.extension().is_some_and(|ending| ending == "jsonl"));
-    fs::remove_file(samples.unwrap()).unwrap();
-    assert!(!is_current(folder, &exported.report).unwrap());
+    assert!(is_current(folder, &exported).unwrap());
+    fs::remove_file(samples_file(folder)).unwrap();
+    assert!(!is_current(folder, &exported).unwrap());
     checkpoint.close().unwrap();
 }

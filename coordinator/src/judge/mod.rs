@@ -29,7 +29,7 @@ use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointReader, PlanMark}
 use crate::manifest::{Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData};
 use crate::score::{ScoreError, benchmark};
 use crate::spec::{MemorySize, ResolvedSpec};
-use crate::unit_view::{UnitState, for_each_unit};
+use crate::unit_view::for_each_unit;
 
 pub(crate) use verdicts::{JudgeReport, Verdicts};
 
@@ -183,7 +183,7 @@ fn questions(manifest: &Manifest, checkpoint: &CheckpointReader) -> Result<(Vec<
     }
     let (mut questions, mut known, mut unasked) = (Vec::new(), HashSet::new(), 0);
     for_each_unit(&chosen, checkpoint, |view| {
-        let UnitState::Settled(record) = &view.state else { return Ok(()) };
+        let Some(record) = view.settled() else { return Ok(()) };
         match question_about(&view.item.task, &view.item.target, &record.outcome) {
             Some(messages) => {
                 let id = question_id(&messages);

@@ -12,7 +12,7 @@ use crate::judge::Verdicts;
 use crate::ledger::{Ledger, Split};
 use crate::manifest::{Manifest, PlannedConfiguration};
 use crate::score::{ScoreError, benchmark};
-use crate::unit_view::{UnitState, for_each_unit};
+use crate::unit_view::for_each_unit;
 
 use super::attribution::Cause;
 use super::comparison::obstacles;
@@ -44,7 +44,7 @@ pub fn report(
     let mut builder = ReportBuilder::new(manifest, scorings)?;
     builder.verdicts = Verdicts::beside(checkpoint)?;
     for_each_unit(manifest, checkpoint, |view| {
-        builder.add(view.position, view.item, &view.unit, &view.state);
+        builder.add(view.position, view.item, &view.unit, view.record.as_ref());
         Ok::<_, ScoreError>(())
     })?;
     let mut report = builder.finish();
@@ -77,10 +77,10 @@ impl ReportBuilder {
         Ok(Self { manifest: manifest.clone(), configurations, verdicts: None })
     }
 
-    /// Adds a unit of the configuration at a position. Ignores invalid positions.
-    pub(super) fn add(&mut self, position: usize, item: &Item, unit: &UnitId, state: &UnitState) {
-        if let Some(sum) = self.configurations.get_mut(position) {
-            sum.add(item, unit, state, self.verdicts.as_ref());
+    /// Adds a unit of the configuration at a position, with its last record. Ignores invalid positions.
+    pub(super) fn add(&mut self, position: usize, item: &Item, unit: &UnitId, record: Option<&Record>) {
+        if let (Some(sum), Some(record)) = (self.configurations.get_mut(position), record) {
+            sum.add(item, unit, record, self.verdicts.as_ref());
         }
     }
 
@@ -154,23 +154,18 @@ impl ConfigurationSum {
         })
     }
 
-    fn add(&mut self, item: &Item, unit: &UnitId, state: &UnitState, verdicts: Option<&Verdicts>) {
-        let (cause, record) = match state {
-            UnitState::Outstanding => return,
-            UnitState::Faulted(record) => {
+    fn add(&mut self, item: &Item, unit: &UnitId, record: &Record, verdicts: Option<&Verdicts>) {
+        let cause = match &record.outcome.ending {
+            Ending::Faulted(fault) => {
                 self.ledger.faulted += 1;
-                if let Ending::Faulted(fault) = &record.outcome.ending {
-                    *self.faults.entry(fault.kind.to_string()).or_default() += 1;
-                    let message = shortened(&fault.to_string(), FAULT_TEXT);
-                    if self.fault_messages.len() < FAULTS_COUNTED
-                        || self.fault_messages.contains_key(&message)
-                    {
-                        *self.fault_messages.entry(message).or_default() += 1;
-                    }
+                *self.faults.entry(fault.kind.to_string()).or_default() += 1;
+                let message = shortened(&fault.to_string(), FAULT_TEXT);
+                if self.fault_messages.len() < FAULTS_COUNTED || self.fault_messages.contains_key(&message) {
+                    *self.fault_messages.entry(message).or_default() += 1;
                 }
-                (Cause::Faulted, record)
+                Cause::Faulted
             }
-            UnitState::Settled(record) => (self.settle(item, unit, record, verdicts), record),
+            Ending::Answered | Ending::GaveUp(_) => self.settle(item, unit, record, verdicts),
         };
         *self.attribution.entry(cause).or_default() += 1;
         if !matches!(cause, Cause::Correct) && self.examples.len() < EXAMPLES {
@@ -218,7 +213,7 @@ impl ConfigurationSum {
             // If lower is better (number of turns), values are neither correct nor wrong.
             let splits = |metric: &MetricDefinition| metric.higher_is_better && !metric.judged;
             let counted = sum.full.iter().zip(metrics).filter(move |(_, metric)| splits(metric));
-            counted.map(|(&correct, metric)| Split {
+            counted.map(move |(&correct, metric)| Split {
                 scoring: sum.scoring,
                 metric: metric.name.to_owned(),
                 correct,

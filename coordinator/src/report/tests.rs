@@ -16,7 +16,7 @@ use super::*;
 use crate::manifest::Manifest;
 use crate::samples::{configuration, item, manifest_of, state};
 use crate::spec::ItemChoice;
-use crate::unit_view::{UnitState, unit_of};
+use crate::unit_view::unit_of;
 
 const TABLE: Format = Format::Terminal { width: 80 };
 
@@ -29,7 +29,7 @@ fn sample() -> Report {
     for (position, planned) in manifest.configurations.iter().enumerate() {
         for item in items.iter().take(if position == 0 { 10 } else { 1 }) {
             let unit = unit_of(planned, item);
-            builder.add(position, item, &unit, &state(item.index, &unit));
+            builder.add(position, item, &unit, state(item.index, &unit).as_ref());
         }
     }
     let mut report = builder.finish();
@@ -50,11 +50,11 @@ fn published(wrong: u64, change: impl FnOnce(&mut Manifest)) -> Report {
     let mut builder = ReportBuilder::new(&manifest, &[]).unwrap();
     for item in &items {
         let unit = unit_of(&manifest.configurations[0], item);
-        let UnitState::Settled(mut record) = state(0, &unit) else { panic!("the first is answered") };
+        let Some(mut record) = state(0, &unit) else { panic!("the first is answered") };
         let Some(Evidence::Maths(evidence)) = &mut record.outcome.evidence else { panic!("a prediction") };
         let answer = if item.index < wrong { "wrong".to_owned() } else { item.target.text().to_owned() };
         evidence.prediction = Some(Value::Text(answer));
-        builder.add(0, item, &unit, &UnitState::Settled(record));
+        builder.add(0, item, &unit, Some(&record));
     }
     builder.finish()
 }
@@ -144,9 +144,9 @@ fn turns() -> Report {
     let mut builder = ReportBuilder::new(&manifest, &[]).unwrap();
     for (item, turns) in items.iter().zip([4, 8, 10]) {
         let unit = unit_of(&manifest.configurations[0], item);
-        let UnitState::Settled(mut record) = state(0, &unit) else { panic!("the first is answered") };
+        let Some(mut record) = state(0, &unit) else { panic!("the first is answered") };
         record.outcome.evidence = Some(Evidence::Sql(SqlEvidence { turns, ..SqlEvidence::default() }));
-        builder.add(0, item, &unit, &UnitState::Settled(record));
+        builder.add(0, item, &unit, Some(&record));
     }
     builder.finish()
 }
@@ -201,14 +201,14 @@ fn the_most_frequent_faults_are_told() {
     let mut builder = ReportBuilder::new(&manifest, &[]).unwrap();
     for item in &items {
         let unit = unit_of(&manifest.configurations[0], item);
-        let UnitState::Faulted(mut record) = state(8, &unit) else { panic!("the ninth is faulted") };
+        let Some(mut record) = state(8, &unit) else { panic!("the ninth is faulted") };
         let message = match item.index {
             0..3 => "no such model: tiny".to_owned(),
             3..5 => "too many requests".to_owned(),
             index => format!("request {index}"),
         };
         record.outcome.ending = Ending::Faulted(Fault { kind: FaultKind::Model, message });
-        builder.add(0, item, &unit, &UnitState::Faulted(record));
+        builder.add(0, item, &unit, Some(&record));
     }
     let report = builder.finish();
     let told: Vec<_> = report.configurations[0].fault_messages.iter().map(|one| one.count).collect();
@@ -433,8 +433,7 @@ proptest! {
             for &index in order {
                 let item = item(index);
                 let unit = unit_of(&manifest.configurations[0], &item);
-                let state: UnitState = state(index, &unit);
-                builder.add(0, &item, &unit, &state);
+                builder.add(0, &item, &unit, state(index, &unit).as_ref());
             }
             let mut report = builder.finish();
             report.configurations[0].examples.clear();
