@@ -166,7 +166,7 @@ pub(super) fn push(buffer: &mut Vec<u8>, kind: Kind, sequence: u64, key: &[u8], 
     Some(value_checksum)
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..].first_chunk().copied().map_or(0, u32::from_be_bytes)
 }
 

@@ -141,6 +141,7 @@ pub(crate) async fn conduct<R: Into<Vec<Finished>> + Send + Sync>(
     ended?;
     let summary = session.summary();
     session
+        .sink
         .emit(Event::Finished {
             settled: summary.settled,
             faulted: summary.faulted,

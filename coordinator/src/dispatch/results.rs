@@ -102,6 +102,6 @@ impl Session<'_> {
             }
             _ => {}
         }
-        self.emit(event).await;
+        self.sink.emit(event).await;
     }
 }

@@ -127,17 +127,14 @@ impl<'a> Session<'a> {
     }
 
     pub(crate) async fn start(&self) {
-        self.emit(Event::Started {
-            run: self.run.clone(),
-            planned: self.tracker.planned(),
-            settled: self.tracker.settled(),
-            configurations: self.labels.clone(),
-        })
-        .await;
-    }
-
-    pub(crate) async fn emit(&self, event: Event) {
-        self.sink.emit(event).await;
+        self.sink
+            .emit(Event::Started {
+                run: self.run.clone(),
+                planned: self.tracker.planned(),
+                settled: self.tracker.settled(),
+                configurations: self.labels.clone(),
+            })
+            .await;
     }
 
     pub(crate) async fn run<R: Into<Vec<Finished>> + Send + Sync>(
@@ -264,7 +261,7 @@ impl<'a> Session<'a> {
                 let recorded = |unit: &UnitKey, attempt| store.has(unit, attempt);
                 let units = self.tracker.missing(&present, round, recorded);
                 if units > 0 && self.publishing {
-                    self.emit(Event::Recovered { units }).await;
+                    self.sink.emit(Event::Recovered { units }).await;
                 }
             }
             Command::Cancelled => {
@@ -272,7 +269,7 @@ impl<'a> Session<'a> {
                 self.ending = true;
                 self.publishing = false;
                 work.close();
-                self.emit(Event::Cancelled { at_hand: self.tracker.in_flight() as u64 }).await;
+                self.sink.emit(Event::Cancelled { at_hand: self.tracker.in_flight() as u64 }).await;
             }
             Command::End => self.ending = true,
             Command::Displaced(why) => return Err(DispatchError::Displaced(why)),
@@ -285,7 +282,7 @@ impl<'a> Session<'a> {
         work.close();
         let at_hand = self.tracker.in_flight().min(self.at_once()) as u64;
         let at_most = self.link.as_ref().map(|link| link.patience.as_secs_f64());
-        self.emit(Event::Draining { reason: reason.to_owned(), at_hand, at_most }).await;
+        self.sink.emit(Event::Draining { reason: reason.to_owned(), at_hand, at_most }).await;
     }
 
     async fn stop_if_too_many_faulted(&mut self, work: &dyn Queue<Assignment>, drain: &CancellationToken) {
@@ -310,7 +307,7 @@ impl<'a> Session<'a> {
         *failures = failures.saturating_add(1);
         if self.away_since.is_none() {
             self.away_since = Some(Instant::now());
-            self.emit(Event::QueueAway { detail: error.to_string() }).await;
+            self.sink.emit(Event::QueueAway { detail: error.to_string() }).await;
         }
         Ok(())
     }
@@ -323,7 +320,7 @@ impl<'a> Session<'a> {
             if let Some(link) = &self.link {
                 link.gauges.set_trouble(Asker::Session, None);
             }
-            self.emit(Event::QueueBack { seconds: since.elapsed().as_secs_f64() }).await;
+            self.sink.emit(Event::QueueBack { seconds: since.elapsed().as_secs_f64() }).await;
         }
     }
 

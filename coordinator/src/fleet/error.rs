@@ -56,32 +56,22 @@ impl From<CheckpointError> for CoordinatorError {
     }
 }
 
-/// Whether an error is temporary: the server is unavailable or full.
-pub(super) trait Passing {
-    fn passes(&self) -> bool;
+impl CoordinatorError {
+    /// Returns the error of the server that it consists of, if it is one.
+    fn of_server(&self) -> Option<&NatsError> {
+        match self {
+            Self::Server(error) | Self::KeyValue(KeyValueError::Server(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether the error is temporary: the server is unavailable, or something was deleted from it.
+    pub(super) fn passes(&self) -> bool {
+        matches!(self.of_server(), Some(NatsError::Unreachable(_) | NatsError::Missing(_)))
+    }
 
     /// Whether something was deleted from the server and must be recreated first.
-    fn is_missing(&self) -> bool {
-        false
-    }
-}
-
-impl Passing for NatsError {
-    fn passes(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Missing(_))
-    }
-
-    fn is_missing(&self) -> bool {
-        matches!(self, Self::Missing(_))
-    }
-}
-
-impl Passing for KeyValueError {
-    fn passes(&self) -> bool {
-        matches!(self, Self::Server(error) if error.passes())
-    }
-
-    fn is_missing(&self) -> bool {
-        matches!(self, Self::Server(error) if error.is_missing())
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self.of_server(), Some(NatsError::Missing(_)))
     }
 }

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use lumos_queue::nats::NatsError;
+
 use super::announce::Announced;
 use super::{Around, CoordinatorError};
 
@@ -28,7 +30,7 @@ impl Restorer {
                 self.said = None;
                 restored
             }
-            Err(CoordinatorError::Server(error)) if super::error::Passing::passes(&error) => return false,
+            Err(CoordinatorError::Server(NatsError::Unreachable(_) | NatsError::Missing(_))) => return false,
             Err(error) => {
                 let said = error.to_string();
                 if self.said.as_ref() != Some(&said) {

@@ -6,7 +6,7 @@ use lumos_queue::nats::Server;
 use lumos_tasks::Reminder;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{CoordinatorError, Passing};
+use super::error::CoordinatorError;
 use super::stall::{Wait, remind};
 use crate::dispatch::EventSink;
 use crate::events::Event;
@@ -30,7 +30,6 @@ pub(super) struct RetryingClient {
 impl RetryingClient {
     pub(super) async fn call<T, E, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, CoordinatorError>
     where
-        E: Passing + std::fmt::Display,
         F: Future<Output = Result<T, E>>,
         CoordinatorError: From<E>,
     {
@@ -38,7 +37,7 @@ impl RetryingClient {
         let mut reminder = Reminder::new(self.stall_warning);
         loop {
             let asked = tokio::select! {
-                asked = ask() => asked,
+                asked = ask() => asked.map_err(CoordinatorError::from),
                 () = self.drain.cancelled() => return Err(CoordinatorError::Interrupted),
             };
             match asked {
@@ -66,7 +65,7 @@ impl RetryingClient {
                         let seconds = since.elapsed().as_secs_f64();
                         self.sink.emit(Event::QueueBack { seconds }).await;
                     }
-                    return Ok(asked?);
+                    return asked;
                 }
             }
             tokio::select! {

@@ -97,7 +97,7 @@ pub(super) async fn watch_workers(around: Around, unresponsive: Arc<Unresponsive
                         registry.receive(notice, now);
                     }
                     Some(_) => tracing::debug!(worker = change.key, "ignored a malformed notice of a worker"),
-                    None => registry.leave(&change.key),
+                    None => drop(registry.leave(&change.key)),
                 }
                 watcher.around.gauges.concurrency.store(registry.concurrency(), Ordering::Relaxed);
             }
