@@ -145,7 +145,6 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &ModelRegistry, tools: &ToolSets)
                 items,
             })
             .collect(),
-        versions: BTreeMap::new(),
         git_revision: option_env!("LUMOS_GIT_REVISION").map(str::to_owned),
         created: Timestamp::now(),
         spec,

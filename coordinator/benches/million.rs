@@ -120,7 +120,6 @@ fn manifest(items: &[Item]) -> Manifest {
             invalid: 0,
             items: &items.iter().map(|item| item.id.clone()).collect::<Vec<_>>(),
         }],
-        versions: BTreeMap::new(),
         git_revision: None,
         created: Timestamp::UNIX_EPOCH,
     })

@@ -92,7 +92,6 @@ pub(crate) fn manifest_with(
             invalid: 0,
             items: &items.iter().map(|item| item.id.clone()).collect::<Vec<_>>(),
         }],
-        versions: BTreeMap::new(),
         git_revision: Some("0123abcd".to_owned()),
         created: "2025-01-02T03:04:05Z".parse().unwrap(),
     });

@@ -9,7 +9,7 @@ use super::database::{Database, Identities};
 use super::error::CheckpointError;
 use super::index::{Settlement, pack};
 use super::store::record_key;
-use super::{Record, store_identities};
+use super::{Record, parse_item_key, store_identities};
 use crate::unit_key::UnitKey;
 
 /// Layout version. The first layout stored records by unit, without item identities and without an index of
@@ -20,6 +20,11 @@ const FIRST: u32 = 1;
 pub(super) const SCHEMA_KEY: &str = "schema";
 /// Present in the database of a checkpoint that has a journal.
 pub(super) const JOURNAL_KEY: &str = "journal";
+/// Whether a key of the `meta` tree is the database's own, which the journal does not have.
+pub(super) fn is_own_key(key: &[u8]) -> bool {
+    [SCHEMA_KEY, JOURNAL_KEY].iter().any(|own| own.as_bytes() == key)
+}
+
 /// Tree with the records of the first layout.
 const FIRST_RECORDS: &str = "records";
 /// Number of entries written together.
@@ -91,10 +96,7 @@ impl Database {
         let mut at_hand: Option<(String, Identities)> = None;
         for entry in &self.items {
             let (key, value) = entry.map_err(failed)?;
-            let benchmark = key
-                .split_last_chunk::<8>()
-                .and_then(|(prefix, _)| prefix.strip_suffix(&[0]))
-                .and_then(|name| std::str::from_utf8(name).ok())
+            let (benchmark, _) = parse_item_key(&key)
                 .ok_or_else(|| corrupt(format!("invalid item key {}", hex::encode(&key))))?;
             let item: Item = decode(&self.folder, &value)?;
             let same = at_hand.as_ref().is_some_and(|(current, _)| current == benchmark);

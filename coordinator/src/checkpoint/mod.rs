@@ -409,6 +409,14 @@ fn item_key(benchmark: &str, index: u64) -> Vec<u8> {
     key
 }
 
+/// Parses the benchmark and the position from a database key of an item or of a list of identities.
+fn parse_item_key(key: &[u8]) -> Option<(&str, u64)> {
+    let (prefix, index) = key.split_last_chunk::<8>()?;
+    let benchmark = std::str::from_utf8(prefix.strip_suffix(&[0])?).ok()?;
+    debug_assert_eq!(item_prefix(benchmark), prefix);
+    Some((benchmark, u64::from_be_bytes(*index)))
+}
+
 #[cfg(test)]
 mod cost_tests;
 #[cfg(test)]

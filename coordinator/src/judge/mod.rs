@@ -151,7 +151,6 @@ pub fn plan(
             invalid: 0,
             items: &ids,
         }],
-        versions: BTreeMap::new(),
         git_revision: manifest.git_revision.clone(),
         created: Timestamp::now(),
     });

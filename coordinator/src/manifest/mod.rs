@@ -144,8 +144,6 @@ pub struct ManifestParts<'a> {
     pub models: Vec<ModelRecord>,
     /// The data, by benchmark.
     pub data: Vec<PlannedData<'a>>,
-    /// Versions of further components, in addition to this program's own.
-    pub versions: BTreeMap<String, String>,
     /// The revision of the source.
     pub git_revision: Option<String>,
     /// The time of planning.
@@ -189,8 +187,6 @@ impl Manifest {
             .iter()
             .map(|configuration| (configuration.benchmark.clone(), configuration.prompts.clone()))
             .collect();
-        let mut versions = parts.versions;
-        versions.insert("lumos".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
         Self {
             schema: SCHEMA,
             identity,
@@ -201,7 +197,7 @@ impl Manifest {
             models: parts.models,
             data,
             prompts,
-            versions,
+            versions: BTreeMap::from([("lumos".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
             git_revision: parts.git_revision,
             machine: MachineInfo {
                 cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),

@@ -97,12 +97,14 @@ fn document(report: &Report) -> Value {
             // Values that depend on the schedule are kept separate.
             "telemetry": {"duplicates": report.duplicates, "throughput": throughput},
             "configurations": by_key(&|planned, configuration| {
+                let attribution: Value =
+                    configuration.attribution.iter().map(|(cause, count)| (cause.name(), *count)).collect();
                 json!({
                     "label": configuration.label,
                     "identity": planned.identity,
                     "ledger": configuration.ledger,
                     "scores": configuration.scores,
-                    "attribution": attribution(configuration),
+                    "attribution": attribution,
                     "faults": configuration.faults.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
                     "fault_messages": configuration.fault_messages,
                     "usage": configuration.usage,
@@ -168,8 +170,4 @@ fn configs(planned: &PlannedConfiguration, configuration: &ConfigurationReport) 
         "metadata": {"version": TASK_VERSION},
         "lumos": *planned.configuration,
     })
-}
-
-fn attribution(configuration: &ConfigurationReport) -> Value {
-    configuration.attribution.iter().map(|(cause, count)| (cause.name().to_owned(), json!(count))).collect()
 }

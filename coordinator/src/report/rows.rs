@@ -122,13 +122,15 @@ pub(super) fn groups(report: &Report) -> Vec<Vec<String>> {
     labelled_once(rows.into_iter())
 }
 
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 pub(super) fn usages(report: &Report) -> Vec<Vec<String>> {
     let row = |configuration: &ConfigurationReport| {
         let usage = &configuration.usage;
+        let each = |tokens: u64| format!("{:.1}", tokens as f64 / usage.units.max(1) as f64);
         vec![
             configuration.label.clone(),
-            format!("{:.1}", usage.prompt_tokens_each()),
-            format!("{:.1}", usage.completion_tokens_each()),
+            each(usage.prompt_tokens),
+            each(usage.completion_tokens),
             seconds(usage.telemetry.seconds_median),
             seconds(usage.telemetry.seconds_p90),
         ]

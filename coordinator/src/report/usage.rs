@@ -28,23 +28,6 @@ pub(crate) struct Times {
     pub(crate) cost: Option<f64>,
 }
 
-impl TokenTotals {
-    /// Average number of prompt tokens per unit.
-    pub(crate) fn prompt_tokens_each(&self) -> f64 {
-        each(self.prompt_tokens, self.units)
-    }
-
-    /// Average number of generated tokens per unit.
-    pub(crate) fn completion_tokens_each(&self) -> f64 {
-        each(self.completion_tokens, self.units)
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-fn each(tokens: u64, units: u64) -> f64 {
-    if units == 0 { 0.0 } else { tokens as f64 / units as f64 }
-}
-
 /// Accumulates usage.
 #[derive(Debug, Default)]
 pub(super) struct UsageSum {

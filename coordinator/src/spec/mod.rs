@@ -5,7 +5,6 @@
 //! [`ResolvedSpec`] or returns all errors.
 
 mod computing;
-mod error;
 mod file;
 mod names;
 mod partition;
@@ -17,7 +16,7 @@ mod values;
 
 pub use {
     computing::MemorySize,
-    error::SpecError,
+    file::SpecError,
     names::expand_names,
     partition::Partition,
     resolved::{ItemChoice, ResolvedSpec, RunLimits},

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_tasks::{Behaviour, ContentHash, Formulation, GenerationSettings, Role, Sampling};
 
-use super::error::SpecError;
+use super::file::SpecError;
 use super::names::{expand_names, nearest};
 use super::resolved::{ItemChoice, ResolvedSpec, RunLimits};
 use super::run_spec::{ModelSet, RunSpec};

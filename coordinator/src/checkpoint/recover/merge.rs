@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use lumos_tasks::{EpisodeUnit, Item};
 
-use super::compare::parse_database_item_key;
 use super::{BYTES_TOGETHER, Both, guarded};
 use crate::checkpoint::catalogue::{
-    Catalogue, Identities, item_key as journal_item_key, parse_item_key, parse_record_key, record_key,
+    Catalogue, Identities, item_key as journal_item_key, parse_item_key as parse_journal_item_key,
+    parse_record_key, record_key,
 };
 use crate::checkpoint::codec::decode;
 use crate::checkpoint::database::{Database, unpack_identities};
@@ -15,10 +15,10 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::frame::{Head, Kind};
 use crate::checkpoint::index::{ENTRY, Settlement, pack};
 use crate::checkpoint::journal::{Journal, Location, new_path};
-use crate::checkpoint::layout::{JOURNAL_KEY, SCHEMA_KEY};
+use crate::checkpoint::layout::is_own_key;
 use crate::checkpoint::lock::FolderLock;
 use crate::checkpoint::recovery::Entries;
-use crate::checkpoint::{PLAN_KEY, PlanMark, Record, item_key, store};
+use crate::checkpoint::{PLAN_KEY, PlanMark, Record, item_key, parse_item_key, store};
 use crate::manifest::Manifest;
 use crate::unit_key::UnitKey;
 
@@ -88,18 +88,20 @@ impl<'a> Merging<'a> {
             known.extend(places.iter().map(|(index, _)| (benchmark.clone(), *index)));
         }
         let keys = self.keys(|database| &database.items);
-        known.extend(keys.iter().filter_map(|key| {
-            parse_database_item_key(key).map(|(benchmark, index)| (benchmark.to_owned(), index))
-        }));
+        known.extend(
+            keys.iter().filter_map(|key| {
+                parse_item_key(key).map(|(benchmark, index)| (benchmark.to_owned(), index))
+            }),
+        );
         for (kind, key) in &loaded.damaged {
-            if let (Kind::Item, Some((benchmark, index))) = (kind, parse_item_key(key)) {
+            if let (Kind::Item, Some((benchmark, index))) = (kind, parse_journal_item_key(key)) {
                 known.insert((benchmark.to_owned(), index));
             }
         }
         if let Ok(database) = &self.both.database {
             let _ = guarded(|| {
                 for (key, value) in database.identities.iter().map_while(Result::ok) {
-                    let Some((benchmark, _)) = parse_database_item_key(&key) else { continue };
+                    let Some((benchmark, _)) = parse_item_key(&key) else { continue };
                     for (index, _) in unpack_identities(&value).unwrap_or_default() {
                         known.insert((benchmark.to_owned(), index));
                     }
@@ -228,10 +230,9 @@ impl<'a> Merging<'a> {
 
     fn notes(&mut self) -> Result<(), CheckpointError> {
         let loaded = &self.both.loaded;
-        let own = |key: &[u8]| [SCHEMA_KEY, JOURNAL_KEY].iter().any(|own| own.as_bytes() == key);
         let mut keys: BTreeSet<Vec<u8>> = loaded.catalogue.notes.keys().cloned().collect();
         let of_database = self.keys(|database| &database.meta);
-        keys.extend(of_database.iter().filter(|key| !own(key)).map(|key| key.to_vec()));
+        keys.extend(of_database.iter().filter(|key| !is_own_key(key)).map(|key| key.to_vec()));
         let damaged = loaded.damaged.iter().filter(|(kind, _)| *kind == Kind::Note);
         keys.extend(damaged.map(|(_, key)| key.clone()));
         for key in keys {
