@@ -20,6 +20,7 @@ const FIRST: u32 = 1;
 pub(super) const SCHEMA_KEY: &str = "schema";
 /// Present in the database of a checkpoint that has a journal.
 pub(super) const JOURNAL_KEY: &str = "journal";
+
 /// Whether a key of the `meta` tree is the database's own, which the journal does not have.
 pub(super) fn is_own_key(key: &[u8]) -> bool {
     [SCHEMA_KEY, JOURNAL_KEY].iter().any(|own| own.as_bytes() == key)
