@@ -163,14 +163,13 @@ impl Around {
 /// fails. Recorded outcomes are safe, and messages on the server stay there for the next session.
 pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, CoordinatorError> {
     let Fleet { manifest, checkpoint, server, terms, settings, events, drain } = fleet;
-    let run = run_token(manifest);
+    let (run, settings) = (run_token(manifest), Arc::new(settings));
     let engines = Engines::of(manifest, run.clone(), checkpoint.workers()?);
     let client = RetryingClient {
         sink: EventSink::new(events.clone()),
         drain: drain.clone(),
         server: server.clone(),
-        stall_warning: settings.stall_warning,
-        address: settings.address.clone(),
+        settings: Arc::clone(&settings),
     };
     client.call(|| server.ensure()).await?;
     let owners = client.call(|| server.owners()).await?;
@@ -187,7 +186,7 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, CoordinatorError> {
         manifest_name: manifest.spec.name.clone(),
         started_ms: jiff::Timestamp::now().as_millisecond(),
         run: run.clone(),
-        settings: Arc::new(settings),
+        settings,
         sink: EventSink::new(events.clone()),
         gauges,
         registry: Arc::new(Mutex::new(WorkerRegistry::default())),

@@ -57,19 +57,16 @@ pub(super) async fn reconcile(around: Around, restorer: Restorer) {
     let over = around.over.clone();
     let reconnections = around.server.connection().borrow().reconnections;
     let now = Instant::now();
-    let reminder = Reminder::new(around.settings.stall_warning);
-    let examiner = Reminder::new(around.settings.quiet * 2);
-    let stuck = Stuck::default();
     let mut keeper = Keeper {
-        around,
-        restorer,
         reconnections,
         asked: now,
         restored: now,
         forced: false,
-        stuck,
-        reminder,
-        examiner,
+        stuck: Stuck::default(),
+        reminder: Reminder::new(around.settings.stall_warning),
+        examiner: Reminder::new(around.settings.quiet * 2),
+        restorer,
+        around,
     };
     loop {
         tokio::select! {

@@ -1,11 +1,13 @@
 //! Retries requests while the server is unavailable.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lumos_queue::nats::Server;
 use lumos_tasks::Reminder;
 use tokio_util::sync::CancellationToken;
 
+use super::CoordinatorSettings;
 use super::error::CoordinatorError;
 use super::stall::{Wait, remind};
 use crate::dispatch::EventSink;
@@ -21,10 +23,7 @@ pub(super) struct RetryingClient {
     pub(super) sink: EventSink,
     pub(super) drain: CancellationToken,
     pub(super) server: Server,
-    /// Time before a warning.
-    pub(super) stall_warning: Duration,
-    /// The server's address, for hints.
-    pub(super) address: String,
+    pub(super) settings: Arc<CoordinatorSettings>,
 }
 
 impl RetryingClient {
@@ -34,7 +33,7 @@ impl RetryingClient {
         CoordinatorError: From<E>,
     {
         let mut away: Option<Instant> = None;
-        let mut reminder = Reminder::new(self.stall_warning);
+        let mut reminder = Reminder::new(self.settings.stall_warning);
         loop {
             let asked = tokio::select! {
                 asked = ask() => asked.map_err(CoordinatorError::from),
@@ -56,7 +55,7 @@ impl RetryingClient {
                         }
                         Some(since) => {
                             let wait = || Wait::Beginning { why };
-                            remind(&mut reminder, since.elapsed(), wait, &self.address);
+                            remind(&mut reminder, since.elapsed(), wait, &self.settings.address);
                         }
                     }
                 }
