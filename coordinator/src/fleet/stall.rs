@@ -93,8 +93,10 @@ impl Wait {
         let reachable =
             format!("check that the server runs and is reachable: lumos status --queue {address}");
         let (what, hint) = match self {
-            Self::Beginning { why } => (format!("the NATS server, to start the run: {why}"), &*reachable),
-            Self::Connection => ("a connection to the NATS server".to_owned(), &*reachable),
+            Self::Beginning { why } => {
+                (format!("the NATS server, to start the run: {why}"), reachable.as_str())
+            }
+            Self::Connection => ("a connection to the NATS server".to_owned(), reachable.as_str()),
             Self::Claim { host, process } => {
                 let what =
                     format!("the claim of another coordinator on this run: process {process} on {host}");
