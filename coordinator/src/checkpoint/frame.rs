@@ -166,7 +166,7 @@ pub(super) fn push(buffer: &mut Vec<u8>, kind: Kind, sequence: u64, key: &[u8], 
     Some(value_checksum)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..].first_chunk().copied().map_or(0, u32::from_be_bytes)
 }
 
@@ -179,6 +179,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::checkpoint::fuzzing::journal_checksums;
 
     #[test]
     fn checksums_are_made_to_fit() {
@@ -187,11 +188,11 @@ mod tests {
             push(&mut journal, Kind::Record, sequence, b"key", b"some value").unwrap();
         }
         let intact = journal.clone();
-        fuzz_checksums(&mut journal);
+        journal_checksums(&mut journal);
         assert_eq!(journal, intact);
         journal[60] ^= 1;
         *journal.last_mut().unwrap() ^= 1;
-        fuzz_checksums(&mut journal);
+        journal_checksums(&mut journal);
         assert!(matches!(Head::decode(&journal), HeadRead::Intact(_)));
         let second = &journal[HEADER as usize + PREFIX + 13..];
         assert_eq!(Frame::decode(second).unwrap().value_checksum, crc32fast::hash(&second[PREFIX + 3..]));
