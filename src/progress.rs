@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use comfy_table::Table;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lumos_coordinator::events::Event;
+use lumos_coordinator::Event;
 use lumos_tasks::Throughput;
 
 /// The visible progress bar, which log lines must not overwrite.

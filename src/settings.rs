@@ -318,7 +318,7 @@ fn auto_concurrency(spec: &ResolvedSpec, cores: usize) -> usize {
         let elsewhere = ["openai:", "script:"].iter().any(|backend| name.starts_with(backend));
         !elsewhere && spec.device.of(*role) == Device::Cpu
     };
-    if spec.models.iter().flat_map(|models| &models.0).any(on_cpu) {
+    if spec.models.iter().flatten().any(on_cpu) {
         (cores * PER_CORE).clamp(LEAST_ON_CPU, AUTO_CONCURRENCY)
     } else {
         AUTO_CONCURRENCY

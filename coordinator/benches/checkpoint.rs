@@ -38,7 +38,8 @@ fn recording(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(together));
         group.bench_function(BenchmarkId::from_parameter(together), |bencher| {
             bencher.iter(|| {
-                let records = (next..next + together).map(|number| checkpoint.record(record(number)));
+                let records =
+                    (next..next + together).map(|number| checkpoint.record_all(vec![record(number)]));
                 next += together;
                 for recorded in runtime.block_on(futures::future::join_all(records)) {
                     recorded.expect("failed to record");

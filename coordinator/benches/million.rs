@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use lumos_coordinator::dispatch::{DispatchConfig, dispatch};
-use lumos_coordinator::manifest::{ManifestParts, PlannedData};
+use lumos_coordinator::manifest::{Manifest, ManifestParts, PlannedData};
 use lumos_coordinator::spec::{ModelSet, RunSpec};
-use lumos_coordinator::{Checkpoint, Manifest, Record, RunStore};
+use lumos_coordinator::{Checkpoint, Event, Record};
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{
     Assignment, Behaviour, Configuration, ContentHash, Ending, EpisodeUnit, Finish, Finished, Formulation,
@@ -105,7 +105,7 @@ fn manifest(items: &[Item]) -> Manifest {
     let spec = RunSpec {
         tasks: Some(vec!["gsm8k".to_owned()]),
         formulation: Some(vec![Formulation::Direct]),
-        models: Some(vec![ModelSet::of("none")]),
+        models: Some(vec![ModelSet { model: Some("none".to_owned()), ..ModelSet::default() }]),
         ..RunSpec::default()
     };
     Manifest::new(ManifestParts {
@@ -120,7 +120,6 @@ fn manifest(items: &[Item]) -> Manifest {
             invalid: 0,
             items: &items.iter().map(|item| item.id.clone()).collect::<Vec<_>>(),
         }],
-        versions: BTreeMap::new(),
         git_revision: None,
         created: Timestamp::UNIX_EPOCH,
     })
@@ -134,7 +133,7 @@ fn plan(folder: &Path) {
     for planned in &mut manifest.configurations {
         planned.planned = count();
     }
-    manifest.write(folder).expect("failed to write the manifest");
+    manifest.open_or_create(folder).expect("failed to write the manifest");
     let checkpoint = Checkpoint::create(&folder.join("checkpoint")).expect("failed to create the checkpoint");
     let began = Instant::now();
     checkpoint.store_items("gsm8k", (0..count()).map(item)).expect("failed to store the items");
@@ -228,7 +227,7 @@ async fn resume(folder: &Path, units: usize) {
             memory("VmRSS:")
         );
         while let Some(event) = received.recv().await {
-            if matches!(event, lumos_coordinator::events::Event::Finished { .. }) {
+            if matches!(event, Event::Finished { .. }) {
                 break;
             }
         }

@@ -53,22 +53,22 @@ impl Computing {
 
 /// How a worker of a queue computed models.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct WorkerComputing {
+pub(crate) struct WorkerComputing {
     /// Name of the worker.
-    pub worker: String,
+    pub(crate) worker: String,
     /// Host name.
-    pub host: String,
+    pub(crate) host: String,
     /// Start time in milliseconds since 1970 by the worker's clock. Distinguishes processes with the same
     /// name.
-    pub started_ms: i64,
+    pub(crate) started_ms: i64,
     /// Number of episodes driven at the same time.
     #[serde(rename = "places")]
-    pub concurrency: u32,
+    pub(crate) concurrency: u32,
     /// Latest reported usage of its engines for the run's models.
-    pub engines: Vec<EngineUse>,
+    pub(crate) engines: Vec<EngineUse>,
     /// Usage of the engines before the worker's first unit of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub before: Vec<EngineUse>,
+    pub(crate) before: Vec<EngineUse>,
 }
 
 impl WorkerComputing {
@@ -79,7 +79,7 @@ impl WorkerComputing {
 
     /// Returns the usage of the run, without usage from before it.
     #[must_use]
-    pub fn spent(&self) -> Self {
+    pub(crate) fn spent(&self) -> Self {
         let engines = self.engines.iter().map(|engine| engine.since(&self.before)).collect();
         Self { engines, before: Vec::new(), ..self.clone() }
     }

@@ -15,7 +15,7 @@ pub struct RunIdentity(ContentHash);
 
 impl RunIdentity {
     /// Computes the identity of a run from its configurations and, by benchmark, its items.
-    pub fn of<'a, 'b>(
+    pub(crate) fn of<'a, 'b>(
         configurations: impl IntoIterator<Item = &'a Configuration>,
         items: impl IntoIterator<Item = (&'b str, Vec<ItemId>)>,
     ) -> Self {
@@ -34,13 +34,8 @@ impl RunIdentity {
         Self(ContentHash::of_json(&("run/1", configurations, items)))
     }
 
-    /// Returns the hexadecimal digits.
-    pub fn as_str(&self) -> &str {
-        self.0.as_str()
-    }
-
     /// Returns the first twelve digits, for display.
-    pub fn short(&self) -> &str {
+    pub(crate) fn short(&self) -> &str {
         self.0.short()
     }
 }

@@ -21,20 +21,20 @@ pub struct Ledger {
     /// Units without a record.
     pub outstanding: u64,
     /// Correct and wrong answered units, by scoring and metric.
-    pub splits: Vec<Split>,
+    pub(crate) splits: Vec<Split>,
 }
 
 /// Correct and wrong answered units under one metric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Split {
+pub(crate) struct Split {
     /// The scoring.
-    pub scoring: Scoring,
+    pub(crate) scoring: Scoring,
     /// The metric.
-    pub metric: String,
+    pub(crate) metric: String,
     /// Units with the full score.
-    pub correct: u64,
+    pub(crate) correct: u64,
     /// Units with a lower score.
-    pub wrong: u64,
+    pub(crate) wrong: u64,
 }
 
 /// A ledger that does not balance. This is a bug in lumos, not an error of the agent.
@@ -68,7 +68,7 @@ impl Ledger {
     ///
     /// # Errors
     /// The first sum that does not balance.
-    pub fn check(&self) -> Result<(), LedgerError> {
+    pub(crate) fn check(&self) -> Result<(), LedgerError> {
         let found = [self.answered, self.gave_up, self.faulted, self.outstanding]
             .iter()
             .try_fold(0u64, |sum, part| sum.checked_add(*part));
@@ -95,12 +95,12 @@ impl Ledger {
     }
 
     /// Number of settled units.
-    pub fn settled(&self) -> u64 {
+    pub(crate) fn settled(&self) -> u64 {
         self.answered + self.gave_up
     }
 
     /// Adds the units of another ledger. Drops the splits, which belong to one benchmark.
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.planned += other.planned;
         self.answered += other.answered;
         self.gave_up += other.gave_up;

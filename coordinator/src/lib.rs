@@ -1,7 +1,7 @@
 //! Plans runs, dispatches units, records outcomes and writes reports.
 //!
 //! A run passes through these modules: [`spec`] reads the request, [`plan`] creates configurations and units,
-//! [`manifest`] stores the plan before anything runs, [`checkpoint`] records every outcome, and [`report`]
+//! [`manifest`] stores the plan before anything runs, [`Checkpoint`] records every outcome, and [`report`]
 //! and [`export`] write the results.
 
 #[cfg(doctest)]
@@ -9,39 +9,33 @@
 struct Readme;
 
 mod atomic_file;
-pub mod checkpoint;
-pub mod computing;
+mod checkpoint;
+mod computing;
 pub mod dispatch;
 mod display;
-pub mod events;
+mod events;
 pub mod export;
 pub mod fleet;
-pub mod identity;
+mod identity;
 pub mod judge;
-pub mod ledger;
+mod ledger;
 pub mod manifest;
 pub mod merge;
 pub mod plan;
 pub mod report;
 #[cfg(test)]
 mod samples;
-pub mod score;
+mod score;
 pub mod spec;
 pub mod trajectory;
 mod unit_key;
-pub mod unit_view;
+mod unit_view;
 
-/// Entry points of fuzz targets. Not part of the public interface.
 #[doc(hidden)]
-pub mod fuzzing {
-    pub use crate::checkpoint::{fuzz_checksums as journal_checksums, fuzz_records as records};
-}
-
-pub use atomic_file::remove_left_behind;
-pub use checkpoint::{Checkpoint, CheckpointError, CheckpointReader, Record, Recorded, RunStore};
-pub use identity::RunIdentity;
-pub use ledger::Ledger;
-pub use manifest::Manifest;
-pub use report::Report;
-pub use spec::{ResolvedSpec, RunSpec};
-pub use unit_key::UnitKey;
+pub use checkpoint::fuzzing;
+pub use {
+    atomic_file::remove_left_behind,
+    checkpoint::{Checkpoint, CheckpointError, CheckpointReader, Damage, PlanMark, Record, Recorded},
+    computing::Computing,
+    events::Event,
+};

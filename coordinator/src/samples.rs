@@ -1,6 +1,7 @@
 //! Values for tests.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use lumos_tasks::outcome::{Observation, PlanEvidence};
 use lumos_tasks::{
@@ -12,7 +13,6 @@ use lumos_tasks::{
 use crate::checkpoint::Record;
 use crate::manifest::{FileRecord, MachineInfo, Manifest, ManifestParts, ModelRecord, PlannedData};
 use crate::spec::{ModelSet, RunSpec};
-use crate::unit_view::UnitState;
 
 /// Returns the item at a position.
 pub(crate) fn item(index: u64) -> Item {
@@ -92,7 +92,6 @@ pub(crate) fn manifest_with(
             invalid: 0,
             items: &items.iter().map(|item| item.id.clone()).collect::<Vec<_>>(),
         }],
-        versions: BTreeMap::new(),
         git_revision: Some("0123abcd".to_owned()),
         created: "2025-01-02T03:04:05Z".parse().unwrap(),
     });
@@ -101,8 +100,8 @@ pub(crate) fn manifest_with(
     manifest
 }
 
-/// Returns the recorded state of an item's unit. Ten consecutive items cover every kind of ending.
-pub(crate) fn state(index: u64, unit: &UnitId) -> UnitState {
+/// Returns the record of an item's unit. Ten consecutive items cover every kind of ending.
+pub(crate) fn state(index: u64, unit: &UnitId) -> Option<Record> {
     let generate = |turn, role, prompt: &str, reply: &str| Step::Generate {
         turn,
         role,
@@ -153,16 +152,21 @@ pub(crate) fn state(index: u64, unit: &UnitId) -> UnitState {
             evidence: None,
             steps: vec![planned],
         },
-        _ => return UnitState::Outstanding,
+        _ => return None,
     };
     let seconds = f64::from(u32::try_from(index).unwrap() + 1) / 4.0;
-    let record = Record {
+    Some(Record {
         unit: unit.clone(),
         configuration: 0,
         item: index,
         attempt: 1,
         telemetry: Telemetry { seconds, attempt: 1, worker: "worker-1".to_owned(), ..Telemetry::default() },
         outcome,
-    };
-    UnitState::of(vec![record])
+    })
+}
+
+/// Returns the exported samples file in a run's folder.
+pub(crate) fn samples_file(folder: &Path) -> PathBuf {
+    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.find(|file| file.extension().is_some_and(|ending| ending == "jsonl")).unwrap()
 }

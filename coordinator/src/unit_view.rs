@@ -1,60 +1,37 @@
 //! Iteration over a run's units in the order of reports: by configuration, then by item.
 //!
-//! [`for_each_unit()`] passes every planned unit to a visitor as a [`UnitView`] with its recorded [`UnitState`]. Reports,
-//! samples and rescoring are built on it.
+//! [`for_each_unit()`] passes every planned unit to a visitor as a [`UnitView`] with its record. Reports, samples
+//! and judging are built on it. [`CheckpointReader::for_each_settled`] is the public form.
 
 use lumos_tasks::{EpisodeUnit, Item, UnitId};
 
 use crate::checkpoint::{CheckpointError, CheckpointReader, Record};
 use crate::manifest::{Manifest, PlannedConfiguration};
 
-/// A unit and its recorded state.
+/// A unit and its record.
 #[derive(Debug)]
-pub struct UnitView<'a> {
+pub(crate) struct UnitView<'a> {
     /// Position of the configuration in the manifest.
-    pub position: usize,
+    pub(crate) position: usize,
     /// The configuration.
-    pub configuration: &'a PlannedConfiguration,
+    pub(crate) configuration: &'a PlannedConfiguration,
     /// The item.
-    pub item: &'a Item,
+    pub(crate) item: &'a Item,
     /// The unit.
-    pub unit: UnitId,
-    /// The recorded state.
-    pub state: UnitState,
+    pub(crate) unit: UnitId,
+    /// The record that settled it, otherwise that of its latest fault; `None` if nothing is recorded.
+    pub(crate) record: Option<Record>,
 }
 
-/// Recorded state of a unit.
-#[derive(Debug, Clone, PartialEq)]
-pub enum UnitState {
-    /// The outcome that settled it.
-    Settled(Box<Record>),
-    /// Only faults were recorded; contains the latest one.
-    Faulted(Box<Record>),
-    /// No record.
-    Outstanding,
-}
-
-impl UnitState {
-    /// Determines the state from the records, in the order of [`CheckpointReader::records_of`].
-    pub fn of(records: Vec<Record>) -> Self {
-        match records.into_iter().next_back() {
-            None => Self::Outstanding,
-            Some(record) if record.outcome.is_fault() => Self::Faulted(Box::new(record)),
-            Some(record) => Self::Settled(Box::new(record)),
-        }
-    }
-
-    /// Returns the record, if there is one.
-    pub fn record(&self) -> Option<&Record> {
-        match self {
-            Self::Settled(record) | Self::Faulted(record) => Some(record),
-            Self::Outstanding => None,
-        }
+impl UnitView<'_> {
+    /// Returns the record that settled the unit.
+    pub(crate) fn settled(&self) -> Option<&Record> {
+        self.record.as_ref().filter(|record| !record.outcome.is_fault())
     }
 }
 
 /// Returns the identity of an item's unit under a configuration.
-pub fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
+pub(crate) fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
     EpisodeUnit::identity_of(&item.id, &configuration.identity)
 }
 
@@ -62,7 +39,7 @@ pub fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
 ///
 /// # Errors
 /// Errors of reading the checkpoint, and errors of the visitor.
-pub fn for_each_unit<E: From<CheckpointError>>(
+pub(crate) fn for_each_unit<E: From<CheckpointError>>(
     manifest: &Manifest,
     checkpoint: &CheckpointReader,
     mut visit: impl FnMut(&UnitView<'_>) -> Result<(), E>,
@@ -71,9 +48,27 @@ pub fn for_each_unit<E: From<CheckpointError>>(
         for item in checkpoint.items(&configuration.configuration.benchmark) {
             let item = item?;
             let unit = unit_of(configuration, &item);
-            let state = UnitState::of(checkpoint.records_of(&unit)?);
-            visit(&UnitView { position, configuration, item: &item, unit, state })?;
+            let record = checkpoint.records_of(&unit)?.pop();
+            visit(&UnitView { position, configuration, item: &item, unit, record })?;
         }
     }
     Ok(())
+}
+
+impl CheckpointReader {
+    /// Calls the visitor for every settled unit of a run, in the order of reports, with its configuration, its
+    /// item and its record. Holds one unit in memory at a time.
+    ///
+    /// # Errors
+    /// Errors of reading the checkpoint, and errors of the visitor.
+    pub fn for_each_settled<E: From<CheckpointError>>(
+        &self,
+        manifest: &Manifest,
+        mut visit: impl FnMut(&PlannedConfiguration, &Item, &Record) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for_each_unit(manifest, self, |view| match view.settled() {
+            Some(record) => visit(view.configuration, view.item, record),
+            None => Ok(()),
+        })
+    }
 }

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use lumos_coordinator::RunSpec;
+use lumos_coordinator::spec::RunSpec;
 
 fuzz_target!(|text: &str| {
     match RunSpec::from_toml(text, "run.toml") {

@@ -11,7 +11,6 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanDuration;
 use lumos_coordinator::plan::expand;
 use lumos_coordinator::spec::RunSpec;
-use lumos_coordinator::unit_view::{UnitState, for_each_unit};
 use lumos_engine::bench::BenchReport;
 use lumos_models::ModelName;
 use lumos_tasks::{ContentHash, Device, Formulation, ModelIdentity, Role, Step};
@@ -253,9 +252,8 @@ fn read(path: &Path) -> Result<BenchReport, Failure> {
 fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, Failure> {
     let (manifest, checkpoint) = open(folder)?;
     let mut sums: BTreeMap<Kind, (u64, TokensPerItem)> = BTreeMap::new();
-    for_each_unit(&manifest, &checkpoint, |view| {
-        let UnitState::Settled(record) = &view.state else { return Ok::<_, Failure>(()) };
-        let configuration = &view.configuration.configuration;
+    checkpoint.for_each_settled(&manifest, |planned, _, record| {
+        let configuration = &planned.configuration;
         let kind = (configuration.benchmark.clone(), configuration.formulation);
         let (units, sum) = sums.entry(kind).or_default();
         let (read, written) = record.outcome.tokens();
@@ -272,7 +270,7 @@ fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, Failure> {
         let rounds = rounds(&record.outcome.steps);
         sum.rounds += f64::from(rounds);
         sum.most_rounds = sum.most_rounds.max(rounds);
-        Ok(())
+        Ok::<_, Failure>(())
     })?;
     Ok(sums
         .into_iter()

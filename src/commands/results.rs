@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lumos_benchmarks::Scoring;
-use lumos_coordinator::checkpoint::Recovery;
-use lumos_coordinator::manifest::{FILE_NAME, Manifest};
-use lumos_coordinator::report::{self, Format, Render};
+use lumos_coordinator::manifest::Manifest;
+use lumos_coordinator::report::{self, Format};
 use lumos_coordinator::trajectory::{self, Show};
-use lumos_coordinator::{Checkpoint, CheckpointReader, export, judge, merge};
+use lumos_coordinator::{Checkpoint, CheckpointReader, Damage, export, judge, merge};
 
 use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ScoreArgs, ShowArgs};
 use crate::exit::{CommandResult, Exit, Failure};
@@ -30,7 +29,7 @@ pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failur
         };
         tracing::warn!(
             "{}: `scoring` was changed to [{}] after planning; using [{}], which the run was planned with (--scoring selects others)",
-            folder.join(FILE_NAME).display(),
+            folder.join("manifest.json").display(),
             names(&manifest.spec.scoring),
             names(&planned)
         );
@@ -44,19 +43,19 @@ pub(crate) fn report(arguments: &ReportArgs) -> CommandResult {
     let (manifest, checkpoint) = open(&arguments.runs.folder(&arguments.run)?)?;
     let scorings = settings::scorings(&arguments.scoring)?;
     let report = report::report(&manifest, &checkpoint, &scorings)?;
-    let renderer = match (arguments.format, &arguments.output) {
-        (Format::Terminal, None) => Box::new(terminal()),
-        (format, _) => format.renderer(),
+    let format = match (arguments.format, &arguments.output) {
+        (Format::Terminal { .. }, None) => terminal(),
+        (format, _) => format,
     };
     match &arguments.output {
         Some(path) => {
             let file = File::create(path)
                 .map_err(|error| Failure::input(format!("cannot write {}: {error}", path.display())))?;
             let mut out = BufWriter::new(file);
-            renderer.render(&report, &mut out)?;
+            report.render(format, &mut out)?;
             out.flush()?;
         }
-        None => renderer.render(&report, &mut BufWriter::new(io::stdout().lock()))?,
+        None => report.render(format, &mut BufWriter::new(io::stdout().lock()))?,
     }
     Ok(if report.total.is_complete() { Exit::Complete } else { Exit::Outstanding })
 }
@@ -80,11 +79,11 @@ pub(super) fn rescore(
     (manifest, checkpoint): (Manifest, CheckpointReader),
     scorings: &[Scoring],
 ) -> Result<report::Report, Failure> {
-    let exported = export::export(folder, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
+    let report = export::export(folder, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
     let mut out = io::stdout().lock();
-    terminal().render(&exported.report, &mut out)?;
+    report.render(terminal(), &mut out)?;
     out.flush()?;
-    Ok(exported.report)
+    Ok(report)
 }
 
 /// `lumos show`: prints one item's trajectory.
@@ -124,7 +123,7 @@ pub(crate) async fn merge(arguments: &MergeArgs) -> CommandResult {
         .await?
         .map_err(Failure::usage)?;
     let checkpoint = open_checkpoint(&arguments.into, Checkpoint::open, Duration::ZERO).await?;
-    let written = write_results(&merged.manifest, &arguments.into, &checkpoint, None);
+    let written = write_results(&merged, &arguments.into, &checkpoint, None);
     checkpoint.close()?;
     let total = written?.total;
     println!(
@@ -153,11 +152,11 @@ pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
         println!(
             "{}: {}; {} items, {} units settled",
             folder.display(),
-            verdict(checkpoint.recovery()),
+            verdict(checkpoint.damage()),
             checkpoint.item_count(),
             checkpoint.settled()
         );
-        if checkpoint.recovery().has_lost() {
+        if checkpoint.damage() == Damage::Lost {
             eprintln!("hint: run the lost units again: lumos resume {}", run.display());
             exit = Exit::Outstanding;
         }
@@ -167,10 +166,10 @@ pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
     Ok(exit)
 }
 
-fn verdict(recovery: &Recovery) -> &'static str {
-    match (recovery.is_empty(), recovery.has_lost()) {
-        (true, _) => "both copies of the checkpoint are intact",
-        (false, false) => "repaired, nothing lost",
-        (false, true) => "repaired, except for entries lost in both copies",
+fn verdict(damage: Damage) -> &'static str {
+    match damage {
+        Damage::None => "both copies of the checkpoint are intact",
+        Damage::Repaired => "repaired, nothing lost",
+        Damage::Lost => "repaired, except for entries lost in both copies",
     }
 }

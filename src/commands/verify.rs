@@ -9,7 +9,6 @@ use lumos_benchmarks::replay::{self, ReplayResult};
 use lumos_coordinator::CheckpointReader;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::spec::BatchSize;
-use lumos_coordinator::unit_view::{UnitState, for_each_unit};
 use lumos_tasks::{EpisodeUnit, Item, Outcome as Episode, Step, UnitId};
 use lumos_worker::activity::EpisodeProgress;
 use lumos_worker::{Backends, EpisodeLimits, drive};
@@ -147,20 +146,19 @@ impl Comparison {
 /// and evenly distributed.
 fn sample(manifest: &Manifest, checkpoint: &CheckpointReader, size: usize) -> Result<Vec<Sampled>, Failure> {
     let mut chosen: BTreeMap<UnitId, Sampled> = BTreeMap::new();
-    for_each_unit(manifest, checkpoint, |view| {
-        let UnitState::Settled(record) = &view.state else { return Ok::<_, Failure>(()) };
-        if chosen.len() >= size && chosen.last_key_value().is_none_or(|(last, _)| view.unit >= *last) {
-            return Ok(());
+    checkpoint.for_each_settled(manifest, |planned, item, record| {
+        if chosen.len() >= size && chosen.last_key_value().is_none_or(|(last, _)| record.unit >= *last) {
+            return Ok::<_, Failure>(());
         }
-        let Item { id, task, setup, .. } = view.item.clone();
-        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&view.configuration.configuration));
+        let Item { id, task, setup, .. } = item.clone();
+        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&planned.configuration));
         let sampled = Sampled {
-            label: view.configuration.label.clone(),
-            item: view.item.index,
+            label: planned.label.clone(),
+            item: item.index,
             unit,
             recorded: record.outcome.clone(),
         };
-        chosen.insert(view.unit.clone(), sampled);
+        chosen.insert(record.unit.clone(), sampled);
         if chosen.len() > size {
             chosen.pop_last();
         }

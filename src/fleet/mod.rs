@@ -5,8 +5,8 @@ pub(crate) mod view;
 use std::path::Path;
 use std::time::Duration;
 
-use lumos_coordinator::Manifest;
 use lumos_coordinator::fleet::CoordinatorSettings;
+use lumos_coordinator::manifest::Manifest;
 use lumos_queue::nats::{Access, Connecting, Credential, KeyValue, Layout, NatsError, Server};
 use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunStatus, RunToken, WorkerNotice};
 use serde::de::DeserializeOwned;

@@ -10,13 +10,12 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use lumos_benchmarks::{Benchmark, DataError, DataSource};
-use lumos_coordinator::Checkpoint;
-use lumos_coordinator::checkpoint::PlanMark;
 use lumos_coordinator::manifest::{
-    FileRecord, Manifest, ManifestError, ManifestParts, ModelRecord, Opened, PlannedData,
+    FileRecord, Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData,
 };
 use lumos_coordinator::plan::{SelectError, expand, select};
 use lumos_coordinator::spec::{ItemChoice, ResolvedSpec};
+use lumos_coordinator::{Checkpoint, PlanMark};
 use lumos_models::{Identified, IdentifyError, ModelFile, hash_file};
 use lumos_tasks::families::shop::{self, Exemplars};
 use lumos_tasks::{ContentHash, Item, ItemId, Task, ToolBackend};
@@ -94,7 +93,6 @@ impl Plan {
             configurations,
             models: identified.into_iter().map(model_record).collect(),
             data: data.iter().map(SelectedData::planned).collect(),
-            versions: BTreeMap::new(),
             git_revision: option_env!("LUMOS_GIT_REVISION").map(str::to_owned),
             created: Timestamp::now(),
             spec,
@@ -114,8 +112,8 @@ impl Plan {
             Err(ManifestError::Missing { .. }) => Some(executor.prepare(&manifest).await?),
             _ => None,
         };
-        if let Opened::Continued(found) = manifest.open_or_create(&folder).map_err(manifest_failure)? {
-            manifest = Manifest { spec: manifest.spec, ..*found };
+        if let Some(found) = manifest.open_or_create(&folder).map_err(manifest_failure)? {
+            manifest = Manifest { spec: manifest.spec, ..found };
         }
         let stall_warning = executor.options.stall_warning;
         let checkpoint = open_checkpoint(&folder, Checkpoint::create, stall_warning).await?;
@@ -163,7 +161,7 @@ impl SelectedData {
             DataSource::File(path) => hash(path)?,
             DataSource::Samples => ContentHash::of_bytes(benchmark.samples()),
         };
-        let items = selected.items.into_iter().map(|item| item.id).collect();
+        let items = selected.items.into_iter().map(|(_, id)| id).collect();
         let (records, invalid) = (selected.records, selected.invalid);
         Ok(Self { benchmark, source, sha256, records, invalid, items })
     }

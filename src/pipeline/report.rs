@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use lumos_coordinator::dispatch::Summary;
 use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::report::{self, Render, Terminal};
-use lumos_coordinator::unit_view::{UnitState, for_each_unit};
+use lumos_coordinator::report::{self, Format};
 use lumos_coordinator::{Checkpoint, export};
 use lumos_tasks::{EpisodeUnit, Item};
 
@@ -48,7 +47,7 @@ impl Report {
         checkpoint.close()?;
         if !options.json {
             let mut out = std::io::stdout().lock();
-            terminal().render(&report, &mut out)?;
+            report.render(terminal(), &mut out)?;
             writeln!(out, "\nreport: {}", folder.join("report.html").display())?;
             writeln!(
                 out,
@@ -86,8 +85,8 @@ impl Report {
 fn check_accuracy(report: &report::Report, fail_under: Option<f64>) -> Exit {
     let Some(least) = fail_under else { return Exit::Complete };
     for configuration in &report.configurations {
-        let estimate = configuration.main().and_then(|main| main.estimate.as_ref());
-        if let Some(percent) = estimate.map(|estimate| 100.0 * estimate.value).filter(|one| *one < least) {
+        let percent = configuration.main_value().map(|value| 100.0 * value);
+        if let Some(percent) = percent.filter(|percent| *percent < least) {
             eprintln!("{}: {percent:.1} % is below --fail-under {least} %", configuration.label);
             return Exit::CheckFailed;
         }
@@ -95,10 +94,9 @@ fn check_accuracy(report: &report::Report, fail_under: Option<f64>) -> Exit {
     Exit::Complete
 }
 
-/// Returns the table renderer for the width of standard output, or 80 columns if it is not a terminal.
-pub(crate) fn terminal() -> Terminal {
-    let size = console::Term::stdout().size_checked();
-    size.map_or_else(Terminal::default, |(_, width)| Terminal { width })
+/// Returns tables of the width of standard output, or of 80 columns if it is not a terminal.
+pub(crate) fn terminal() -> Format {
+    Format::Terminal { width: console::Term::stdout().size_checked().map_or(80, |(_, width)| width) }
 }
 
 /// Writes results, samples and reports to the run's folder unless they are current, and the recorded cases to
@@ -110,10 +108,7 @@ pub(crate) fn write_results(
     record: Option<&Path>,
 ) -> Result<report::Report, Failure> {
     let report = report::report(manifest, checkpoint, &[])?;
-    report.total.check()?;
-    for configuration in &report.configurations {
-        configuration.ledger.check()?;
-    }
+    report.check()?;
     if !export::is_current(folder, &report)? {
         export::export(folder, manifest, checkpoint, &[], jiff::Timestamp::now())?;
     }
@@ -128,11 +123,10 @@ fn record_cases(manifest: &Manifest, checkpoint: &Checkpoint, path: &Path) -> Re
     let unwritable =
         |error: std::io::Error| Failure::input(format!("cannot write {}: {error}", path.display()));
     let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(unwritable)?);
-    for_each_unit(manifest, checkpoint, |view| {
-        let UnitState::Settled(record) = &view.state else { return Ok(()) };
-        let Item { id, task, setup, .. } = view.item.clone();
-        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&view.configuration.configuration));
-        let case = lumos_benchmarks::replay::record(view.item, &unit, &record.outcome)?;
+    checkpoint.for_each_settled(manifest, |planned, item, record| {
+        let Item { id, task, setup, .. } = item.clone();
+        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&planned.configuration));
+        let case = lumos_benchmarks::replay::record(item, &unit, &record.outcome)?;
         serde_json::to_writer(&mut out, &case)?;
         out.write_all(b"\n").map_err(unwritable)
     })?;

@@ -8,13 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumos_coordinator::Checkpoint;
-use lumos_coordinator::checkpoint::CheckpointError;
-use lumos_coordinator::computing::Computing;
 use lumos_coordinator::dispatch::{DispatchConfig, DispatchError, Summary, dispatch};
-use lumos_coordinator::events::Event;
 use lumos_coordinator::fleet::{CoordinatorError, Fleet, run_fleet};
 use lumos_coordinator::manifest::{Manifest, ManifestError};
+use lumos_coordinator::{Checkpoint, CheckpointError, Computing, Event};
 use lumos_models::Swapping;
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{Assignment, Finished};

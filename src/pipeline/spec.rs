@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumos_coordinator::ResolvedSpec;
 use lumos_coordinator::fleet::CoordinatorSettings;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::spec::MemorySize;
+use lumos_coordinator::spec::ResolvedSpec;
 use lumos_models::{Identified, ModelRegistry, ModelsSettings};
 use lumos_queue::nats::Server;
 use lumos_tasks::{Configuration, Formulation, Role, Swap};

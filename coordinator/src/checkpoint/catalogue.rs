@@ -5,7 +5,7 @@
 //! location of its record.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lumos_tasks::{ContentHash, ItemId};
 
@@ -15,18 +15,34 @@ use super::index::{ENTRY, SettledIndex};
 use super::journal::{Entry, JournalFile, Location, Scanned};
 
 /// Bytes of an item key after the benchmark name: a zero byte, position, content hash, occurrence.
-const ITEM_KEY: usize = 1 + 8 + 32 + 4;
+const ITEM_KEY: usize = 1 + 8 + ID;
+
+/// Length of an item's identity in bytes: content hash, occurrence.
+pub(super) const ID: usize = 32 + 4;
+
+/// Encodes an identity. Returns `None` if its hash is invalid.
+pub(super) fn encode_id(id: &ItemId) -> Option<[u8; ID]> {
+    let mut bytes = [0; ID];
+    hex::decode_to_slice(id.content.as_str(), &mut bytes[..32]).ok()?;
+    bytes[32..].copy_from_slice(&id.occurrence.to_be_bytes());
+    Some(bytes)
+}
+
+/// Decodes the [`ID`] bytes of an identity.
+pub(super) fn decode_id(bytes: &[u8]) -> ItemId {
+    let content = ContentHash::from_hex(hex::encode(&bytes[..32]));
+    let occurrence = bytes[32..].first_chunk().copied().map_or(0, u32::from_be_bytes);
+    ItemId { content, occurrence }
+}
 
 /// Returns the journal key of an item.
 pub(super) fn item_key(benchmark: &str, index: u64, id: &ItemId) -> Option<Vec<u8>> {
-    let mut content = [0; 32];
-    hex::decode_to_slice(id.content.as_str(), &mut content).ok()?;
+    let id = encode_id(id)?;
     let mut key = Vec::with_capacity(benchmark.len() + ITEM_KEY);
     key.extend_from_slice(benchmark.as_bytes());
     key.push(0);
     key.extend_from_slice(&index.to_be_bytes());
-    key.extend_from_slice(&content);
-    key.extend_from_slice(&id.occurrence.to_be_bytes());
+    key.extend_from_slice(&id);
     Some(key)
 }
 
@@ -62,6 +78,11 @@ pub(crate) struct Catalogue {
     pub(super) records: Vec<Location>,
     pub(super) items: BTreeMap<String, Places>,
     pub(super) notes: BTreeMap<Vec<u8>, Location>,
+}
+
+/// Locks a shared catalogue.
+pub(super) fn lock(catalogue: &Mutex<Catalogue>) -> MutexGuard<'_, Catalogue> {
+    catalogue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A catalogue read from a journal, and the entries that could not be added to it.
@@ -184,7 +205,6 @@ impl Identities {
     }
 
     fn read(&mut self, location: Location) -> Result<ItemId, CheckpointError> {
-        const ID: usize = 32 + 4;
         let at = location.offset - ID as u64;
         if at < self.start || at + ID as u64 > self.start + self.bytes.len() as u64 {
             let left = self.file.length()?.saturating_sub(at).min(TOGETHER);
@@ -192,10 +212,7 @@ impl Identities {
             self.start = at;
         }
         let from = usize::try_from(at - self.start).unwrap_or(usize::MAX);
-        let id = &self.bytes[from..from + ID];
-        let content = ContentHash::from_hex(hex::encode(&id[..32]));
-        let occurrence = id[32..].first_chunk().copied().map_or(0, u32::from_be_bytes);
-        Ok(ItemId { content, occurrence })
+        Ok(decode_id(&self.bytes[from..from + ID]))
     }
 }
 

@@ -32,98 +32,66 @@ const LARGEST_AT_ONCE: u64 = 64 << 20;
 /// the bus. A few kilobytes of zstd can expand to gigabytes.
 const LARGEST: usize = 256 << 20;
 
-/// A value that cannot be encoded or decoded.
-#[derive(Debug)]
-pub(super) enum CodecError {
-    /// The bytes are not a valid value.
-    Malformed(String),
-    /// Out of memory.
-    Memory(String),
-    /// The value is too large to be written.
-    TooLarge { length: usize, limit: usize },
-}
-
-impl CodecError {
-    /// Converts the error to a checkpoint error for a folder.
-    pub(super) fn at(self, folder: &Path) -> CheckpointError {
-        let folder = folder.to_owned();
-        match self {
-            Self::Malformed(detail) => CheckpointError::Corrupt { folder, detail },
-            Self::Memory(detail) => CheckpointError::Memory { folder, detail },
-            Self::TooLarge { length, limit } => {
-                let detail = format!("a value of {length} bytes exceeds the maximum of {limit} bytes");
-                CheckpointError::Io { folder, detail }
-            }
-        }
-    }
-
-    fn malformed(error: impl std::fmt::Display) -> Self {
-        Self::Malformed(error.to_string())
-    }
-
-    /// zstd reports lack of memory in the error text only.
-    fn of_zstd(error: &io::Error) -> Self {
-        let text = error.to_string();
-        let code = ZSTD_ErrorCode::ZSTD_error_memory_allocation as usize;
-        let is_memory = error.kind() == io::ErrorKind::OutOfMemory
-            || text == zstd::zstd_safe::get_error_name(0usize.wrapping_sub(code));
-        if is_memory { Self::Memory(text) } else { Self::Malformed(text) }
+/// Converts an error of zstd, which reports lack of memory in the error text only.
+fn of_zstd(folder: &Path, error: &io::Error) -> CheckpointError {
+    let detail = error.to_string();
+    let code = ZSTD_ErrorCode::ZSTD_error_memory_allocation as usize;
+    let is_memory = error.kind() == io::ErrorKind::OutOfMemory
+        || detail == zstd::zstd_safe::get_error_name(0usize.wrapping_sub(code));
+    if is_memory {
+        CheckpointError::Memory { folder: folder.to_owned(), detail }
+    } else {
+        CheckpointError::corrupt(folder, detail)
     }
 }
 
-/// Encodes a value.
-pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>, CodecError> {
-    encode_within(value, LARGEST)
+/// Encodes a value. `folder` is the checkpoint's, for errors.
+pub(super) fn encode(folder: &Path, value: &impl Serialize) -> Result<Vec<u8>, CheckpointError> {
+    encode_within(folder, value, LARGEST)
 }
 
-fn encode_within(value: &impl Serialize, limit: usize) -> Result<Vec<u8>, CodecError> {
+fn encode_within(folder: &Path, value: &impl Serialize, limit: usize) -> Result<Vec<u8>, CheckpointError> {
     JSON.with_borrow_mut(|json| {
         json.clear();
-        serde_json::to_writer(&mut *json, value).map_err(CodecError::malformed)?;
+        serde_json::to_writer(&mut *json, value)
+            .map_err(|error| CheckpointError::corrupt(folder, error.to_string()))?;
         let compressed = match json.len() {
-            length if length > limit => Err(CodecError::TooLarge { length, limit }),
-            _ => compress(json).map_err(|error| CodecError::of_zstd(&error)),
+            length if length > limit => {
+                let detail = format!("a value of {length} bytes exceeds the maximum of {limit} bytes");
+                Err(CheckpointError::Io { folder: folder.to_owned(), detail })
+            }
+            _ => compress(json).map_err(|error| of_zstd(folder, &error)),
         };
         json.shrink_to(KEPT);
         compressed
     })
 }
 
-fn compress(json: &[u8]) -> io::Result<Vec<u8>> {
+pub(super) fn compress(json: &[u8]) -> io::Result<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|kept| match kept {
         Some(compressor) => compressor.compress(json),
         None => kept.insert(zstd::bulk::Compressor::new(LEVEL)?).compress(json),
     })
 }
 
-/// Decodes a value.
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
-    decode_within(bytes, LARGEST)
+/// Decodes a value. `folder` is the checkpoint's, for errors.
+pub(super) fn decode<T: DeserializeOwned>(folder: &Path, bytes: &[u8]) -> Result<T, CheckpointError> {
+    decode_within(folder, bytes, LARGEST)
 }
 
-fn decode_within<T: DeserializeOwned>(bytes: &[u8], limit: usize) -> Result<T, CodecError> {
-    let json = decompress(bytes, limit).map_err(|error| CodecError::of_zstd(&error))?;
+fn decode_within<T: DeserializeOwned>(
+    folder: &Path,
+    bytes: &[u8],
+    limit: usize,
+) -> Result<T, CheckpointError> {
+    let json = decompress(bytes, limit).map_err(|error| of_zstd(folder, &error))?;
     if json.len() > limit {
         let length = bytes.len();
-        return Err(CodecError::Malformed(format!(
-            "a compressed value of {length} bytes expands to more than the maximum of {limit} bytes"
-        )));
+        let detail =
+            format!("a compressed value of {length} bytes expands to more than the maximum of {limit} bytes");
+        return Err(CheckpointError::corrupt(folder, detail));
     }
-    serde_json::from_slice(&json).map_err(CodecError::malformed)
-}
-
-/// Entry point of a fuzz target: decodes a stored value. A value that can be decoded must encode and decode
-/// again. With `is_json`, the bytes are JSON and are compressed first.
-pub fn fuzz_records(bytes: &[u8], is_json: bool) {
-    let compressed = is_json.then(|| compress(bytes).expect("memory for a short value"));
-    let bytes = compressed.as_deref().unwrap_or(bytes);
-    if let Ok(record) = decode::<super::Record>(bytes) {
-        let again = encode(&record).and_then(|written| decode::<super::Record>(&written));
-        assert!(again.is_ok(), "a record that was read cannot be read again");
-    }
-    let _ = decode::<lumos_tasks::Item>(bytes);
-    let _ = decode::<crate::computing::Computing>(bytes);
-    let _ = decode::<crate::computing::WorkerComputing>(bytes);
+    serde_json::from_slice(&json).map_err(|error| CheckpointError::corrupt(folder, error.to_string()))
 }
 
 /// Decompresses at most `limit` + 1 bytes, so that the caller detects larger content without decompressing it.
@@ -149,15 +117,19 @@ fn decompress(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
+    fn folder() -> &'static Path {
+        Path::new("runs/x/checkpoint")
+    }
+
     #[test]
     fn a_lack_of_memory_is_not_damage() {
         let code = ZSTD_ErrorCode::ZSTD_error_memory_allocation as usize;
         // The error that zstd's functions return in that case, as formatted by the zstd crate.
         let name = zstd::zstd_safe::get_error_name(0usize.wrapping_sub(code));
-        let error = CodecError::of_zstd(&io::Error::other(name)).at(Path::new("runs/x/checkpoint"));
+        let error = of_zstd(folder(), &io::Error::other(name));
         assert!(matches!(error, CheckpointError::Memory { .. }), "{error:?}");
         assert!(error.to_string().contains("ulimit -v"), "{error}");
-        let damaged = decode::<u64>(b"no frame").unwrap_err().at(Path::new("runs/x/checkpoint"));
+        let damaged = decode::<u64>(folder(), b"no frame").unwrap_err();
         assert!(matches!(damaged, CheckpointError::Corrupt { .. }), "{damaged:?}");
         assert!(damaged.to_string().contains("lumos repair runs/x`"), "{damaged}");
     }
@@ -177,7 +149,7 @@ mod tests {
             let bomb = frame_of_spaces(LARGEST + 1, states_length);
             assert!(bomb.len() < 1 << 16, "{}", bomb.len());
             assert_eq!(decompress(&bomb, 1000).unwrap().len(), 1001);
-            let error = decode::<u64>(&bomb).unwrap_err().at(Path::new("runs/x/checkpoint"));
+            let error = decode::<u64>(folder(), &bomb).unwrap_err();
             assert!(matches!(error, CheckpointError::Corrupt { .. }), "{error:?}");
             let text = error.to_string();
             assert!(text.contains("expands to more than the maximum of 268435456 bytes"), "{text}");
@@ -188,10 +160,13 @@ mod tests {
     #[test]
     fn values_up_to_the_maximum_are_written_and_read() {
         let value = "x".repeat(998);
-        let written = encode_within(&value, 1000).unwrap();
-        assert_eq!(decode_within::<String>(&written, 1000).unwrap(), value);
-        assert!(matches!(decode_within::<String>(&written, 999), Err(CodecError::Malformed(_))));
-        let refused = encode_within(&value, 999).unwrap_err().at(Path::new("runs/x/checkpoint"));
+        let written = encode_within(folder(), &value, 1000).unwrap();
+        assert_eq!(decode_within::<String>(folder(), &written, 1000).unwrap(), value);
+        assert!(matches!(
+            decode_within::<String>(folder(), &written, 999),
+            Err(CheckpointError::Corrupt { .. })
+        ));
+        let refused = encode_within(folder(), &value, 999).unwrap_err();
         assert!(matches!(refused, CheckpointError::Io { .. }), "{refused:?}");
         assert!(refused.to_string().contains("exceeds the maximum of 999 bytes"), "{refused}");
     }

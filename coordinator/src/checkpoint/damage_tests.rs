@@ -137,12 +137,12 @@ fn number(name: &str, default: u64) -> u64 {
 /// Checks that every record found is correct and every missing one is reported.
 fn check(reader: &CheckpointReader, records: &[Record], what: &str) {
     let found: Vec<Record> = reader.records().collect::<Result<_, _>>().unwrap();
-    let lost = &reader.recovery().lost;
+    let lost = &reader.recovery.lost;
     let kept: Vec<&Record> = records.iter().filter(|record| found.contains(record)).collect();
     assert_eq!(found.iter().collect::<Vec<_>>(), kept, "{what}: nothing else, in the same order");
-    assert_eq!(lost.outcomes, (records.len() - found.len()) as u64, "{what}: {:?}", reader.recovery());
+    assert_eq!(lost.outcomes, (records.len() - found.len()) as u64, "{what}: {:?}", reader.recovery);
     let stored: Vec<Item> = reader.items("svamp").collect::<Result<_, _>>().unwrap();
-    assert_eq!(lost.items, ITEMS - stored.len() as u64, "{what}: {:?}", reader.recovery());
+    assert_eq!(lost.items, ITEMS - stored.len() as u64, "{what}: {:?}", reader.recovery);
     assert!(stored.iter().all(|one| *one == item(one.index)), "{what}");
     let named: usize = lost.named.items.values().map(Vec::len).sum();
     assert!(named as u64 <= lost.items, "{what}");
@@ -205,7 +205,7 @@ async fn damaged_checkpoints_are_recovered_or_reported_exactly() {
             Err(error) => panic!("{what}: {error}"),
         };
         check(&checkpoint, &records, &what);
-        let recovery = checkpoint.recovery().clone();
+        let recovery = checkpoint.recovery.clone();
         assert!(done.len() > 1 || !recovery.has_lost(), "{what}: one copy is whole: {recovery:?}");
         match (recovery.is_empty(), recovery.has_lost()) {
             (true, _) => untouched += 1,
@@ -227,7 +227,7 @@ async fn damaged_checkpoints_are_recovered_or_reported_exactly() {
         // Damage that sled has not read yet may appear when its log is read the next time. Nothing is lost.
         for again in 2..4 {
             let checkpoint = Checkpoint::open(&damaged).unwrap();
-            let recovery = checkpoint.recovery();
+            let recovery = &checkpoint.recovery;
             assert!(!recovery.has_lost() && (again == 2 || recovery.is_empty()), "{what}: {recovery:?}");
             assert_eq!(checkpoint.settled(), SETTLED, "{what}");
             assert_eq!(checkpoint.items("svamp").count() as u64, ITEMS, "{what}");
@@ -252,7 +252,7 @@ async fn an_unfinished_snapshot_is_removed() {
     check(&CheckpointReader::open(&path).unwrap(), &records, "read");
     assert!(unfinished.exists());
     let checkpoint = Checkpoint::open(&path).unwrap();
-    assert!(checkpoint.recovery().is_empty(), "{:?}", checkpoint.recovery());
+    assert!(checkpoint.recovery.is_empty(), "{:?}", checkpoint.recovery);
     check(&checkpoint, &records, "opened");
     assert!(!unfinished.exists());
     checkpoint.close().unwrap();
@@ -281,12 +281,12 @@ async fn outcomes_that_both_copies_lost_are_counted_and_named() {
     }
     fs::write(&journal, bytes).unwrap();
     let checkpoint = Checkpoint::open(&path).unwrap();
-    let lost = checkpoint.recovery().lost.clone();
-    assert_eq!((lost.items, lost.outcomes, lost.notes), (0, 2, 0), "{:?}", checkpoint.recovery());
+    let lost = checkpoint.recovery.lost.clone();
+    assert_eq!((lost.items, lost.outcomes, lost.notes), (0, 2, 0), "{:?}", checkpoint.recovery);
     let expected: BTreeSet<String> =
         records[5..7].iter().map(|record| record.unit.as_str()[..12].to_owned()).collect();
     assert_eq!(lost.named.units.into_iter().collect::<BTreeSet<_>>(), expected);
-    let lines = checkpoint.recovery().lines(&path);
+    let lines = checkpoint.recovery.lines(&path);
     assert!(
         lines.iter().any(|line| line.contains("2 outcomes") && line.contains("lumos resume")),
         "{lines:?}"
@@ -313,7 +313,7 @@ async fn invented_numbers_are_reported() {
     fs::write(&file, &bytes).unwrap();
     let checkpoint = Checkpoint::open(&path).unwrap();
     assert_eq!(checkpoint.records().collect::<Result<Vec<_>, _>>().unwrap(), records);
-    let lost = &checkpoint.recovery().lost;
+    let lost = &checkpoint.recovery.lost;
     assert_eq!((lost.items, lost.outcomes), (0, u64::from(reported) - records.len() as u64));
     checkpoint.close().unwrap();
 
@@ -345,7 +345,7 @@ async fn a_folder_without_a_journal_gets_one() {
     check(&CheckpointReader::open(&path).unwrap(), &records, "read");
     assert_eq!(content(&path), before);
     let checkpoint = Checkpoint::open(&path).unwrap();
-    assert!(checkpoint.recovery().is_empty(), "{:?}", checkpoint.recovery());
+    assert!(checkpoint.recovery.is_empty(), "{:?}", checkpoint.recovery);
     check(&checkpoint, &records, "opened");
     checkpoint.close().unwrap();
     assert!(path.join("journal").is_file());
@@ -375,6 +375,6 @@ async fn a_reader_reads_while_a_run_goes_on() {
     checkpoint.close().unwrap();
     assert!(!CheckpointReader::open(&path).unwrap().is_in_use());
     let again = Checkpoint::open(&path).unwrap();
-    assert!(again.recovery().is_empty(), "{:?}", again.recovery());
+    assert!(again.recovery.is_empty(), "{:?}", again.recovery);
     assert_eq!(again.settled(), 20);
 }

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use lumos_tasks::{ContentHash, ItemId};
+use lumos_tasks::ItemId;
 
+use super::catalogue::{ID, decode_id, encode_id};
 use super::error::CheckpointError;
 
 /// How long to wait for a locked database. The caller already holds the folder's lock, so the database is
@@ -33,6 +34,7 @@ const THREADS: usize = 7;
 /// The database and its trees.
 #[derive(Debug, Clone)]
 pub(super) struct Database {
+    pub(super) folder: PathBuf,
     pub(super) database: sled::Db,
     pub(super) items: sled::Tree,
     pub(super) identities: sled::Tree,
@@ -67,9 +69,16 @@ impl Database {
                 records: tree("log")?,
                 index: tree("index")?,
                 meta: tree("meta")?,
-                database: database.clone(),
+                database,
+                folder: owned.clone(),
             })
         })
+    }
+
+    /// Flushes all trees.
+    pub(super) fn flush(&self) -> Result<(), CheckpointError> {
+        self.database.flush().map_err(|error| CheckpointError::of_sled(&self.folder, &error))?;
+        Ok(())
     }
 
     /// Leaks a damaged database, to skip the work that sled does on close.
@@ -92,10 +101,8 @@ pub(super) fn open_sled(folder: &Path) -> Result<sled::Db, CheckpointError> {
                 std::thread::sleep(Duration::from_millis(25));
             }
             Err(CheckpointError::InUse { .. }) if !can_start(THREADS) => {
-                return Err(CheckpointError::Memory {
-                    folder: folder.to_owned(),
-                    detail: "failed to start the threads that close it".to_owned(),
-                });
+                let detail = "failed to start the threads that close it".to_owned();
+                return Err(CheckpointError::Memory { folder: folder.to_owned(), detail });
             }
             opened => return opened,
         }
@@ -128,17 +135,12 @@ fn bounded<T: Send + 'static>(
         match receive.recv_timeout(CHECK) {
             Ok(Ok(opened)) => return opened,
             Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => {
-                return Err(CheckpointError::Corrupt {
-                    folder: folder.to_owned(),
-                    detail: "the database cannot be read".to_owned(),
-                });
+                return Err(CheckpointError::corrupt(folder, "the database cannot be read"));
             }
             Err(RecvTimeoutError::Timeout) if !can_start(1) => return Err(memory(no_threads)),
             Err(RecvTimeoutError::Timeout) if began.elapsed() > LONGEST => {
-                return Err(CheckpointError::Io {
-                    folder: folder.to_owned(),
-                    detail: format!("timed out after {} s while opening it", LONGEST.as_secs()),
-                });
+                let detail = format!("timed out after {} s while opening it", LONGEST.as_secs());
+                return Err(CheckpointError::Io { folder: folder.to_owned(), detail });
             }
             Err(RecvTimeoutError::Timeout) => {
                 tracing::debug!(folder = %folder.display(), "still opening the checkpoint");
@@ -241,19 +243,17 @@ pub(super) fn new_place(folder: &Path) -> Result<PathBuf, CheckpointError> {
 
 /// Number of identities in one stored value.
 const TOGETHER: usize = 256;
-/// Length of an identity in bytes: position, content hash, occurrence.
-const ENTRY: usize = 8 + 32 + 4;
+/// Length of an entry in bytes: position, identity.
+const ENTRY: usize = 8 + ID;
 
 /// Collects the identities of one benchmark's items.
 #[derive(Debug, Default)]
-pub(super) struct Identities(Vec<(u64, [u8; 32], u32)>);
+pub(super) struct Identities(Vec<(u64, [u8; ID])>);
 
 impl Identities {
     /// Adds an item. Returns `None` if its hash is invalid.
     pub(super) fn add(&mut self, index: u64, id: &ItemId) -> Option<()> {
-        let mut content = [0; 32];
-        hex::decode_to_slice(id.content.as_str(), &mut content).ok()?;
-        self.0.push((index, content, id.occurrence));
+        self.0.push((index, encode_id(id)?));
         Some(())
     }
 
@@ -263,10 +263,9 @@ impl Identities {
         let mut rest = self.0.into_iter();
         std::iter::from_fn(move || {
             let mut value = Vec::with_capacity(TOGETHER * ENTRY);
-            for (index, content, occurrence) in rest.by_ref().take(TOGETHER) {
+            for (index, id) in rest.by_ref().take(TOGETHER) {
                 value.extend_from_slice(&index.to_be_bytes());
-                value.extend_from_slice(&content);
-                value.extend_from_slice(&occurrence.to_be_bytes());
+                value.extend_from_slice(&id);
             }
             (!value.is_empty()).then_some(value)
         })
@@ -281,11 +280,6 @@ pub(super) fn unpack_identities(value: &[u8]) -> Option<Vec<(u64, ItemId)>> {
     }
     entries
         .iter()
-        .map(|entry| {
-            let index = u64::from_be_bytes(entry[..8].try_into().ok()?);
-            let content = ContentHash::from_hex(hex::encode(&entry[8..40]));
-            let occurrence = u32::from_be_bytes(entry[40..].try_into().ok()?);
-            Some((index, ItemId { content, occurrence }))
-        })
+        .map(|entry| Some((u64::from_be_bytes(entry[..8].try_into().ok()?), decode_id(&entry[8..]))))
         .collect()
 }

@@ -86,6 +86,11 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
+    /// Creates the error for content that differs from what was written.
+    pub(crate) fn corrupt(folder: &Path, detail: impl Into<String>) -> Self {
+        Self::Corrupt { folder: folder.to_owned(), detail: detail.into() }
+    }
+
     /// Converts an error of sled.
     pub(crate) fn of_sled(folder: &Path, error: &sled::Error) -> Self {
         match error {
@@ -98,7 +103,7 @@ impl CheckpointError {
                 Self::of_io(folder, io)
             }
             // sled reports damaged settings and settings of another version with the same error.
-            other => Self::Corrupt { folder: folder.to_owned(), detail: other.to_string() },
+            other => Self::corrupt(folder, other.to_string()),
         }
     }
 

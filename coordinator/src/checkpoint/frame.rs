@@ -166,7 +166,7 @@ pub(super) fn push(buffer: &mut Vec<u8>, kind: Kind, sequence: u64, key: &[u8], 
     Some(value_checksum)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..].first_chunk().copied().map_or(0, u32::from_be_bytes)
 }
 
@@ -174,38 +174,12 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes[at..].first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
-/// For fuzz targets: writes valid checksums into the header and every entry of a journal, so that the fuzzer
-/// reaches the code behind the checksum tests.
-pub fn fuzz_checksums(journal: &mut [u8]) {
-    if let Some(header) = journal.first_chunk_mut::<{ HEADER as usize }>() {
-        let checksum = crc32fast::hash(&header[..60]);
-        header[60..].copy_from_slice(&checksum.to_be_bytes());
-    }
-    let mut at = HEADER as usize;
-    while let Some(prefix) = journal.get(at..).and_then(|rest| rest.first_chunk::<PREFIX>()) {
-        let key_length = usize::from(u16::from_be_bytes([prefix[6], prefix[7]]));
-        let (key, length) = (at + PREFIX, u32_at(prefix, 8) as usize);
-        let value = key + key_length;
-        if prefix[..4] != MARKER || value > journal.len() {
-            at += 1;
-            continue;
-        }
-        let end = value.saturating_add(length).min(journal.len());
-        let checksum = crc32fast::hash(&journal[value..end]);
-        journal[at + 20..at + 24].copy_from_slice(&checksum.to_be_bytes());
-        let mut checksum = crc32fast::Hasher::new();
-        checksum.update(&journal[at..at + 24]);
-        checksum.update(&journal[key..value]);
-        journal[at + 24..key].copy_from_slice(&checksum.finalize().to_be_bytes());
-        at = end;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::checkpoint::fuzzing::journal_checksums;
 
     #[test]
     fn checksums_are_made_to_fit() {
@@ -214,11 +188,11 @@ mod tests {
             push(&mut journal, Kind::Record, sequence, b"key", b"some value").unwrap();
         }
         let intact = journal.clone();
-        fuzz_checksums(&mut journal);
+        journal_checksums(&mut journal);
         assert_eq!(journal, intact);
         journal[60] ^= 1;
         *journal.last_mut().unwrap() ^= 1;
-        fuzz_checksums(&mut journal);
+        journal_checksums(&mut journal);
         assert!(matches!(Head::decode(&journal), HeadRead::Intact(_)));
         let second = &journal[HEADER as usize + PREFIX + 13..];
         assert_eq!(Frame::decode(second).unwrap().value_checksum, crc32fast::hash(&second[PREFIX + 3..]));

@@ -11,7 +11,7 @@ use crate::unit_key::{UnitKey, UnitTable};
 
 /// Status of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnitStatus {
+pub(crate) enum UnitStatus {
     /// Nothing is recorded.
     Outstanding,
     /// Only faults are recorded.
@@ -27,7 +27,7 @@ pub enum UnitStatus {
 
 /// How a settled unit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settlement {
+pub(crate) enum Settlement {
     /// With a prediction.
     Answered,
     /// Without a prediction, caused by the agent.
@@ -36,19 +36,11 @@ pub enum Settlement {
 
 impl Settlement {
     /// Returns the settlement for an outcome, or `None` for a fault.
-    pub fn of(outcome: &Outcome) -> Option<Self> {
+    pub(crate) fn of(outcome: &Outcome) -> Option<Self> {
         match outcome.ending {
             Ending::Answered => Some(Self::Answered),
             Ending::GaveUp(_) => Some(Self::GaveUp),
             Ending::Faulted(_) => None,
-        }
-    }
-
-    /// The name used in events.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::GaveUp => "gave_up",
         }
     }
 }

@@ -56,17 +56,13 @@ impl JournalFile {
 
     /// Reads a value and verifies its checksum.
     pub(super) fn read(&self, location: Location) -> Result<Vec<u8>, CheckpointError> {
-        let mut value = vec![0; location.length as usize];
-        read_exact_at(&self.file, &mut value, location.offset)
-            .map_err(|error| CheckpointError::of_io(&self.path, &error))?;
+        let value = self.bytes_at(location.offset, location.length as usize)?;
         if location.matches(&value) {
-            Ok(value)
-        } else {
-            Err(self.damaged(format!(
-                "the entry at byte {} has changed since the journal was opened",
-                location.offset
-            )))
+            return Ok(value);
         }
+        let detail =
+            format!("the entry at byte {} has changed since the journal was opened", location.offset);
+        Err(CheckpointError::corrupt(self.path.parent().unwrap_or(&self.path), detail))
     }
 
     /// Reads bytes without verifying a checksum.
@@ -79,10 +75,6 @@ impl JournalFile {
 
     pub(super) fn length(&self) -> Result<u64, CheckpointError> {
         Ok(self.file.metadata().map_err(|error| CheckpointError::of_io(&self.path, &error))?.len())
-    }
-
-    fn damaged(&self, detail: String) -> CheckpointError {
-        CheckpointError::Corrupt { folder: self.path.parent().unwrap_or(&self.path).to_owned(), detail }
     }
 
     /// Scans all entries and passes each to `visit`, whether its value is intact or damaged.
@@ -251,17 +243,8 @@ impl Journal {
     pub(super) fn create(path: &Path) -> Result<Self, CheckpointError> {
         let failed = |error: io::Error| CheckpointError::of_io(path, &error);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
-        let file = JournalFile { path: path.into(), file: Arc::new(file.map_err(failed)?) };
-        let mut journal = Self {
-            file,
-            end: HEADER,
-            next: 0,
-            records: 0,
-            items: 0,
-            notes: BTreeSet::new(),
-            buffer: Vec::new(),
-            mirror: None,
-        };
+        let scanned = Scanned { end: HEADER, ..Scanned::default() };
+        let mut journal = Self::new(path, file.map_err(failed)?, &scanned, &Catalogue::default());
         journal.commit()?;
         Ok(journal)
     }
@@ -285,9 +268,12 @@ impl Journal {
             // The rest of an entry that was being written when the process was killed.
             file.set_len(scanned.end).map_err(failed)?;
         }
-        let file = JournalFile { path: path.clone().into(), file: Arc::new(file) };
-        Ok(Self {
-            file,
+        Ok(Self::new(&path, file, scanned, catalogue))
+    }
+
+    fn new(path: &Path, file: File, scanned: &Scanned, catalogue: &Catalogue) -> Self {
+        Self {
+            file: JournalFile { path: path.into(), file: Arc::new(file) },
             end: scanned.end,
             next: scanned.next,
             records: catalogue.index.next(),
@@ -295,7 +281,7 @@ impl Journal {
             notes: catalogue.notes.keys().cloned().collect(),
             buffer: Vec::new(),
             mirror: None,
-        })
+        }
     }
 
     /// Sets the number of items for the next commit.

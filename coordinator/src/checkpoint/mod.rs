@@ -8,7 +8,7 @@
 //! ```
 //!
 //! # Durability
-//! [`Checkpoint::record`] resolves only after the record was written to both copies and flushed, so a message
+//! [`Checkpoint::record_all`] resolves only after the record was written to both copies and flushed, so a message
 //! that is acknowledged afterwards is never lost when the process is killed. Both copies are flushed to the
 //! operating system: `kill -9` at any time loses no flushed record; a power failure may lose the last
 //! records, whose units are then outstanding and run again.
@@ -17,7 +17,7 @@
 //! Every entry of the journal has a checksum and a number, and the header states how many entries are
 //! committed. Data that is missing or changed in either copy is therefore detected when the checkpoint is
 //! opened, and restored from the other copy. Data that is missing from both copies is counted and listed
-//! ([`Recovery`]). Damaged files are kept.
+//! ([`Recovery`](recovery::Recovery)). Damaged files are kept.
 //!
 //! # Readers
 //! [`CheckpointReader`] reads the journal, including that of a run in progress, and writes nothing.
@@ -42,6 +42,8 @@ mod codec;
 mod database;
 mod error;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod journal;
 mod layout;
@@ -66,17 +68,12 @@ use crate::atomic_file::create_private_folder;
 use crate::computing::{Computing, WorkerComputing};
 use crate::identity::RunIdentity;
 
-#[doc(hidden)]
-pub use codec::fuzz_records;
-pub use error::CheckpointError;
-#[doc(hidden)]
-pub use frame::fuzz_checksums;
 #[cfg(test)]
 pub(crate) use index::SettledIndex;
-pub use index::{Settlement, UnitStatus};
-pub use reader::CheckpointReader;
-pub use recovery::{Lost, Named, Recovery, Restored};
-pub use run_store::{ItemIds, RunStore};
+pub(crate) use index::{Settlement, UnitStatus};
+pub(crate) use run_store::RunStore;
+
+pub use {error::CheckpointError, reader::CheckpointReader, recovery::Damage};
 
 use codec::encode;
 use database::{Database, Identities};
@@ -151,8 +148,8 @@ pub enum Recorded {
 ///     outcome: Outcome { ending: Ending::Answered, evidence: None, steps: Vec::new() },
 ///     telemetry: Telemetry::default(),
 /// };
-/// assert_eq!(checkpoint.record(record.clone()).await?, Recorded::First);
-/// assert_eq!(checkpoint.record(record).await?, Recorded::Duplicate);
+/// let recorded = checkpoint.record_all(vec![record.clone(), record]).await?;
+/// assert_eq!(recorded, [Recorded::First, Recorded::Duplicate]);
 /// checkpoint.close()?;
 /// assert_eq!(CheckpointReader::open(folder.path())?.settled(), 1);
 /// # Ok(())
@@ -184,7 +181,7 @@ fn is_there(folder: &Path) -> bool {
 
 impl Checkpoint {
     /// Opens or creates the checkpoint in a folder. Restores damaged data from the other copy where possible,
-    /// and reports it as warnings and in [`CheckpointReader::recovery`].
+    /// and reports it as warnings and in [`CheckpointReader::damage`].
     ///
     /// # Errors
     /// If another process is writing the checkpoint, it cannot be read, or another version wrote it.
@@ -214,11 +211,7 @@ impl Checkpoint {
         recovery.log(folder);
         let reader = CheckpointReader::new(folder, journal.file().clone(), catalogue, recovery, false)?;
         let journal = Arc::new(Mutex::new(journal));
-        let store = wrap(BothCopies {
-            folder: folder.to_owned(),
-            database: database.clone(),
-            journal: Arc::clone(&journal),
-        });
+        let store = wrap(BothCopies { database: database.clone(), journal: Arc::clone(&journal) });
         let writer = Writer::start(store, Arc::clone(&reader.catalogue), Arc::clone(&reader.duplicates))
             .map_err(|error| CheckpointError::of_io(folder, &error))?;
         Ok(Self { reader, database, journal, writer, _lock: lock })
@@ -246,7 +239,7 @@ impl Checkpoint {
         let mut identities = Identities::default();
         for item in items {
             let item = item.borrow();
-            let value = encode(item).map_err(|error| error.at(self.folder()))?;
+            let value = encode(self.folder(), item)?;
             let key = catalogue::item_key(benchmark, item.index, &item.id);
             let key = key.ok_or_else(|| self.strange_item(item))?;
             identities.add(item.index, &item.id).ok_or_else(|| self.strange_item(item))?;
@@ -267,7 +260,7 @@ impl Checkpoint {
         journal.write()?;
         self.database.items.apply_batch(batch).map_err(failed)?;
         store_identities(&self.database.identities, benchmark, identities).map_err(failed)?;
-        self.database.database.flush().map_err(failed)?;
+        self.database.flush()?;
         let items = {
             let mut catalogue = self.lock();
             catalogue.add_items(benchmark, places);
@@ -279,13 +272,9 @@ impl Checkpoint {
     }
 
     fn strange_item(&self, item: &Item) -> CheckpointError {
-        CheckpointError::Corrupt {
-            folder: self.folder().to_owned(),
-            detail: format!(
-                "invalid name of item {}: expected a hash, found `{}`",
-                item.index, item.id.content
-            ),
-        }
+        let (index, name) = (item.index, &item.id.content);
+        let detail = format!("invalid name of item {index}: expected a hash, found `{name}`");
+        CheckpointError::corrupt(self.folder(), detail)
     }
 
     /// Marks the plan as complete, after every item was stored, and syncs the journal to disk.
@@ -297,18 +286,13 @@ impl Checkpoint {
         self.journal().sync()
     }
 
-    /// Records an outcome. Resolves after the record was flushed, or was found to duplicate a flushed record.
+    /// Records outcomes that arrived together. Returns the result of each, in order, after all of them were
+    /// flushed or found to duplicate a flushed record.
     ///
     /// # Errors
-    /// If it could not be written. It may or may not be stored then.
-    pub async fn record(&self, record: Record) -> Result<Recorded, CheckpointError> {
-        let recorded = self.writer.record(vec![record]).await?;
-        recorded.first().copied().ok_or(CheckpointError::Ended)
-    }
-
-    /// Writes the value that [`CheckpointReader::seconds`] returns.
-    fn write_seconds(&self, seconds: f64) -> Result<(), CheckpointError> {
-        self.write_note(&mut self.journal(), SECONDS_KEY, &seconds)
+    /// If they could not be written. Any of them may or may not be stored then.
+    pub async fn record_all(&self, records: Vec<Record>) -> Result<Vec<Recorded>, CheckpointError> {
+        self.writer.record(records).await
     }
 
     /// Records the start of a session. Blocks: call it before the dispatch.
@@ -348,7 +332,7 @@ impl Checkpoint {
     fn store_note(&self, key: &str, value: &impl Serialize) -> Result<(), CheckpointError> {
         let mut journal = self.journal();
         self.write_note(&mut journal, key, value)?;
-        self.database.database.flush().map_err(|error| CheckpointError::of_sled(self.folder(), &error))?;
+        self.database.flush()?;
         journal.commit()
     }
 
@@ -358,7 +342,7 @@ impl Checkpoint {
         key: &str,
         value: &impl Serialize,
     ) -> Result<(), CheckpointError> {
-        let value = encode(value).map_err(|error| error.at(self.folder()))?;
+        let value = encode(self.folder(), value)?;
         let location = journal.push(Kind::Note, key.as_bytes(), &value)?;
         journal.write()?;
         self.lock().notes.insert(key.as_bytes().to_vec(), location);
@@ -376,12 +360,12 @@ impl Checkpoint {
     /// Opening waits half a second for a checkpoint that is in use.
     ///
     /// # Errors
-    /// If the last flush fails. Records that [`Checkpoint::record`] has confirmed are safe even then.
+    /// If the last flush fails. Records that [`Checkpoint::record_all`] has confirmed are safe even then.
     pub fn close(self) -> Result<(), CheckpointError> {
-        let Self { reader, database, journal, writer, _lock } = self;
+        let Self { database, journal, writer, _lock, .. } = self;
         writer.stop();
         let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-        database.database.flush().map_err(|error| CheckpointError::of_sled(reader.folder(), &error))?;
+        database.flush()?;
         journal.commit()?;
         journal.sync()?;
         // Drop the database before the lock: a process that waits for the lock must find the database closed.
@@ -423,6 +407,14 @@ fn item_key(benchmark: &str, index: u64) -> Vec<u8> {
     let mut key = item_prefix(benchmark);
     key.extend_from_slice(&index.to_be_bytes());
     key
+}
+
+/// Parses the benchmark and the position from a database key of an item or of a list of identities.
+fn parse_item_key(key: &[u8]) -> Option<(&str, u64)> {
+    let (prefix, index) = key.split_last_chunk::<8>()?;
+    let benchmark = std::str::from_utf8(prefix.strip_suffix(&[0])?).ok()?;
+    debug_assert_eq!(item_prefix(benchmark), prefix);
+    Some((benchmark, u64::from_be_bytes(*index)))
 }
 
 #[cfg(test)]

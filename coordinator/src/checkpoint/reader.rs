@@ -7,18 +7,18 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use lumos_tasks::{Item, ItemId, UnitId};
 use serde::de::DeserializeOwned;
 
-use super::catalogue::{Catalogue, Identities, Loaded};
+use super::catalogue::{Catalogue, Identities, Loaded, lock};
 use super::codec::decode;
 use super::error::CheckpointError;
-use super::index::{SettledIndex, UnitStatus};
+use super::index::UnitStatus;
 use super::journal::{JournalFile, Location};
 use super::lock::FolderLock;
-use super::recovery::Recovery;
+use super::recovery::{Damage, Recovery};
 use super::{COMPUTING_KEY, DUPLICATES_KEY, PLAN_KEY, PlanMark, Record, SECONDS_KEY, WORKERS_KEY, recover};
 use crate::computing::{Computing, WorkerComputing};
 use crate::manifest;
@@ -45,13 +45,13 @@ pub struct CheckpointReader {
     pub(super) file: JournalFile,
     pub(super) catalogue: Arc<Mutex<Catalogue>>,
     pub(super) duplicates: Arc<AtomicU64>,
-    pub(super) recovery: Recovery,
+    pub(crate) recovery: Recovery,
     in_use: bool,
     _copy: Option<tempfile::TempDir>,
 }
 
 impl CheckpointReader {
-    /// Opens a checkpoint for reading. Damage is reported as warnings and in [`CheckpointReader::recovery`].
+    /// Opens a checkpoint for reading. Damage is reported as warnings and in [`CheckpointReader::damage`].
     ///
     /// # Errors
     /// If the folder has no checkpoint, it cannot be read, or another version wrote it.
@@ -128,13 +128,17 @@ impl CheckpointReader {
     }
 
     /// Path of the checkpoint's folder.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Damage that was found on opening.
-    pub fn recovery(&self) -> &Recovery {
-        &self.recovery
+    pub fn damage(&self) -> Damage {
+        match (self.recovery.is_empty(), self.recovery.has_lost()) {
+            (true, _) => Damage::None,
+            (false, false) => Damage::Repaired,
+            (false, true) => Damage::Lost,
+        }
     }
 
     /// Whether another process was writing the checkpoint when it was opened.
@@ -160,7 +164,7 @@ impl CheckpointReader {
     }
 
     /// The items of a benchmark, in order.
-    pub fn items(
+    pub(crate) fn items(
         &self,
         benchmark: &str,
     ) -> impl Iterator<Item = Result<Item, CheckpointError>> + Send + use<> {
@@ -173,7 +177,7 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn item(&self, benchmark: &str, index: u64) -> Result<Option<Item>, CheckpointError> {
+    pub(crate) fn item(&self, benchmark: &str, index: u64) -> Result<Option<Item>, CheckpointError> {
         let location = self.lock().item(benchmark, index);
         location.map(|location| self.read(location)).transpose()
     }
@@ -197,7 +201,7 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub fn records_of(&self, unit: &UnitId) -> Result<Vec<Record>, CheckpointError> {
+    pub(crate) fn records_of(&self, unit: &UnitId) -> Result<Vec<Record>, CheckpointError> {
         let unit = UnitKey::of(unit);
         let locations: Vec<Location> = {
             let catalogue = self.lock();
@@ -208,19 +212,19 @@ impl CheckpointReader {
     }
 
     /// Returns the status of a unit, from memory.
-    pub fn status(&self, unit: &UnitId) -> UnitStatus {
+    pub(crate) fn status(&self, unit: &UnitId) -> UnitStatus {
         let unit = UnitKey::of(unit);
-        self.with_index(|index| index.status(&unit))
+        self.lock().index.status(&unit)
     }
 
     /// Number of settled units.
     pub fn settled(&self) -> u64 {
-        self.with_index(SettledIndex::settled)
+        self.lock().index.settled()
     }
 
     /// Number of outcomes that were dropped because their unit was already settled, over all sessions of the
     /// run.
-    pub fn duplicates(&self) -> u64 {
+    pub(crate) fn duplicates(&self) -> u64 {
         self.duplicates.load(Ordering::Relaxed)
     }
 
@@ -228,7 +232,7 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn seconds(&self) -> Result<Option<f64>, CheckpointError> {
+    pub(crate) fn seconds(&self) -> Result<Option<f64>, CheckpointError> {
         self.note(SECONDS_KEY)
     }
 
@@ -236,7 +240,7 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn computing(&self) -> Result<Vec<Computing>, CheckpointError> {
+    pub(crate) fn computing(&self) -> Result<Vec<Computing>, CheckpointError> {
         Ok(self.note(COMPUTING_KEY)?.unwrap_or_default())
     }
 
@@ -245,7 +249,7 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub fn workers(&self) -> Result<Vec<WorkerComputing>, CheckpointError> {
+    pub(crate) fn workers(&self) -> Result<Vec<WorkerComputing>, CheckpointError> {
         let locations: Vec<Location> = {
             let catalogue = self.lock();
             let notes = catalogue.notes.range(WORKERS_KEY.as_bytes().to_vec()..);
@@ -253,11 +257,6 @@ impl CheckpointReader {
             of_workers.map(|(_, location)| *location).collect()
         };
         locations.into_iter().map(|location| self.read(location)).collect()
-    }
-
-    /// Calls a function with the index of settled units.
-    pub(crate) fn with_index<T>(&self, look: impl FnOnce(&SettledIndex) -> T) -> T {
-        look(&self.lock().index)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Catalogue> {
@@ -274,16 +273,12 @@ impl CheckpointReader {
     }
 }
 
-fn lock(catalogue: &Mutex<Catalogue>) -> MutexGuard<'_, Catalogue> {
-    catalogue.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn read<T: DeserializeOwned>(
     file: &JournalFile,
     folder: &Path,
     location: Location,
 ) -> Result<T, CheckpointError> {
-    decode(&file.read(location)?).map_err(|error| error.at(folder))
+    decode(folder, &file.read(location)?)
 }
 
 /// Copies a checkpoint without the files kept from earlier damage.

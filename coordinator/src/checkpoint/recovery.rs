@@ -1,6 +1,6 @@
 //! Report of the damage that was found when a checkpoint was opened, and of what was restored.
 //!
-//! [`Recovery`] is filled by the module `recover` and returned by `CheckpointReader::recovery`. Its lines are
+//! [`Recovery`] is filled by the module `recover` and summarized by `CheckpointReader::damage`. Its lines are
 //! logged when a checkpoint is opened.
 
 use std::collections::BTreeMap;
@@ -10,67 +10,65 @@ use std::path::{Path, PathBuf};
 /// Maximum number of items listed in a message.
 const NAMED: usize = 20;
 
+/// Damage of a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// Both copies are intact.
+    None,
+    /// Everything that one copy lacked was restored from the other.
+    Repaired,
+    /// Some entries are lost in both copies.
+    Lost,
+}
+
 /// Damaged, restored and lost data. Empty for an undamaged checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recovery {
+pub(crate) struct Recovery {
     /// Data missing from the database and restored from the journal.
-    pub database: Option<Restored>,
+    pub(crate) database: Option<Entries>,
     /// Data missing from the journal and restored from the database.
-    pub journal: Option<Restored>,
+    pub(crate) journal: Option<Entries>,
     /// Data missing from both.
-    pub lost: Lost,
+    pub(crate) lost: Entries,
     /// Folder with the damaged files.
-    pub kept: Option<PathBuf>,
+    pub(crate) kept: Option<PathBuf>,
 }
 
-/// Data that was missing from one copy and restored from the other.
+/// Numbers of entries that were restored or lost.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Restored {
-    /// Description of the damage.
-    pub cause: String,
-    /// Number of items.
-    pub items: u64,
-    /// Number of outcomes, including faults.
-    pub outcomes: u64,
+pub(crate) struct Entries {
+    /// Description of the damage; empty for lost entries.
+    pub(crate) cause: String,
+    /// Number of items. Planning stores lost ones again.
+    pub(crate) items: u64,
+    /// Number of outcomes, including faults. Units of lost ones are outstanding again.
+    pub(crate) outcomes: u64,
     /// Number of notes about sessions and workers.
-    pub notes: u64,
-    /// The restored items and outcomes.
-    pub named: Named,
-}
-
-/// Data that is missing from both copies.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// Number of items. Planning stores them again.
-    pub items: u64,
-    /// Number of outcomes. Their units are outstanding again.
-    pub outcomes: u64,
-    /// Number of notes about sessions and workers.
-    pub notes: u64,
-    /// The lost items and outcomes, as far as they are known.
-    pub named: Named,
+    pub(crate) notes: u64,
+    /// The items and outcomes, as far as they are known.
+    pub(crate) named: Named,
 }
 
 /// Items and outcomes, by identifier.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Named {
+pub(crate) struct Named {
     /// Item positions, by benchmark.
-    pub items: BTreeMap<String, Vec<u64>>,
+    pub(crate) items: BTreeMap<String, Vec<u64>>,
     /// Item positions of outcomes, by the position of their configuration.
-    pub outcomes: BTreeMap<u32, Vec<u64>>,
+    pub(crate) outcomes: BTreeMap<u32, Vec<u64>>,
     /// Units whose items are unknown.
-    pub units: Vec<String>,
+    pub(crate) units: Vec<String>,
 }
 
 impl Recovery {
     /// Whether the checkpoint was undamaged.
-    pub fn is_empty(&self) -> bool {
-        self.database.is_none() && self.journal.is_none() && self.lost == Lost::default()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.database.is_none() && self.journal.is_none() && !self.has_lost()
     }
 
     /// Whether data is missing from both copies.
-    pub fn has_lost(&self) -> bool {
-        self.lost != Lost::default()
+    pub(crate) fn has_lost(&self) -> bool {
+        self.lost != Entries::default()
     }
 
     /// Logs each finding. Findings are errors, which `--quiet` does not suppress, if data was lost; otherwise
@@ -82,13 +80,13 @@ impl Recovery {
     }
 
     /// Formats one line per finding.
-    pub fn lines(&self, folder: &Path) -> Vec<String> {
+    pub(crate) fn lines(&self, folder: &Path) -> Vec<String> {
         let mut lines = Vec::new();
         let run = folder.parent().unwrap_or(folder).display();
         let copies = [(&self.database, "database", "journal"), (&self.journal, "journal", "database")];
         for (restored, copy, other) in copies {
             let Some(restored) = restored else { continue };
-            let Restored { cause, items, outcomes, notes, named } = restored;
+            let Entries { cause, items, outcomes, notes, named } = restored;
             let what = counted(*items, *outcomes, *notes);
             let what = if what.is_empty() {
                 "nothing was lost".to_owned()
@@ -97,7 +95,7 @@ impl Recovery {
             };
             lines.push(format!("the {copy} of the checkpoint in {run} was damaged ({cause}): {what}"));
         }
-        let Lost { items, outcomes, notes, named } = &self.lost;
+        let Entries { items, outcomes, notes, named, .. } = &self.lost;
         if self.has_lost() {
             lines.push(format!(
                 "lost in both copies of the checkpoint in {run}: {}{named}; run them again with `lumos resume {run}`",

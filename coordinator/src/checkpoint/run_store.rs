@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use lumos_tasks::{Item, ItemId};
 
 use super::error::CheckpointError;
-use super::index::{SettledIndex, UnitStatus};
-use super::{Checkpoint, Record, Recorded};
+use super::index::UnitStatus;
+use super::{Checkpoint, Record, Recorded, SECONDS_KEY};
 use crate::unit_key::UnitKey;
 
 /// Positions and identities of items, in order.
-pub type ItemIds<'a> = Box<dyn Iterator<Item = Result<(u64, ItemId), CheckpointError>> + Send + 'a>;
+pub(crate) type ItemIds<'a> = Box<dyn Iterator<Item = Result<(u64, ItemId), CheckpointError>> + Send + 'a>;
 
 /// A store of a run's items and records.
 ///
@@ -47,7 +47,7 @@ pub type ItemIds<'a> = Box<dyn Iterator<Item = Result<(u64, ItemId), CheckpointE
 ///
 /// `docs/durability.md` has the measurements.
 #[async_trait]
-pub trait RunStore: fmt::Debug + Send + Sync {
+pub(crate) trait RunStore: fmt::Debug + Send + Sync {
     /// Path for messages, usually the checkpoint's folder.
     fn folder(&self) -> &Path;
 
@@ -103,19 +103,19 @@ impl RunStore for Checkpoint {
     }
 
     fn unit_status(&self, unit: &UnitKey) -> UnitStatus {
-        self.reader.with_index(|index| index.status(unit))
+        self.lock().index.status(unit)
     }
 
     fn has(&self, unit: &UnitKey, attempt: u32) -> bool {
-        self.reader.with_index(|index| index.has(unit, attempt))
+        self.lock().index.has(unit, attempt)
     }
 
     fn settled(&self) -> u64 {
-        self.reader.with_index(SettledIndex::settled)
+        self.reader.settled()
     }
 
     async fn record_all(&self, records: Vec<Record>) -> Result<Vec<Recorded>, CheckpointError> {
-        self.writer.record(records).await
+        Self::record_all(self, records).await
     }
 
     fn seconds(&self) -> Result<Option<f64>, CheckpointError> {
@@ -123,6 +123,6 @@ impl RunStore for Checkpoint {
     }
 
     fn note_seconds(&self, seconds: f64) -> Result<(), CheckpointError> {
-        self.write_seconds(seconds)
+        self.write_note(&mut self.journal(), SECONDS_KEY, &seconds)
     }
 }

@@ -3,7 +3,7 @@
 //! [`BothCopies`] writes a [`Batch`] to the journal and the database. Tests implement [`Store`] to inject
 //! failures.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sled::Transactional;
@@ -49,20 +49,18 @@ pub(super) trait Store: Send + 'static {
 /// The journal and sled's trees.
 #[derive(Debug)]
 pub(super) struct BothCopies {
-    pub(super) folder: PathBuf,
     pub(super) database: Database,
     pub(super) journal: Arc<Mutex<Journal>>,
 }
 
 impl Store for BothCopies {
     fn folder(&self) -> &Path {
-        &self.folder
+        &self.database.folder
     }
 
     fn write(&mut self, batch: Batch) -> Result<Vec<Location>, CheckpointError> {
-        let failed = |error| CheckpointError::of_sled(&self.folder, &error);
-        let duplicates = batch.duplicates.map(|count| encode(&count)).transpose();
-        let duplicates = duplicates.map_err(|error| error.at(&self.folder))?;
+        let failed = |error| CheckpointError::of_sled(self.folder(), &error);
+        let duplicates = batch.duplicates.map(|count| encode(self.folder(), &count)).transpose()?;
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         let mut locations = Vec::with_capacity(batch.records.len());
         let entries = batch.entries.as_chunks::<ENTRY>().0;
@@ -95,7 +93,7 @@ impl Store for BothCopies {
         if let Some(value) = duplicates {
             self.database.meta.insert(DUPLICATES_KEY, value).map_err(failed)?;
         }
-        self.database.database.flush().map_err(failed)?;
+        self.database.flush()?;
         journal.commit()?;
         Ok(locations)
     }

@@ -38,6 +38,13 @@ pub(super) fn identity() -> RunIdentity {
     RunIdentity::of([&configuration(0)], [])
 }
 
+impl Checkpoint {
+    /// Records one outcome.
+    pub(crate) async fn record(&self, record: Record) -> Result<Recorded, CheckpointError> {
+        Ok(self.record_all(vec![record]).await?[0])
+    }
+}
+
 #[tokio::test]
 async fn what_was_recorded_is_there_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -123,7 +130,7 @@ async fn a_folder_of_the_first_layout_is_brought_up() {
     let (log, old) = (database.open_tree("log").unwrap(), database.open_tree("records").unwrap());
     for value in log.iter().values() {
         let value = value.unwrap();
-        let record: Record = decode(&value).unwrap();
+        let record: Record = decode(Path::new(""), &value).unwrap();
         let mut key = UnitKey::of(&record.unit).bytes().to_vec();
         key.extend_from_slice(&record.attempt.to_be_bytes());
         key.push(u8::from(!record.outcome.is_fault()));

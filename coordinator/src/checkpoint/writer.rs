@@ -5,12 +5,12 @@
 //! After an error it rejects all further jobs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::catalogue::Catalogue;
+use super::catalogue::{Catalogue, lock};
 use super::codec::encode;
 use super::error::CheckpointError;
 use super::index::{SettledIndex, Settlement, pack};
@@ -72,10 +72,6 @@ impl Writer {
     }
 }
 
-fn lock(catalogue: &Mutex<Catalogue>) -> MutexGuard<'_, Catalogue> {
-    catalogue.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn serve(
     mut store: impl Store,
     mut queue: mpsc::Receiver<Job>,
@@ -118,14 +114,14 @@ fn commit(
             if verdict == Recorded::Duplicate {
                 dropped += 1;
             } else {
-                match encode(record) {
+                match encode(store.folder(), record) {
                     Ok(value) => {
                         batch.records.push(value);
                         pack(&mut batch.entries, &unit, record.attempt, settlement);
                         pending.add(unit, record.attempt, settlement);
                     }
                     Err(error) => {
-                        recorded = Err(error.at(store.folder()));
+                        recorded = Err(error);
                         break;
                     }
                 }

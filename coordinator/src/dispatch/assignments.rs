@@ -14,7 +14,6 @@ use lumos_tasks::{
 use super::unit_tracker::{UnitAttempt, UnitIndex, UnitTracker};
 use crate::checkpoint::{CheckpointError, RunStore};
 use crate::manifest::Manifest;
-use crate::score::is_correct;
 use crate::unit_key::UnitKey;
 
 /// A configuration with values that would otherwise be computed for each unit.
@@ -76,8 +75,7 @@ impl<'a> AssignmentBuilder<'a> {
         tracker: &UnitTracker,
         unit_attempt: &UnitAttempt,
     ) -> Result<(String, Assignment), CheckpointError> {
-        let lost =
-            |detail: String| CheckpointError::Corrupt { folder: self.store.folder().to_owned(), detail };
+        let lost = |detail: String| CheckpointError::corrupt(self.store.folder(), detail);
         let (configuration, item) = tracker
             .place(unit_attempt.unit_index)
             .ok_or_else(|| lost("planned unit not found".to_owned()))?;
@@ -103,7 +101,7 @@ impl<'a> AssignmentBuilder<'a> {
         Ok((assignment.message_id(), assignment))
     }
 
-    /// Whether an outcome is correct under the first scoring.
+    /// Whether an outcome reaches the full score in its main metric under the first scoring.
     pub(crate) fn correct(
         &mut self,
         tracker: &UnitTracker,
@@ -118,7 +116,9 @@ impl<'a> AssignmentBuilder<'a> {
             // cannot be read are left out, and scoring for the report returns the error.
             None => self.store.item(&known.configuration.benchmark, item).ok()??.target,
         };
-        is_correct(known.benchmark?, &target, outcome, self.scoring?)
+        let benchmark = known.benchmark?;
+        let score = benchmark.score(&target, outcome, self.scoring?)?;
+        Some(score.is_full(benchmark.metrics().first()?.name))
     }
 
     /// Drops the data of a unit that has no attempts left.

@@ -2,45 +2,53 @@
 
 use futures::future::join_all;
 use lumos_queue::Lease;
-use lumos_tasks::{Ending, Fault, NanoDollars, UnitId};
+use lumos_tasks::Ending;
 
 use super::unit_tracker::UnitIndex;
 use crate::checkpoint::{CheckpointError, Record, Recorded, RunStore, Settlement};
+use crate::display::status;
+use crate::events::Event;
 
 /// Data of a result that is kept while its record is written.
 #[derive(Debug)]
 pub(super) struct PendingResult {
     /// The unit, unless it was settled before this session.
     pub(super) unit_index: Option<UnitIndex>,
-    pub(super) unit: UnitId,
     pub(super) attempt: u32,
     pub(super) settlement: Option<Settlement>,
-    pub(super) fault: Option<Fault>,
-    pub(super) correct: Option<bool>,
-    pub(super) tokens: (u64, u64),
-    pub(super) seconds: f64,
-    pub(super) cost: Option<NanoDollars>,
     pub(super) worker: String,
+    /// The event, if the result has an effect.
+    pub(super) event: Event,
 }
 
 impl PendingResult {
     pub(super) fn of(record: &Record, unit_index: Option<UnitIndex>, correct: Option<bool>) -> Self {
-        let fault = match &record.outcome.ending {
-            Ending::Faulted(fault) => Some(fault.clone()),
-            Ending::Answered | Ending::GaveUp(_) => None,
+        let Record { item, attempt, outcome, telemetry, .. } = record;
+        let (item, attempt) = (*item, *attempt);
+        let (unit, configuration) = (record.unit.clone(), record.configuration as usize);
+        let event = match &outcome.ending {
+            Ending::Faulted(fault) => {
+                let fault = fault.clone();
+                Event::Faulted { unit, configuration, item, attempt, fault, will_retry: false }
+            }
+            ending => {
+                let (prompt_tokens, completion_tokens) = outcome.tokens();
+                Event::Settled {
+                    unit,
+                    configuration,
+                    item,
+                    attempt,
+                    status: status(ending),
+                    correct,
+                    prompt_tokens,
+                    completion_tokens,
+                    seconds: telemetry.seconds,
+                    cost: telemetry.cost,
+                }
+            }
         };
-        Self {
-            unit_index,
-            unit: record.unit.clone(),
-            attempt: record.attempt,
-            settlement: Settlement::of(&record.outcome),
-            fault,
-            correct,
-            tokens: record.outcome.tokens(),
-            seconds: record.telemetry.seconds,
-            cost: record.telemetry.cost,
-            worker: record.telemetry.worker.clone(),
-        }
+        let settlement = Settlement::of(outcome);
+        Self { unit_index, attempt, settlement, worker: telemetry.worker.clone(), event }
     }
 }
 

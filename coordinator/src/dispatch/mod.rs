@@ -24,7 +24,7 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::checkpoint::{CheckpointError, RunStore};
+use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::events::Event;
 use crate::manifest::Manifest;
 use crate::spec::FailOnError;
@@ -35,7 +35,7 @@ pub(crate) use session::Session;
 pub(crate) use unit_tracker::Present;
 
 /// Default number of units that are given out and not settled.
-pub const WINDOW: usize = 8192;
+const WINDOW: usize = 8192;
 
 /// Settings of a session.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -107,17 +107,17 @@ pub enum DispatchError {
 /// ended. Closes the work queue when nothing more will be published.
 ///
 /// # Errors
-/// If the store or a queue fails.
+/// If the checkpoint or a queue fails.
 pub async fn dispatch(
     manifest: &Manifest,
     terms: &DispatchConfig,
-    store: &dyn RunStore,
+    checkpoint: &Checkpoint,
     work: &dyn Queue<Assignment>,
     results: &dyn Queue<Finished>,
     events: &mpsc::Sender<Event>,
     drain: &CancellationToken,
 ) -> Result<Summary, DispatchError> {
-    let opened = Session::open(manifest, *terms, store, EventSink::new(events.clone()), None);
+    let opened = Session::open(manifest, *terms, checkpoint, EventSink::new(events.clone()), None);
     let ended = match opened {
         Ok(mut session) => conduct(&mut session, work, results, drain).await,
         Err(error) => Err(error.into()),
@@ -141,6 +141,7 @@ pub(crate) async fn conduct<R: Into<Vec<Finished>> + Send + Sync>(
     ended?;
     let summary = session.summary();
     session
+        .sink
         .emit(Event::Finished {
             settled: summary.settled,
             faulted: summary.faulted,

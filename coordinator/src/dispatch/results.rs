@@ -79,50 +79,29 @@ impl Session<'_> {
 
     /// Applies a recorded result to the unit tracker and emits the event.
     pub(super) async fn conclude(&mut self, note: PendingResult, recorded: Recorded) {
-        let PendingResult {
-            unit_index,
-            unit,
-            attempt,
-            settlement,
-            fault,
-            correct,
-            tokens,
-            seconds,
-            cost,
-            worker,
-        } = note;
-        let place = unit_index.and_then(|unit_index| Some((unit_index, self.tracker.place(unit_index)?)));
-        let Some((unit_index, (configuration, item))) = place else {
-            return self.emit(Event::Duplicate { unit }).await;
+        let PendingResult { unit_index, attempt, settlement, worker, mut event } = note;
+        let transition = match unit_index {
+            Some(unit_index) => self.tracker.settle(unit_index, attempt, recorded, settlement),
+            None => Transition::Duplicate,
         };
-        let consequence = self.tracker.settle(unit_index, attempt, recorded, settlement);
-        let configuration = configuration as usize;
-        let event = match (consequence, fault) {
-            (Transition::Settled(settlement), _) => Event::Settled {
-                unit,
-                configuration,
-                item,
-                attempt,
-                status: settlement.name(),
-                correct,
-                prompt_tokens: tokens.0,
-                completion_tokens: tokens.1,
-                seconds,
-                cost,
-            },
-            (Transition::Faulted { will_retry }, Some(fault)) => {
+        match (transition, &mut event) {
+            (Transition::Settled(_), _) => {}
+            (Transition::Late, _) => return,
+            (Transition::Faulted { will_retry: retries }, Event::Faulted { unit, fault, will_retry, .. }) => {
+                *will_retry = retries;
                 self.sink.with(|stats| {
-                    stats.fault(&unit, &worker, attempt, &fault);
+                    stats.fault(unit, &worker, attempt, fault);
                     stats.set_faulted(self.tracker.tallies());
                 });
-                if !will_retry {
+                if let Some(unit_index) = unit_index.filter(|_| !retries) {
                     self.builder.forget(unit_index);
                 }
-                Event::Faulted { unit, configuration, item, attempt, fault, will_retry }
             }
-            (Transition::Late, _) => return,
-            (Transition::Duplicate | Transition::Faulted { .. }, _) => Event::Duplicate { unit },
-        };
-        self.emit(event).await;
+            (_, Event::Settled { unit, .. } | Event::Faulted { unit, .. }) => {
+                event = Event::Duplicate { unit: unit.clone() };
+            }
+            _ => {}
+        }
+        self.sink.emit(event).await;
     }
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::assignments::{AssignmentBuilder, tracker};
 use super::control::{Asker, Command, ControlChannel, EventSink};
 use super::ingest::PendingResult;
-use super::unit_tracker::{Present, UnitAttempt, UnitTracker};
+use super::unit_tracker::{UnitAttempt, UnitTracker};
 use super::{DispatchConfig, DispatchError, Summary};
 use crate::checkpoint::{CheckpointError, Recorded, RunStore};
 use crate::events::Event;
@@ -45,10 +45,10 @@ type Recording<'q> = BoxFuture<'q, Result<Vec<(PendingResult, Recorded)>, Checkp
 pub(crate) struct Session<'a> {
     terms: DispatchConfig,
     run: String,
-    labels: Vec<String>,
+    pub(crate) labels: Vec<String>,
     pub(super) store: &'a dyn RunStore,
-    pub(super) sink: EventSink,
-    pub(super) tracker: UnitTracker,
+    pub(crate) sink: EventSink,
+    pub(crate) tracker: UnitTracker,
     pub(super) builder: AssignmentBuilder<'a>,
     pub(super) link: Option<ControlChannel>,
     /// Whether units are still published.
@@ -57,7 +57,8 @@ pub(crate) struct Session<'a> {
     ending: bool,
     too_many_faults: bool,
     cancelled: bool,
-    patience: [Patience; 2],
+    /// Number of consecutive failures of each queue.
+    failures: [u32; 2],
     away_since: Option<Instant>,
     began: Instant,
     /// Seconds of earlier sessions.
@@ -75,18 +76,11 @@ enum Line {
     Results = 1,
 }
 
-/// Number of consecutive failures of a queue.
-#[derive(Debug, Clone, Copy, Default)]
-struct Patience {
-    failures: u32,
-}
-
-impl Patience {
-    fn pause(self) -> Duration {
-        match self.failures {
-            0 => Duration::ZERO,
-            failures => (PATIENCE.0 * 2u32.saturating_pow(failures.min(8) - 1)).min(PATIENCE.1),
-        }
+/// Returns the delay before a queue is used again, after a number of consecutive failures.
+fn pause(failures: u32) -> Duration {
+    match failures {
+        0 => Duration::ZERO,
+        failures => (PATIENCE.0 * 2u32.saturating_pow(failures.min(8) - 1)).min(PATIENCE.1),
     }
 }
 
@@ -113,30 +107,13 @@ impl<'a> Session<'a> {
             ending: false,
             too_many_faults: false,
             cancelled: false,
-            patience: [Patience::default(); 2],
+            failures: [0; 2],
             away_since: None,
             began: Instant::now(),
             seconds_before: store.seconds()?.unwrap_or_default(),
             seconds_noted: Instant::now(),
             seconds_due: false,
         })
-    }
-
-    pub(crate) fn tracker(&self) -> &UnitTracker {
-        &self.tracker
-    }
-
-    pub(crate) fn labels(&self) -> &[String] {
-        &self.labels
-    }
-
-    pub(crate) fn set_voice(&mut self, sink: EventSink) {
-        self.sink = sink;
-    }
-
-    /// Adopts units that an earlier session published.
-    pub(crate) fn adopt(&mut self, present: &Present) {
-        self.tracker.adopt(present);
     }
 
     pub(crate) fn summary(&self) -> Summary {
@@ -150,17 +127,14 @@ impl<'a> Session<'a> {
     }
 
     pub(crate) async fn start(&self) {
-        self.emit(Event::Started {
-            run: self.run.clone(),
-            planned: self.tracker.planned(),
-            settled: self.tracker.settled(),
-            configurations: self.labels.clone(),
-        })
-        .await;
-    }
-
-    pub(crate) async fn emit(&self, event: Event) {
-        self.sink.emit(event).await;
+        self.sink
+            .emit(Event::Started {
+                run: self.run.clone(),
+                planned: self.tracker.planned(),
+                settled: self.tracker.settled(),
+                configurations: self.labels.clone(),
+            })
+            .await;
     }
 
     pub(crate) async fn run<R: Into<Vec<Finished>> + Send + Sync>(
@@ -194,7 +168,7 @@ impl<'a> Session<'a> {
                 publishing = self.publish(work, std::mem::take(&mut again))?;
             }
             if claiming.is_none() && claimed.is_none() && !closed {
-                let pause = self.patience[Line::Results as usize].pause().max(gathering);
+                let pause = pause(self.failures[Line::Results as usize]).max(gathering);
                 claiming = Some(claim(results, pause));
             }
             tokio::select! {
@@ -263,7 +237,7 @@ impl<'a> Session<'a> {
         for unit_attempt in &tickets {
             messages.push(self.builder.message(&self.tracker, unit_attempt)?);
         }
-        let pause = self.patience[Line::Work as usize].pause();
+        let pause = pause(self.failures[Line::Work as usize]);
         Ok(Some(Box::pin(async move {
             tokio::time::sleep(pause).await;
             let published = work.publish_all(messages).await;
@@ -287,7 +261,7 @@ impl<'a> Session<'a> {
                 let recorded = |unit: &UnitKey, attempt| store.has(unit, attempt);
                 let units = self.tracker.missing(&present, round, recorded);
                 if units > 0 && self.publishing {
-                    self.emit(Event::Recovered { units }).await;
+                    self.sink.emit(Event::Recovered { units }).await;
                 }
             }
             Command::Cancelled => {
@@ -295,7 +269,7 @@ impl<'a> Session<'a> {
                 self.ending = true;
                 self.publishing = false;
                 work.close();
-                self.emit(Event::Cancelled { at_hand: self.tracker.in_flight() as u64 }).await;
+                self.sink.emit(Event::Cancelled { at_hand: self.tracker.in_flight() as u64 }).await;
             }
             Command::End => self.ending = true,
             Command::Displaced(why) => return Err(DispatchError::Displaced(why)),
@@ -308,7 +282,7 @@ impl<'a> Session<'a> {
         work.close();
         let at_hand = self.tracker.in_flight().min(self.at_once()) as u64;
         let at_most = self.link.as_ref().map(|link| link.patience.as_secs_f64());
-        self.emit(Event::Draining { reason: reason.to_owned(), at_hand, at_most }).await;
+        self.sink.emit(Event::Draining { reason: reason.to_owned(), at_hand, at_most }).await;
     }
 
     async fn stop_if_too_many_faulted(&mut self, work: &dyn Queue<Assignment>, drain: &CancellationToken) {
@@ -329,24 +303,24 @@ impl<'a> Session<'a> {
             link.gauges.set_trouble(Asker::Session, Some(error.to_string()));
         }
         tracing::debug!(%error, "the queue is currently unavailable");
-        let patience = &mut self.patience[line as usize];
-        patience.failures = patience.failures.saturating_add(1);
+        let failures = &mut self.failures[line as usize];
+        *failures = failures.saturating_add(1);
         if self.away_since.is_none() {
             self.away_since = Some(Instant::now());
-            self.emit(Event::QueueAway { detail: error.to_string() }).await;
+            self.sink.emit(Event::QueueAway { detail: error.to_string() }).await;
         }
         Ok(())
     }
 
     async fn line_is_up(&mut self, line: Line) {
-        self.patience[line as usize] = Patience::default();
-        if self.patience.iter().all(|patience| patience.failures == 0)
+        self.failures[line as usize] = 0;
+        if self.failures == [0; 2]
             && let Some(since) = self.away_since.take()
         {
             if let Some(link) = &self.link {
                 link.gauges.set_trouble(Asker::Session, None);
             }
-            self.emit(Event::QueueBack { seconds: since.elapsed().as_secs_f64() }).await;
+            self.sink.emit(Event::QueueBack { seconds: since.elapsed().as_secs_f64() }).await;
         }
     }
 

@@ -1,7 +1,7 @@
 //! Writes the files of a run: results and samples with lm-eval's fields, and reports.
 //!
 //! [`export()`] writes all of them to the run's folder, next to the checkpoint. [`is_current`] tests whether
-//! the files in a folder match a report, so that a complete run is not exported again, and [`sample()`]
+//! the files in a folder match a report, so that a complete run is not exported again, and `sample`
 //! formats one line of a samples file.
 
 mod sample;
@@ -24,7 +24,7 @@ use crate::report::{Format, Report, report};
 use crate::score::ScoreError;
 use crate::unit_view::for_each_unit;
 
-pub use sample::sample;
+use sample::sample;
 
 /// Error of an export.
 #[derive(Debug, Error)]
@@ -48,17 +48,8 @@ impl From<CheckpointError> for ExportError {
     }
 }
 
-/// The files that were written.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Exported {
-    /// The report.
-    pub report: Report,
-    /// The files, with the results first.
-    pub files: Vec<PathBuf>,
-}
-
 /// Writes results, samples and reports to a run's folder. Each file is written atomically. Older results and
-/// samples in the folder are removed after the new ones were written.
+/// samples in the folder are removed after the new ones were written. Returns the report.
 ///
 /// # Errors
 /// If the checkpoint cannot be read or a file cannot be written.
@@ -68,7 +59,7 @@ pub fn export(
     checkpoint: &CheckpointReader,
     scorings: &[Scoring],
     now: Timestamp,
-) -> Result<Exported, ExportError> {
+) -> Result<Report, ExportError> {
     let report = report(manifest, checkpoint, scorings)?;
     let verdicts = Verdicts::beside(checkpoint)?;
     let scorings: Vec<Scoring> =
@@ -82,7 +73,7 @@ pub fn export(
         (folder.join("report.md"), Format::Markdown),
         (folder.join("report.html"), Format::Html),
     ] {
-        write_whole(&file, |out| format.renderer().render(&report, out))
+        write_whole(&file, |out| report.render(format, out))
             .map_err(|source| ExportError::Io { file: file.clone(), source })?;
         files.push(file);
     }
@@ -94,7 +85,7 @@ pub fn export(
         files.push(file);
     }
     remove_older(folder, &files).map_err(|source| ExportError::Io { file: folder.to_owned(), source })?;
-    Ok(Exported { report, files })
+    Ok(report)
 }
 
 fn samples(
@@ -104,6 +95,7 @@ fn samples(
     checkpoint: &CheckpointReader,
     (scorings, verdicts): (&[Scoring], Option<&Verdicts>),
 ) -> Result<(), ExportError> {
+    let unwritable = |source: io::Error| ExportError::Io { file: file.to_owned(), source };
     // Keeps errors of the content separate from errors of the file.
     let mut failed = None;
     let mut chosen = manifest.clone();
@@ -111,37 +103,20 @@ fn samples(
     let written = write_whole(file, |out| {
         for_each_unit(&chosen, checkpoint, |view| {
             let Some(line) = sample(view, scorings, verdicts)? else { return Ok(()) };
-            serde_json::to_writer(&mut *out, &line).map_err(|error| Stop::Write(error.into()))?;
-            out.write_all(b"\n").map_err(Stop::Write)
+            serde_json::to_writer(&mut *out, &line).map_err(|error| unwritable(error.into()))?;
+            out.write_all(b"\n").map_err(unwritable)
         })
-        .map_err(|stop| match stop {
-            Stop::Write(error) => error,
-            Stop::Score(error) => {
+        .map_err(|error| match error {
+            ExportError::Io { source, .. } => source,
+            ExportError::Score(_) => {
                 failed = Some(error);
                 io::Error::other("the record cannot be scored")
             }
         })
     });
     match failed {
-        Some(error) => Err(error.into()),
-        None => written.map_err(|source| ExportError::Io { file: file.to_owned(), source }),
-    }
-}
-
-enum Stop {
-    Write(io::Error),
-    Score(ScoreError),
-}
-
-impl From<CheckpointError> for Stop {
-    fn from(error: CheckpointError) -> Self {
-        Self::Score(error.into())
-    }
-}
-
-impl From<ScoreError> for Stop {
-    fn from(error: ScoreError) -> Self {
-        Self::Score(error)
+        Some(error) => Err(error),
+        None => written.map_err(unwritable),
     }
 }
 
@@ -177,7 +152,7 @@ pub fn is_current(folder: &Path, report: &Report) -> io::Result<bool> {
         return Ok(false);
     }
     let mut rendered = Vec::new();
-    Format::Json.renderer().render(report, &mut rendered)?;
+    report.render(Format::Json, &mut rendered)?;
     Ok(fs::read(folder.join(format!("results_{time}.json")))? == rendered)
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::display::{prediction_text, status};
 use crate::judge::Verdicts;
 use crate::score::{ScoreError, benchmark};
-use crate::unit_view::{UnitState, UnitView};
+use crate::unit_view::UnitView;
 
 /// Returns a recorded unit with lm-eval's fields followed by lumos's own, or `None` for an outstanding unit.
 ///
@@ -16,12 +16,12 @@ use crate::unit_view::{UnitState, UnitView};
 ///
 /// # Errors
 /// If the unit's benchmark is unknown.
-pub fn sample(
+pub(super) fn sample(
     view: &UnitView<'_>,
     scorings: &[Scoring],
     verdicts: Option<&Verdicts>,
 ) -> Result<Option<Value>, ScoreError> {
-    let Some(record) = view.state.record() else { return Ok(None) };
+    let Some(record) = &view.record else { return Ok(None) };
     let item = view.item;
     let configuration = &view.configuration.configuration;
     let benchmark = benchmark(&configuration.benchmark)?;
@@ -67,14 +67,11 @@ pub fn sample(
     put("target_hash", json!(ContentHash::of_bytes(target.as_bytes())));
     let is_judged = benchmark.metrics().iter().any(|metric| metric.judged);
     let verdict = verdicts
-        .filter(|_| is_judged && matches!(view.state, UnitState::Settled(_)))
+        .filter(|_| is_judged && view.settled().is_some())
         .and_then(|verdicts| verdicts.of(&view.unit, item, outcome));
     let mut scores = Map::new();
     for (index, &scoring) in scorings.iter().enumerate() {
-        let score = match &view.state {
-            UnitState::Settled(_) => benchmark.score(&item.target, outcome, scoring),
-            UnitState::Faulted(_) | UnitState::Outstanding => None,
-        };
+        let score = view.settled().and_then(|_| benchmark.score(&item.target, outcome, scoring));
         let score = match &verdict {
             Some(verdict) => score.map(|score| verdict.add_to(score, scoring)),
             None => score,

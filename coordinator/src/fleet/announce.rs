@@ -41,8 +41,7 @@ impl Announced {
     ) -> Result<Self, CoordinatorError> {
         let configurations =
             manifest.configurations.iter().map(|planned| Arc::clone(&planned.configuration)).collect();
-        let malformed = |error: serde_json::Error| CoordinatorError::Malformed(error.to_string());
-        let bytes = serde_json::to_vec(&SharedInputs { configurations }).map_err(malformed)?;
+        let bytes = serde_json::to_vec(&SharedInputs { configurations })?;
         let blobs = client.call(|| around.server.shared()).await?;
         let shared = client.call(|| blobs.put(&bytes)).await?;
         let runs = client.call(|| around.server.runs()).await?;
@@ -59,7 +58,7 @@ impl Announced {
             time_limit: manifest.spec.limits.time_limit,
             written_ms: Timestamp::now().as_millisecond(),
         };
-        let written = serde_json::to_vec(&notice).map_err(malformed)?;
+        let written = serde_json::to_vec(&notice)?;
         let revision = client.call(|| runs.put(around.run.as_str(), &written)).await?;
         if let Err(error) = around.server.tell_older(around.run.as_str(), &written).await {
             tracing::debug!(%error, "failed to announce the run to workers of the previous protocol version");
@@ -84,8 +83,7 @@ impl Announced {
             let written_ms = Timestamp::now().as_millisecond();
             let shards = if draining { Vec::new() } else { self.notice.shards.clone() };
             let notice = RunNotice { shards, written_ms, ..self.notice.clone() };
-            let bytes = serde_json::to_vec(&notice)
-                .map_err(|error| CoordinatorError::Malformed(error.to_string()))?;
+            let bytes = serde_json::to_vec(&notice)?;
             // If another process has created the notice meanwhile (to cancel the run), its version is kept.
             match self.runs.create(self.notice.run.as_str(), &bytes).await {
                 Ok(revision) => self.revision.store(revision, Ordering::Release),
@@ -153,8 +151,7 @@ async fn change(
             return Ok(found);
         }
         notice.written_ms = Timestamp::now().as_millisecond();
-        let bytes =
-            serde_json::to_vec(&notice).map_err(|error| CoordinatorError::Malformed(error.to_string()))?;
+        let bytes = serde_json::to_vec(&notice)?;
         match runs.update(run.as_str(), &bytes, revision).await {
             Ok(_) => return Ok(notice),
             Err(KeyValueError::Conflict(_)) => {}

@@ -3,7 +3,6 @@
 //! The run's shards are removed from its notice first, so that workers take no more of its units. The run
 //! stays active until the session ends, because workers drop the episodes of a run that has ended.
 
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -65,8 +64,7 @@ pub(super) async fn drain(around: Around, drain: CancellationToken) {
 
 /// Describes the work that a drain stopped waiting for.
 fn left_over(around: &Around) -> String {
-    let registry = around.registry.lock().unwrap_or_else(PoisonError::into_inner);
-    match registry.holders(&around.run) {
+    match around.registry().holders(&around.run) {
         holders if holders.is_empty() => "results are still on the NATS server".to_owned(),
         holders => format!("workers still hold units ({})", holders.join(", ")),
     }
@@ -96,7 +94,7 @@ async fn all_in(around: &Around, news: Instant) {
     loop {
         tokio::time::sleep(LOOK).await;
         let idle = {
-            let registry = around.registry.lock().unwrap_or_else(PoisonError::into_inner);
+            let registry = around.registry();
             registry.is_empty() || registry.is_idle(&around.run, news)
         };
         if idle && around.server.results_present(around.run.as_str()).await.is_ok_and(|left| left.is_empty())

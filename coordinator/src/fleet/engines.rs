@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lumos_tasks::fleet::{ClaimNotice, HeldLease, PROTOCOL, WorkerNotice};
@@ -130,12 +129,6 @@ fn holds(held: &[HeldLease], run: &RunToken) -> bool {
     held.iter().any(|lease| lease.run == *run)
 }
 
-impl Around {
-    pub(super) fn engines(&self) -> MutexGuard<'_, Engines> {
-        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Stores changes periodically.
 pub(super) async fn storing(around: &Around, checkpoint: &Checkpoint) -> Infallible {
     loop {
@@ -162,11 +155,7 @@ pub(super) async fn last_word(around: &Around) {
     }
     let ended = Instant::now();
     while ended.elapsed() < LAST_WORD {
-        let all = {
-            let registry = around.registry.lock().unwrap_or_else(PoisonError::into_inner);
-            registry.is_idle(&around.run, ended)
-        };
-        if all {
+        if around.registry().is_idle(&around.run, ended) {
             tracing::debug!(waited = ?ended.elapsed(), "received the engine statistics of every worker");
             return;
         }

@@ -1,6 +1,5 @@
 //! Errors of a run on a fleet.
 
-use lumos_queue::QueueError;
 use lumos_queue::nats::{KeyValueError, NatsError};
 use lumos_tasks::RunToken;
 use thiserror::Error;
@@ -45,44 +44,34 @@ pub enum CoordinatorError {
     Interrupted,
 }
 
+impl From<serde_json::Error> for CoordinatorError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Malformed(error.to_string())
+    }
+}
+
 impl From<CheckpointError> for CoordinatorError {
     fn from(error: CheckpointError) -> Self {
         Self::Dispatch(error.into())
     }
 }
 
-/// Whether an error is temporary: the server is unavailable or full.
-pub(super) trait Passing {
-    fn passes(&self) -> bool;
+impl CoordinatorError {
+    /// Returns the error of the server that it consists of, if it is one.
+    fn of_server(&self) -> Option<&NatsError> {
+        match self {
+            Self::Server(error) | Self::KeyValue(KeyValueError::Server(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether the error is temporary: the server is unavailable, or something was deleted from it.
+    pub(super) fn passes(&self) -> bool {
+        matches!(self.of_server(), Some(NatsError::Unreachable(_) | NatsError::Missing(_)))
+    }
 
     /// Whether something was deleted from the server and must be recreated first.
-    fn is_missing(&self) -> bool {
-        false
-    }
-}
-
-impl Passing for NatsError {
-    fn passes(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Missing(_))
-    }
-
-    fn is_missing(&self) -> bool {
-        matches!(self, Self::Missing(_))
-    }
-}
-
-impl Passing for KeyValueError {
-    fn passes(&self) -> bool {
-        matches!(self, Self::Server(error) if error.passes())
-    }
-
-    fn is_missing(&self) -> bool {
-        matches!(self, Self::Server(error) if error.is_missing())
-    }
-}
-
-impl Passing for QueueError {
-    fn passes(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Full | Self::Gone(_))
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self.of_server(), Some(NatsError::Missing(_)))
     }
 }

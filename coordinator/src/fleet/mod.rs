@@ -28,7 +28,7 @@ mod token;
 mod watch_workers;
 mod worker_registry;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lumos_queue::nats::Server;
@@ -45,9 +45,11 @@ use crate::dispatch::{
 use crate::events::Event;
 use crate::manifest::Manifest;
 
-pub use cancel::{Cancellation, cancel};
-pub use error::CoordinatorError;
-pub use token::{parse_message, run_token};
+pub use {
+    cancel::{Cancellation, cancel},
+    error::CoordinatorError,
+    token::run_token,
+};
 
 use announce::Announced;
 use engines::Engines;
@@ -140,6 +142,16 @@ struct Around {
     over: CancellationToken,
 }
 
+impl Around {
+    fn registry(&self) -> MutexGuard<'_, WorkerRegistry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn engines(&self) -> MutexGuard<'_, Engines> {
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Runs every planned unit that is not settled on the workers of a server.
 ///
 /// Ends when every unit is settled or has no attempts left. After `drain` was cancelled or too many units
@@ -151,14 +163,13 @@ struct Around {
 /// fails. Recorded outcomes are safe, and messages on the server stay there for the next session.
 pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, CoordinatorError> {
     let Fleet { manifest, checkpoint, server, terms, settings, events, drain } = fleet;
-    let run = run_token(manifest);
+    let (run, settings) = (run_token(manifest), Arc::new(settings));
     let engines = Engines::of(manifest, run.clone(), checkpoint.workers()?);
     let client = RetryingClient {
         sink: EventSink::new(events.clone()),
         drain: drain.clone(),
         server: server.clone(),
-        stall_warning: settings.stall_warning,
-        address: settings.address.clone(),
+        settings: Arc::clone(&settings),
     };
     client.call(|| server.ensure()).await?;
     let owners = client.call(|| server.owners()).await?;
@@ -175,7 +186,7 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, CoordinatorError> {
         manifest_name: manifest.spec.name.clone(),
         started_ms: jiff::Timestamp::now().as_millisecond(),
         run: run.clone(),
-        settings: Arc::new(settings),
+        settings,
         sink: EventSink::new(events.clone()),
         gauges,
         registry: Arc::new(Mutex::new(WorkerRegistry::default())),
@@ -219,11 +230,11 @@ async fn attend(
     };
     let mut session = Session::open(manifest, terms, checkpoint, around.sink.clone(), Some(link))
         .map_err(DispatchError::from)?;
-    let stats = RunStats::new(session.labels(), session.tracker().tallies());
+    let stats = RunStats::new(&session.labels, session.tracker.tallies());
     around.sink = around.sink.with_stats(Arc::new(Mutex::new(stats)));
-    session.set_voice(around.sink.clone());
+    session.sink = around.sink.clone();
     // Units that an earlier session published and that still exist need not be published again.
-    session.adopt(&reconcile::present(&server, &run, client).await?);
+    session.tracker.adopt(&reconcile::present(&server, &run, client).await?);
     let results = client.call(|| server.results_consumer::<ResultBatch>(run.as_str())).await?;
     let (outlet, rejected) = mpsc::channel(rejected::WAITING);
     results.reject_to(outlet).map_err(DispatchError::from)?;

@@ -44,7 +44,7 @@ impl Ownership {
         let key = run.as_str().to_owned();
         let mut seen: Option<(u64, Instant)> = None;
         let mut epoch = 0;
-        let mut reminder = Reminder::new(client.stall_warning);
+        let mut reminder = Reminder::new(client.settings.stall_warning);
         loop {
             let found = client.call(|| owners.get(&key)).await?;
             let (replaced, wait) = match found {
@@ -70,7 +70,7 @@ impl Ownership {
                         (Renewal::Unknown, Some((_, since))) => {
                             let (host, process) = (other.host.clone(), other.process);
                             let wait = || Wait::Claim { host, process };
-                            remind(&mut reminder, since.elapsed(), wait, &client.address);
+                            remind(&mut reminder, since.elapsed(), wait, &client.settings.address);
                             since.elapsed() < max_age * 2
                         }
                         (Renewal::Unknown, None) => {

@@ -5,7 +5,6 @@
 //! of their stream, and warns about long waits.
 
 use std::collections::HashSet;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -58,19 +57,16 @@ pub(super) async fn reconcile(around: Around, restorer: Restorer) {
     let over = around.over.clone();
     let reconnections = around.server.connection().borrow().reconnections;
     let now = Instant::now();
-    let reminder = Reminder::new(around.settings.stall_warning);
-    let examiner = Reminder::new(around.settings.quiet * 2);
-    let stuck = Stuck::default();
     let mut keeper = Keeper {
-        around,
-        restorer,
         reconnections,
         asked: now,
         restored: now,
         forced: false,
-        stuck,
-        reminder,
-        examiner,
+        stuck: Stuck::default(),
+        reminder: Reminder::new(around.settings.stall_warning),
+        examiner: Reminder::new(around.settings.quiet * 2),
+        restorer,
+        around,
     };
     loop {
         tokio::select! {
@@ -164,8 +160,7 @@ impl Keeper {
 
     /// Ids of the work messages that workers hold.
     fn held(&self) -> HashSet<String> {
-        let registry = self.around.registry.lock().unwrap_or_else(PoisonError::into_inner);
-        registry.held(&self.around.run).map(|lease| lease.message.clone()).collect()
+        self.around.registry().held(&self.around.run).map(|lease| lease.message.clone()).collect()
     }
 
     /// Removes messages whose delivery breaks the receiver's connection. Their units are then missing and are
@@ -239,8 +234,8 @@ impl Keeper {
     /// only if there is something to store, and after all results of the run in the stream were delivered: the
     /// ones that remain are there because the stream cannot remove them either.
     async fn give_up_hung_streams(&mut self, asked: &Asked) {
-        let Around { server, gauges, registry, .. } = &self.around;
-        let spooled = registry.lock().unwrap_or_else(PoisonError::into_inner).spooled();
+        let Around { server, gauges, .. } = &self.around;
+        let spooled = self.around.registry().spooled();
         let delivered = asked.results.is_empty() || self.stuck.remade > 0;
         if (spooled == 0 && gauges.trouble().is_none()) || !delivered {
             self.stuck.streams.clear();
@@ -273,7 +268,7 @@ impl Keeper {
         let asked = asked.unwrap_or_default();
         let held = self.held();
         let situation = {
-            let registry = self.around.registry.lock().unwrap_or_else(PoisonError::into_inner);
+            let registry = self.around.registry();
             Situation {
                 connected,
                 unanswered,

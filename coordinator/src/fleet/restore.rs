@@ -1,8 +1,10 @@
 //! Recreates server data that a run needs when it is deleted: streams, buckets, consumers, the run's notice
 //! and the data that its units share. [`super::reconcile`] finds units and results that were lost with it.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
+
+use lumos_queue::nats::NatsError;
 
 use super::announce::Announced;
 use super::{Around, CoordinatorError};
@@ -28,7 +30,7 @@ impl Restorer {
                 self.said = None;
                 restored
             }
-            Err(CoordinatorError::Server(error)) if super::error::Passing::passes(&error) => return false,
+            Err(CoordinatorError::Server(NatsError::Unreachable(_) | NatsError::Missing(_))) => return false,
             Err(error) => {
                 let said = error.to_string();
                 if self.said.as_ref() != Some(&said) {
@@ -42,7 +44,7 @@ impl Restorer {
             return false;
         }
         // Workers could not send notices meanwhile.
-        around.registry.lock().unwrap_or_else(PoisonError::into_inner).forgive(Instant::now());
+        around.registry().forgive(Instant::now());
         tracing::warn!(
             "recreated what was deleted from the NATS server: {}; lost units are published again",
             restored.join(", ")

@@ -1,12 +1,14 @@
 //! Retries requests while the server is unavailable.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lumos_queue::nats::Server;
 use lumos_tasks::Reminder;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{CoordinatorError, Passing};
+use super::CoordinatorSettings;
+use super::error::CoordinatorError;
 use super::stall::{Wait, remind};
 use crate::dispatch::EventSink;
 use crate::events::Event;
@@ -21,24 +23,20 @@ pub(super) struct RetryingClient {
     pub(super) sink: EventSink,
     pub(super) drain: CancellationToken,
     pub(super) server: Server,
-    /// Time before a warning.
-    pub(super) stall_warning: Duration,
-    /// The server's address, for hints.
-    pub(super) address: String,
+    pub(super) settings: Arc<CoordinatorSettings>,
 }
 
 impl RetryingClient {
     pub(super) async fn call<T, E, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, CoordinatorError>
     where
-        E: Passing + std::fmt::Display,
         F: Future<Output = Result<T, E>>,
         CoordinatorError: From<E>,
     {
         let mut away: Option<Instant> = None;
-        let mut reminder = Reminder::new(self.stall_warning);
+        let mut reminder = Reminder::new(self.settings.stall_warning);
         loop {
             let asked = tokio::select! {
-                asked = ask() => asked,
+                asked = ask() => asked.map_err(CoordinatorError::from),
                 () = self.drain.cancelled() => return Err(CoordinatorError::Interrupted),
             };
             match asked {
@@ -57,7 +55,7 @@ impl RetryingClient {
                         }
                         Some(since) => {
                             let wait = || Wait::Beginning { why };
-                            remind(&mut reminder, since.elapsed(), wait, &self.address);
+                            remind(&mut reminder, since.elapsed(), wait, &self.settings.address);
                         }
                     }
                 }
@@ -66,7 +64,7 @@ impl RetryingClient {
                         let seconds = since.elapsed().as_secs_f64();
                         self.sink.emit(Event::QueueBack { seconds }).await;
                     }
-                    return Ok(asked?);
+                    return asked;
                 }
             }
             tokio::select! {

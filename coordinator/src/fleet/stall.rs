@@ -3,7 +3,6 @@
 //! Every wait of a coordinator that its own process cannot end is a [`Wait`] with a cause and a hint for the
 //! user. Waits that end by themselves (delays between retries, the grace time of a drain) are not included.
 
-use std::fmt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -89,91 +88,73 @@ impl Wait {
         }
     }
 
-    /// Returns a hint for the user.
-    pub(super) fn hint(&self, address: &str) -> String {
-        match self {
-            Self::Beginning { .. } | Self::Connection => {
-                format!("check that the server runs and is reachable: lumos status --queue {address}")
+    /// Returns what is waited for, and a hint for the user.
+    fn texts(&self, address: &str) -> (String, String) {
+        let reachable =
+            format!("check that the server runs and is reachable: lumos status --queue {address}");
+        let (what, hint) = match self {
+            Self::Beginning { why } => {
+                (format!("the NATS server, to start the run: {why}"), reachable.as_str())
             }
+            Self::Connection => ("a connection to the NATS server".to_owned(), reachable.as_str()),
             Self::Claim { host, process } => {
-                format!("stop process {process} on {host} if it should not run, or wait for it to end")
+                let what =
+                    format!("the claim of another coordinator on this run: process {process} on {host}");
+                let hint =
+                    format!("stop process {process} on {host} if it should not run, or wait for it to end");
+                return (what, hint);
             }
-            Self::Answer => {
+            Self::Answer => (
+                "a response of the NATS server, which is connected but does not respond".to_owned(),
                 "restart the NATS server if this continues: after a full disk, version 2.9 may not respond \
-                 until it is restarted; recorded outcomes are safe"
-                    .to_owned()
-            }
-            Self::Server { .. } => {
-                "free disk space on the server or raise max_file_store in its configuration; \
-                 the run then continues automatically"
-                    .to_owned()
-            }
-            Self::Disk => "check the disk that holds the run folder: df -h, dmesg".to_owned(),
-            Self::Results { .. } => {
-                "the consumer is recreated automatically; if this continues, restart the server; \
-                 recorded outcomes are safe"
-                    .to_owned()
-            }
-            Self::Spooled { .. } => {
-                "check the logs of these workers: the server refuses their results or they cannot reach it"
-                    .to_owned()
-            }
-            Self::Workers { .. } => format!("start workers: lumos worker --queue {address}"),
-            Self::Capable { .. } => format!(
-                "start a worker that has what is missing, or fix the cause: lumos status --queue {address}"
+                 until it is restarted; recorded outcomes are safe",
             ),
-            Self::Held { .. } => {
-                "check the logs of these workers; units of a stopped worker are redelivered, and \
-                 --stall-limit of a worker abandons an episode without a reply"
-                    .to_owned()
-            }
-            Self::Queued { .. } => {
-                format!("check the logs of the workers, and their state: lumos status --queue {address}")
-            }
-            Self::Nowhere { .. } => "none needed: the units are published again within a minute".to_owned(),
-        }
-    }
-}
-
-impl fmt::Display for Wait {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Beginning { why } => write!(formatter, "the NATS server, to start the run: {why}"),
-            Self::Claim { host, process } => {
-                write!(formatter, "the claim of another coordinator on this run: process {process} on {host}")
-            }
-            Self::Connection => formatter.write_str("a connection to the NATS server"),
-            Self::Answer => {
-                formatter.write_str("a response of the NATS server, which is connected but does not respond")
-            }
-            Self::Server { why } => write!(formatter, "the NATS server, which refuses: {why}"),
-            Self::Disk => formatter.write_str("results to be written to the run folder"),
-            Self::Results { count } => {
-                write!(formatter, "{count} result messages that the NATS server does not deliver")
-            }
-            Self::Spooled { count } => write!(formatter, "{count} results that workers cannot send"),
+            Self::Server { why } => (
+                format!("the NATS server, which refuses: {why}"),
+                "free disk space on the server or raise max_file_store in its configuration; \
+                 the run then continues automatically",
+            ),
+            Self::Disk => (
+                "results to be written to the run folder".to_owned(),
+                "check the disk that holds the run folder: df -h, dmesg",
+            ),
+            Self::Results { count } => (
+                format!("{count} result messages that the NATS server does not deliver"),
+                "the consumer is recreated automatically; if this continues, restart the server; \
+                 recorded outcomes are safe",
+            ),
+            Self::Spooled { count } => (
+                format!("{count} results that workers cannot send"),
+                "check the logs of these workers: the server refuses their results or they cannot reach it",
+            ),
             Self::Workers { queued } => {
-                write!(formatter, "workers: none connected, {queued} units queued")
+                let what = format!("workers: none connected, {queued} units queued");
+                return (what, format!("start workers: lumos worker --queue {address}"));
             }
             Self::Capable { refusals } => {
-                write!(formatter, "workers that can execute the units of this run: {refusals}")
+                let what = format!("workers that can execute the units of this run: {refusals}");
+                let hint = "start a worker that has what is missing, or fix the cause: lumos status --queue";
+                return (what, format!("{hint} {address}"));
             }
             Self::Held { count, holders } => {
                 let more = holders.len().saturating_sub(NAMED);
+                let others = if more > 0 { format!(" and {more} others") } else { String::new() };
                 let named = holders.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-                write!(formatter, "{count} units that workers hold: {named}")?;
-                if more > 0 { write!(formatter, " and {more} others") } else { Ok(()) }
+                let hint = "check the logs of these workers; units of a stopped worker are redelivered, and \
+                            --stall-limit of a worker abandons an episode without a reply";
+                (format!("{count} units that workers hold: {named}{others}"), hint)
             }
             Self::Queued { count, workers } => {
-                write!(formatter, "{count} queued units that none of {workers} workers requests")
+                let what = format!("{count} queued units that none of {workers} workers requests");
+                let hint = "check the logs of the workers, and their state: lumos status --queue";
+                return (what, format!("{hint} {address}"));
             }
-            Self::Nowhere { count } => {
-                write!(
-                    formatter,
-                    "{count} units that are neither queued, nor held by a worker, nor among the results"
-                )
-            }
-        }
+            Self::Nowhere { count } => (
+                format!("{count} units that are neither queued, nor held by a worker, nor among the results"),
+                "none needed: the units are published again within a minute",
+            ),
+        };
+        (what, hint.to_owned())
     }
 }
 
@@ -191,7 +172,8 @@ pub(super) fn remind(reminder: &mut Reminder, silence: Duration, wait: impl FnOn
 pub(super) fn message(wait: &Wait, silence: Duration, now: Timestamp, address: &str) -> String {
     let since = SignedDuration::try_from(silence).ok().and_then(|silence| now.checked_sub(silence).ok());
     let since = since.unwrap_or(now).strftime("%H:%M:%S UTC");
-    stall_message(wait, &wait.hint(address), silence, since)
+    let (what, hint) = wait.texts(address);
+    stall_message(what, &hint, silence, since)
 }
 
 #[cfg(test)]

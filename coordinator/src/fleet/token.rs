@@ -1,6 +1,6 @@
 //! Identifiers of runs and messages on a shared server.
 
-use lumos_tasks::{ContentHash, RunToken};
+use lumos_tasks::{ContentHash, RunToken, UnitId};
 
 use crate::manifest::Manifest;
 use crate::unit_key::UnitKey;
@@ -14,11 +14,11 @@ pub fn run_token(manifest: &Manifest) -> RunToken {
 
 /// Parses the unit and attempt of a message id: `<unit>-<attempt>` for work, `<unit>-<attempt>-<worker>` for
 /// a result.
-pub fn parse_message(id: &str) -> Option<(lumos_tasks::UnitId, u32)> {
+fn parse_message(id: &str) -> Option<(UnitId, u32)> {
     let mut parts = id.splitn(3, '-');
     let unit = parts.next().filter(|unit| unit.len() == 64)?;
     let attempt = parts.next()?.parse().ok()?;
-    Some((lumos_tasks::UnitId::new(ContentHash::from_hex(unit)), attempt))
+    Some((UnitId::new(ContentHash::from_hex(unit)), attempt))
 }
 
 /// Returns the units and attempts of a message id. Results that a worker sent together share one message

@@ -90,22 +90,21 @@ pub(super) async fn watch_workers(around: Around, unresponsive: Arc<Unresponsive
             () = over.cancelled() => return,
             Some(change) = changes.next() => {
                 let now = Instant::now();
-                let mut registry = watcher.around.registry.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut registry = watcher.around.registry();
                 match change.value.as_deref().map(serde_json::from_slice::<WorkerNotice>) {
                     Some(Ok(notice)) if notice.name == change.key => {
                         watcher.around.engines().receive(&notice);
                         registry.receive(notice, now);
                     }
                     Some(_) => tracing::debug!(worker = change.key, "ignored a malformed notice of a worker"),
-                    None => registry.leave(&change.key),
+                    None => drop(registry.leave(&change.key)),
                 }
                 watcher.around.gauges.concurrency.store(registry.concurrency(), Ordering::Relaxed);
             }
             Some((worker, claimed)) = claims.next() => match serde_json::from_slice::<ClaimNotice>(&claimed) {
                 Ok(claimed) => {
                     watcher.around.engines().receive_claims(&worker, &claimed);
-                    let mut registry = watcher.around.registry.lock().unwrap_or_else(PoisonError::into_inner);
-                    registry.receive_claims(&worker, claimed);
+                    watcher.around.registry().receive_claims(&worker, claimed);
                 }
                 Err(error) => tracing::debug!(%error, worker, "ignored malformed claims of a worker"),
             },
@@ -133,7 +132,7 @@ impl Watcher {
         let slept = now.duration_since(self.looked) > GAP;
         self.looked = now;
         let (lost, concurrency, alone, refusals) = {
-            let mut registry = self.around.registry.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut registry = self.around.registry();
             if slept || !self.around.server.is_connected() {
                 registry.forgive(now);
             }

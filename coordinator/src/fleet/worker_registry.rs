@@ -12,7 +12,7 @@ use lumos_tasks::fleet::{ClaimNotice, HeldLease, Holdings, PROTOCOL, WorkerNotic
 
 /// A worker and the local time of its last notice.
 #[derive(Debug)]
-struct WorkerEntry {
+pub(super) struct WorkerEntry {
     notice: WorkerNotice,
     /// Claims reported since the notice was written.
     claims: Vec<ClaimNotice>,
@@ -84,7 +84,7 @@ impl WorkerRegistry {
             return;
         }
         let notice = trimmed(notice);
-        let known = self.remove(&notice.name);
+        let known = self.leave(&notice.name);
         // The worker's clock was set back. Then the order of claims and notice is unknown; the notice
         // contains all but the latest claims.
         let is_set_back = known.as_ref().is_some_and(|known| notice.written_ms < known.notice.written_ms);
@@ -109,7 +109,8 @@ impl WorkerRegistry {
         }
     }
 
-    fn remove(&mut self, name: &str) -> Option<WorkerEntry> {
+    /// Removes a worker, for example one that has shut down and returned its leases.
+    pub(super) fn leave(&mut self, name: &str) -> Option<WorkerEntry> {
         let member = self.members.remove(name)?;
         self.bytes -= member.bytes;
         Some(member)
@@ -130,11 +131,6 @@ impl WorkerRegistry {
         }
     }
 
-    /// Removes a worker that has shut down and returned its leases.
-    pub(super) fn leave(&mut self, name: &str) {
-        self.remove(name);
-    }
-
     /// Resets all timers after this coordinator was disconnected, so that its own absence does not count
     /// against workers.
     pub(super) fn forgive(&mut self, now: Instant) {
@@ -148,7 +144,7 @@ impl WorkerRegistry {
         let gone = |member: &WorkerEntry| now.saturating_duration_since(member.heard) > limit;
         let names: Vec<String> =
             self.members.iter().filter(|(_, member)| gone(member)).map(|(name, _)| name.clone()).collect();
-        let lost = names.iter().filter_map(|name| self.remove(name));
+        let lost = names.iter().filter_map(|name| self.leave(name));
         lost.map(|member| {
             let held = member.held().cloned().collect();
             WorkerNotice { held, ..member.notice }

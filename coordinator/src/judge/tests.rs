@@ -13,7 +13,7 @@ use crate::checkpoint::{Checkpoint, Record};
 use crate::export;
 use crate::manifest::{Manifest, ModelRecord};
 use crate::report::report;
-use crate::samples::{configuration, item, manifest_of};
+use crate::samples::{configuration, item, manifest_of, samples_file};
 use crate::unit_view::unit_of;
 
 struct Stage {
@@ -150,15 +150,9 @@ async fn equal_questions_are_asked_once_and_verdicts_reach_report_and_samples() 
     };
     // The unit without a prediction counts; the one whose question faulted does not.
     assert_eq!((accuracy(0), accuracy(1)), ((1.0, 3), (1.0, 1)));
-    let exported = export::export(
-        stage.folder.path(),
-        &stage.manifest,
-        &stage.checkpoint,
-        &[],
-        jiff::Timestamp::UNIX_EPOCH,
-    )
-    .unwrap();
-    let samples = std::fs::read_to_string(exported.files.last().unwrap()).unwrap();
+    export::export(stage.folder.path(), &stage.manifest, &stage.checkpoint, &[], jiff::Timestamp::UNIX_EPOCH)
+        .unwrap();
+    let samples = std::fs::read_to_string(samples_file(stage.folder.path())).unwrap();
     let samples: Vec<Value> = samples.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let replies: Vec<_> = samples.iter().map(|sample| sample["judge"]["verdict"]["reply"].as_str()).collect();
     assert_eq!(replies, [Some("CORRECT"), Some("who knows"), None, Some("CORRECT"), None]);
@@ -241,8 +235,8 @@ async fn verdicts_survive_a_damaged_journal() {
     assert_eq!(std::fs::read(&journal).unwrap().len(), bytes.len() * 2 / 3, "a report repairs nothing");
     // The same judge repairs the pass when run again, and repeats no question.
     let pass = stage.plan();
-    let restored = pass.checkpoint.recovery().journal.clone().unwrap();
-    assert!(restored.outcomes > 0 && !pass.checkpoint.recovery().has_lost(), "{restored:?}");
+    let restored = pass.checkpoint.recovery.journal.clone().unwrap();
+    assert!(restored.outcomes > 0 && !pass.checkpoint.recovery.has_lost(), "{restored:?}");
     assert_eq!(pass.checkpoint.settled(), 3);
     assert_eq!(pass_folders(stage.folder.path()).unwrap(), std::slice::from_ref(&pass.folder));
     pass.checkpoint.close().unwrap();

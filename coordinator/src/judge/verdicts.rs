@@ -10,8 +10,7 @@ use lumos_tasks::{
 };
 use serde::Serialize;
 
-use super::pass::question_id;
-use super::{CURRENT, passes};
+use super::{CURRENT, passes, question_id};
 use crate::checkpoint::{CheckpointError, CheckpointReader, Settlement};
 use crate::manifest::Manifest;
 
@@ -26,7 +25,7 @@ struct Said {
 
 /// The verdicts of a run's current pass.
 #[derive(Debug, Clone)]
-pub struct Verdicts {
+pub(crate) struct Verdicts {
     model: ModelIdentity,
     configuration: ContentHash,
     prompt: ContentHash,
@@ -36,24 +35,24 @@ pub struct Verdicts {
 
 /// Figures of a pass.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct JudgeReport {
+pub(crate) struct JudgeReport {
     /// The judge.
-    pub model: ModelIdentity,
+    pub(crate) model: ModelIdentity,
     /// Hash of the judge's prompt.
-    pub prompt: ContentHash,
+    pub(crate) prompt: ContentHash,
     /// Number of distinct questions: each prediction for an item counts once.
-    pub questions: u64,
+    pub(crate) questions: u64,
     /// Number of questions with a verdict.
-    pub verdicts: u64,
+    pub(crate) verdicts: u64,
     /// Number of verdicts that are neither correct nor incorrect, under corrected scoring.
-    pub unclear: u64,
+    pub(crate) unclear: u64,
     /// Prompt tokens of the judge.
-    pub prompt_tokens: u64,
+    pub(crate) prompt_tokens: u64,
     /// Generated tokens of the judge.
-    pub completion_tokens: u64,
+    pub(crate) completion_tokens: u64,
     /// Cost of the verdicts in US dollars, if a price was set.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost: Option<f64>,
+    pub(crate) cost: Option<f64>,
 }
 
 impl Verdicts {
@@ -61,7 +60,7 @@ impl Verdicts {
     ///
     /// # Errors
     /// If the pass cannot be read.
-    pub fn beside(checkpoint: &CheckpointReader) -> Result<Option<Self>, CheckpointError> {
+    pub(crate) fn beside(checkpoint: &CheckpointReader) -> Result<Option<Self>, CheckpointError> {
         let Some(run) = checkpoint.folder().parent() else { return Ok(None) };
         let Ok(current) = std::fs::read_to_string(passes(run).join(CURRENT)) else { return Ok(None) };
         let current = current.trim();
@@ -73,7 +72,7 @@ impl Verdicts {
     }
 
     fn read(pass: &Path) -> Result<Self, CheckpointError> {
-        let damaged = |detail: String| CheckpointError::Corrupt { folder: pass.to_owned(), detail };
+        let damaged = |detail: String| CheckpointError::corrupt(pass, detail);
         let manifest = Manifest::read(pass).map_err(|error| damaged(error.to_string()))?;
         let planned = manifest.configurations.first().ok_or_else(|| damaged("missing judge".to_owned()))?;
         let model = planned.configuration.models.get(&Role::Judge);
@@ -97,7 +96,7 @@ impl Verdicts {
 
     /// Returns the verdict on a settled outcome; `None` if the judge has not replied yet. An outcome without
     /// a prediction is incorrect without a question.
-    pub fn of(&self, unit: &UnitId, item: &Item, outcome: &Outcome) -> Option<JudgeVerdict> {
+    pub(crate) fn of(&self, unit: &UnitId, item: &Item, outcome: &Outcome) -> Option<JudgeVerdict> {
         let said = match question_about(&item.task, &item.target, outcome) {
             Some(messages) => {
                 let question = EpisodeUnit::identity_of(&question_id(&messages), &self.configuration);
@@ -117,7 +116,7 @@ impl Verdicts {
     }
 
     /// Returns the figures of the pass.
-    pub fn report(&self) -> JudgeReport {
+    pub(crate) fn report(&self) -> JudgeReport {
         let mut cost: Option<NanoDollars> = None;
         let (mut unclear, mut prompt_tokens, mut completion_tokens) = (0, 0, 0);
         for said in self.by_unit.values() {

@@ -95,7 +95,7 @@ fn settings(spec: &ResolvedSpec, other: &ResolvedSpec) -> BTreeMap<String, Strin
         set("top-k", top_k.map(|top_k| top_k.to_string()));
     }
     let mut by_role: BTreeMap<Role, Vec<String>> = BTreeMap::new();
-    for (role, name) in spec.models.iter().flat_map(|models| &models.0) {
+    for (role, name) in spec.models.iter().flatten() {
         let names = by_role.entry(*role).or_default();
         if !names.contains(name) {
             names.push(name.clone());
@@ -129,7 +129,7 @@ fn settings(spec: &ResolvedSpec, other: &ResolvedSpec) -> BTreeMap<String, Strin
 
 /// Returns the model if all roles use the same one.
 fn only_model(spec: &ResolvedSpec) -> Option<&str> {
-    let mut names = spec.models.iter().flat_map(|models| models.0.values());
+    let mut names = spec.models.iter().flat_map(BTreeMap::values);
     let first = names.next()?;
     names.all(|name| name == first).then_some(first)
 }

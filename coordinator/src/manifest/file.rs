@@ -12,7 +12,7 @@ use super::compare::differences;
 use super::{Manifest, SCHEMA};
 
 /// Name of the file.
-pub const FILE_NAME: &str = "manifest.json";
+pub(crate) const FILE_NAME: &str = "manifest.json";
 
 /// Error of using a run's folder.
 #[derive(Debug, Error)]
@@ -62,21 +62,12 @@ pub enum ManifestError {
     },
 }
 
-/// Result of [`Manifest::open_or_create`].
-#[derive(Debug, Clone, PartialEq)]
-pub enum Opened {
-    /// The folder contained no run; the manifest was written.
-    Created,
-    /// The folder contains the same run; its manifest.
-    Continued(Box<Manifest>),
-}
-
 impl Manifest {
     /// Writes the manifest to a run's folder. The write is atomic, and the file is on disk when this returns.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn write(&self, folder: &Path) -> Result<(), ManifestError> {
+    pub(crate) fn write(&self, folder: &Path) -> Result<(), ManifestError> {
         let file = folder.join(FILE_NAME);
         write_whole(&file, |out| {
             serde_json::to_writer_pretty(&mut *out, self)?;
@@ -117,18 +108,19 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Writes the manifest if the folder contains no run, or continues if the folder contains the same run.
+    /// Writes the manifest if the folder contains no run. Returns the folder's manifest if it contains the same
+    /// run.
     ///
     /// # Errors
     /// If the folder contains a different run, with the differences, or if it cannot be read or written.
-    pub fn open_or_create(&self, folder: &Path) -> Result<Opened, ManifestError> {
+    pub fn open_or_create(&self, folder: &Path) -> Result<Option<Self>, ManifestError> {
         match Self::read(folder) {
-            Ok(found) if found.identity == self.identity => Ok(Opened::Continued(Box::new(found))),
+            Ok(found) if found.identity == self.identity => Ok(Some(found)),
             Ok(found) => Err(ManifestError::Differs {
                 folder: folder.to_owned(),
                 differences: differences(&found, self),
             }),
-            Err(ManifestError::Missing { .. }) => self.write(folder).map(|()| Opened::Created),
+            Err(ManifestError::Missing { .. }) => self.write(folder).map(|()| None),
             Err(error) => Err(error),
         }
     }

@@ -14,24 +14,24 @@ use jiff::Timestamp;
 use lumos_tasks::{Configuration, ContentHash, ItemId, ModelIdentity, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::identity::RunIdentity;
 use crate::spec::ResolvedSpec;
 
-pub use file::{FILE_NAME, ManifestError, Opened};
+pub(crate) use file::FILE_NAME;
+pub use {crate::identity::RunIdentity, file::ManifestError};
 
 /// Layout version of the file.
-pub const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 1;
 
 /// The manifest of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Layout version of this file.
-    pub schema: u32,
+    pub(crate) schema: u32,
     /// Hash of configurations and selected items.
     pub identity: RunIdentity,
     /// Identity of the whole run, if this run is one of its parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whole: Option<RunIdentity>,
+    pub(crate) whole: Option<RunIdentity>,
     /// When the run was planned.
     pub created: Timestamp,
     /// The resolved specification.
@@ -43,13 +43,13 @@ pub struct Manifest {
     /// The data, by benchmark in the order of the tasks.
     pub data: Vec<DataRecord>,
     /// Hash of the prompt texts, by benchmark.
-    pub prompts: BTreeMap<String, ContentHash>,
+    pub(crate) prompts: BTreeMap<String, ContentHash>,
     /// Versions of the components that affect results.
-    pub versions: BTreeMap<String, String>,
+    pub(crate) versions: BTreeMap<String, String>,
     /// Git revision of the source, if known.
-    pub git_revision: Option<String>,
+    pub(crate) git_revision: Option<String>,
     /// The machine that planned the run.
-    pub machine: MachineInfo,
+    pub(crate) machine: MachineInfo,
 }
 
 /// One cell of the matrix.
@@ -107,24 +107,13 @@ pub struct DataRecord {
 
 /// The machine a run was planned on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MachineInfo {
+pub(crate) struct MachineInfo {
     /// Number of cores available to this process.
-    pub cores: usize,
+    pub(crate) cores: usize,
     /// The operating system.
-    pub os: String,
+    pub(crate) os: String,
     /// The processor architecture.
-    pub architecture: String,
-}
-
-impl MachineInfo {
-    /// Returns the current machine.
-    pub fn current() -> Self {
-        Self {
-            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            os: std::env::consts::OS.to_owned(),
-            architecture: std::env::consts::ARCH.to_owned(),
-        }
-    }
+    pub(crate) architecture: String,
 }
 
 /// The data of one benchmark, found by planning.
@@ -155,8 +144,6 @@ pub struct ManifestParts<'a> {
     pub models: Vec<ModelRecord>,
     /// The data, by benchmark.
     pub data: Vec<PlannedData<'a>>,
-    /// Versions of further components, in addition to this program's own.
-    pub versions: BTreeMap<String, String>,
     /// The revision of the source.
     pub git_revision: Option<String>,
     /// The time of planning.
@@ -200,8 +187,6 @@ impl Manifest {
             .iter()
             .map(|configuration| (configuration.benchmark.clone(), configuration.prompts.clone()))
             .collect();
-        let mut versions = parts.versions;
-        versions.insert("lumos".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
         Self {
             schema: SCHEMA,
             identity,
@@ -212,20 +197,24 @@ impl Manifest {
             models: parts.models,
             data,
             prompts,
-            versions,
+            versions: BTreeMap::from([("lumos".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
             git_revision: parts.git_revision,
-            machine: MachineInfo::current(),
+            machine: MachineInfo {
+                cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+                os: std::env::consts::OS.to_owned(),
+                architecture: std::env::consts::ARCH.to_owned(),
+            },
         }
     }
 
     /// Returns the data of a benchmark.
-    pub fn data_of(&self, benchmark: &str) -> Option<&DataRecord> {
+    pub(crate) fn data_of(&self, benchmark: &str) -> Option<&DataRecord> {
         self.data.iter().find(|data| data.benchmark == benchmark)
     }
 
     /// Returns the model names of each role, planner first. A role has several names if configurations
     /// differ.
-    pub fn models_by_role(&self) -> BTreeMap<Role, Vec<&str>> {
+    pub(crate) fn models_by_role(&self) -> BTreeMap<Role, Vec<&str>> {
         let mut named: BTreeMap<Role, Vec<&str>> = BTreeMap::new();
         for (role, model) in self.configurations.iter().flat_map(|planned| &planned.configuration.models) {
             let names = named.entry(*role).or_default();

@@ -17,12 +17,12 @@ fn a_manifest_reads_back_and_continues() {
     let folder = folder.path().join("runs/first");
     let manifest = manifest_of(&[configuration(0), configuration(1)], &items(3));
     assert!(matches!(Manifest::read(&folder), Err(ManifestError::Missing { .. })));
-    assert_eq!(manifest.open_or_create(&folder).unwrap(), Opened::Created);
+    assert_eq!(manifest.open_or_create(&folder).unwrap(), None);
     assert_eq!(Manifest::read(&folder).unwrap(), manifest);
     let mut later = manifest.clone();
     later.created = Timestamp::from_second(99).unwrap();
     later.spec.device = "planner=cuda:0".parse().unwrap();
-    assert_eq!(later.open_or_create(&folder).unwrap(), Opened::Continued(Box::new(manifest.clone())));
+    assert_eq!(later.open_or_create(&folder).unwrap(), Some(manifest.clone()));
     assert_eq!(manifest.planned(), 6);
 }
 
@@ -113,11 +113,11 @@ fn the_setting_that_differs_is_named_by_its_flag() {
     assert!(tool.starts_with("configurations "), "a tool that only one of them has: {tool}");
     let model = changed(|asked| {
         let name = "openai:gpt-4".to_owned();
-        asked.spec.models[0].0.insert(Role::Planner, name);
+        asked.spec.models[0].insert(Role::Planner, name);
     });
     assert_eq!(model, "--planner openai:gpt-4 instead of candle:models/planner");
     let model = changed(|asked| {
-        asked.spec.models[0].0.values_mut().for_each(|name| *name = "openai:gpt-4".to_owned());
+        asked.spec.models[0].values_mut().for_each(|name| *name = "openai:gpt-4".to_owned());
     });
     assert_eq!(model, "--model openai:gpt-4 instead of candle:models/planner");
 }

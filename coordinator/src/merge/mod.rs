@@ -101,15 +101,6 @@ pub enum MergeError {
     },
 }
 
-/// Result of merging.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Merged {
-    /// The whole run's manifest.
-    pub manifest: Manifest,
-    /// Number of settled units.
-    pub settled: u64,
-}
-
 struct Part {
     folder: PathBuf,
     manifest: Manifest,
@@ -117,8 +108,14 @@ struct Part {
     whole: RunIdentity,
 }
 
-/// Merges all parts of a run into one run folder, equal to that of the whole run except for telemetry.
-/// Blocks.
+impl Part {
+    fn malformed(&self, detail: impl Into<String>) -> MergeError {
+        MergeError::Malformed { folder: self.folder.clone(), detail: detail.into() }
+    }
+}
+
+/// Merges all parts of a run into one run folder, equal to that of the whole run except for telemetry. Returns
+/// the manifest of the whole run. Blocks.
 ///
 /// Parts with units that are not settled are accepted only if `allow_incomplete` is set. Those units stay
 /// outstanding, and the merged run can be resumed.
@@ -126,7 +123,7 @@ struct Part {
 /// # Errors
 /// If parts are missing, duplicated, incomplete or of different runs, or if `into` exists. After an error,
 /// nothing is left on disk.
-pub fn merge(parts: &[PathBuf], into: &Path, allow_incomplete: bool) -> Result<Merged, MergeError> {
+pub fn merge(parts: &[PathBuf], into: &Path, allow_incomplete: bool) -> Result<Manifest, MergeError> {
     if into.exists() {
         return Err(MergeError::Occupied { folder: into.to_owned() });
     }
@@ -200,8 +197,7 @@ fn check_complete(opened: &[(Part, CheckpointReader)], allow_incomplete: bool) -
         match checkpoint.plan()? {
             Some(mark) if mark.identity == part.manifest.identity => {}
             _ => {
-                let detail = "its planning was interrupted; run it again".to_owned();
-                return Err(MergeError::Malformed { folder: part.folder.clone(), detail });
+                return Err(part.malformed("its planning was interrupted; run it again"));
             }
         }
         let left = part.manifest.planned().saturating_sub(checkpoint.settled());
@@ -225,8 +221,7 @@ fn places(opened: &[(Part, CheckpointReader)], benchmark: &str) -> Result<Places
         for item in checkpoint.item_ids(benchmark) {
             let (index, id) = item?;
             if !part.partition.keeps(&id) {
-                let detail = format!("item {index} of {benchmark} belongs to another part");
-                return Err(MergeError::Malformed { folder: part.folder.clone(), detail });
+                return Err(part.malformed(format!("item {index} of {benchmark} belongs to another part")));
             }
             places.push((index, id, number));
         }
@@ -235,7 +230,7 @@ fn places(opened: &[(Part, CheckpointReader)], benchmark: &str) -> Result<Places
     Ok(places)
 }
 
-fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Merged, MergeError> {
+fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Manifest, MergeError> {
     let Some((first, _)) = opened.first() else { return Err(MergeError::Nothing) };
     let mut items: Vec<(&str, Places)> = Vec::new();
     for data in &first.manifest.data {
@@ -247,8 +242,7 @@ fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Merged, Mer
         items.iter().map(|(benchmark, places)| (*benchmark, ids(places))),
     );
     if found != first.whole {
-        let detail = "the items of all parts differ from those of the whole run".to_owned();
-        return Err(MergeError::Malformed { folder: first.folder.clone(), detail });
+        return Err(first.malformed("the items of all parts differ from those of the whole run"));
     }
     // Built next to the target and renamed, so that an existing folder is always complete.
     let mut name = into.file_name().unwrap_or_default().to_owned();
@@ -257,18 +251,12 @@ fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Merged, Mer
     let failed = |source| MergeError::Io { folder: into.to_owned(), source };
     std::fs::create_dir_all(&building).map_err(failed)?;
     let filled = fill(opened, &building, &manifest, &items);
-    let settled = match filled.and_then(|settled| {
-        std::fs::rename(&building, into).map_err(failed)?;
-        Ok(settled)
-    }) {
-        Ok(settled) => settled,
-        Err(error) => {
-            // Report the merge error, not an error of the clean-up.
-            let _ = std::fs::remove_dir_all(&building);
-            return Err(error);
-        }
-    };
-    Ok(Merged { manifest, settled })
+    if let Err(error) = filled.and_then(|()| std::fs::rename(&building, into).map_err(failed)) {
+        // Report the merge error, not an error of the clean-up.
+        let _ = std::fs::remove_dir_all(&building);
+        return Err(error);
+    }
+    Ok(manifest)
 }
 
 fn ids(places: &Places) -> Vec<ItemId> {
@@ -302,13 +290,13 @@ fn manifest_of(
     manifest
 }
 
-/// Writes manifest, items and records. Returns the number of settled units.
+/// Writes manifest, items and records.
 fn fill(
     opened: &[(Part, CheckpointReader)],
     folder: &Path,
     manifest: &Manifest,
     items: &[(&str, Places)],
-) -> Result<u64, MergeError> {
+) -> Result<(), MergeError> {
     manifest.write(folder)?;
     let into = Checkpoint::create(&folder.join("checkpoint"))?;
     let mut stored = 0;
@@ -342,9 +330,7 @@ fn fill(
     }
     let scoring = manifest.spec.scoring.clone();
     into.plan_complete(&PlanMark { identity: manifest.identity.clone(), items: stored, scoring })?;
-    let settled = into.settled();
-    into.close()?;
-    Ok(settled)
+    Ok(into.close()?)
 }
 
 fn read_item(
@@ -354,10 +340,8 @@ fn read_item(
     index: u64,
 ) -> Result<Item, MergeError> {
     let Some((part, checkpoint)) = opened.get(number) else { return Err(MergeError::Nothing) };
-    checkpoint.item(benchmark, index)?.ok_or_else(|| MergeError::Malformed {
-        folder: part.folder.clone(),
-        detail: format!("item {index} of {benchmark} not found"),
-    })
+    let item = checkpoint.item(benchmark, index)?;
+    item.ok_or_else(|| part.malformed(format!("item {index} of {benchmark} not found")))
 }
 
 fn copy_records(
@@ -375,9 +359,8 @@ fn copy_records(
     let mut batch = Vec::with_capacity(TOGETHER);
     for record in from.records() {
         let mut record = record?;
-        record.configuration = position(&record).ok_or_else(|| MergeError::Malformed {
-            folder: part.folder.clone(),
-            detail: format!("a record of unknown configuration {}", record.configuration),
+        record.configuration = position(&record).ok_or_else(|| {
+            part.malformed(format!("a record of unknown configuration {}", record.configuration))
         })?;
         batch.push(record);
         if batch.len() == TOGETHER {

@@ -73,16 +73,16 @@ async fn parts_make_the_whole() {
         }
         let merged = merge(&parts, &into, !settle_all).unwrap();
         let expected = Manifest::read(&whole).unwrap();
-        assert_eq!(merged.manifest.identity, expected.identity);
-        assert_eq!(merged.manifest.data, expected.data);
-        assert_eq!(merged.manifest.configurations, expected.configurations);
+        assert_eq!(merged.identity, expected.identity);
+        assert_eq!(merged.data, expected.data);
+        assert_eq!(merged.configurations, expected.configurations);
         let mut found = Manifest::read(&into).unwrap();
-        assert_eq!(found, merged.manifest);
+        assert_eq!(found, merged);
         assert_eq!(found.spec.name, "merged");
         found.spec = expected.spec.clone();
         let checkpoint = Checkpoint::open(&into.join("checkpoint")).unwrap();
         let other = Checkpoint::open(&whole.join("checkpoint")).unwrap();
-        assert_eq!(merged.settled, other.settled());
+        assert_eq!(checkpoint.settled(), other.settled());
         assert_eq!(checkpoint.plan().unwrap(), other.plan().unwrap());
         let mut together = report(&found, &checkpoint, &[]).unwrap();
         assert_eq!(together.seconds.replace(1.5), Some(4.5), "the parts' times are added up");

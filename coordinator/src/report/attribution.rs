@@ -1,13 +1,12 @@
 //! Attribution: which stage caused each result.
 
 use lumos_tasks::{Ending, Outcome, Stage};
-use serde::{Serialize, Serializer};
 
 use crate::display::rounds_exhausted;
 
-/// Result category of a unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+/// Result category of a unit, in the order of reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cause {
     /// Full score.
     Correct,
     /// An answer that differs from the gold answer.
@@ -21,16 +20,8 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns all causes, in the order of reports.
-    pub fn all() -> impl Iterator<Item = Self> {
-        [Self::Correct, Self::WrongAnswer]
-            .into_iter()
-            .chain(Stage::ALL.into_iter().map(Self::Stage))
-            .chain([Self::Faulted, Self::Outstanding])
-    }
-
     /// Returns the cause for an outcome.
-    pub fn of(outcome: &Outcome, correct: bool) -> Self {
+    pub(crate) fn of(outcome: &Outcome, correct: bool) -> Self {
         match &outcome.ending {
             Ending::Faulted(_) => Self::Faulted,
             _ if correct => Self::Correct,
@@ -41,7 +32,7 @@ impl Cause {
     }
 
     /// Returns the name used in reports.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Correct => "correct",
             Self::WrongAnswer => "wrong answer",
@@ -49,52 +40,5 @@ impl Cause {
             Self::Faulted => "faulted",
             Self::Outstanding => "outstanding",
         }
-    }
-}
-
-impl Serialize for Cause {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-/// Numbers of units by cause. Their sum is the number of planned units.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Attribution {
-    counts: Vec<(Cause, u64)>,
-}
-
-impl Attribution {
-    /// Counts one unit.
-    pub fn count(&mut self, cause: Cause) {
-        self.count_many(cause, 1);
-    }
-
-    /// Counts several units.
-    pub fn count_many(&mut self, cause: Cause, units: u64) {
-        if self.counts.is_empty() {
-            self.counts = Cause::all().map(|cause| (cause, 0)).collect();
-        }
-        for (known, count) in &mut self.counts {
-            if *known == cause {
-                *count += units;
-            }
-        }
-    }
-
-    /// Returns the counts that are not zero, in the order of reports.
-    pub fn counts(&self) -> impl Iterator<Item = (Cause, u64)> {
-        self.counts.iter().copied().filter(|(_, count)| *count > 0)
-    }
-
-    /// Returns the count of one cause.
-    pub fn of(&self, cause: Cause) -> u64 {
-        self.counts.iter().find(|(known, _)| *known == cause).map_or(0, |(_, count)| *count)
-    }
-
-    /// Returns the number of counted units.
-    pub fn total(&self) -> u64 {
-        self.counts.iter().map(|(_, count)| count).sum()
     }
 }

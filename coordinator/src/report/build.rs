@@ -12,9 +12,9 @@ use crate::judge::Verdicts;
 use crate::ledger::{Ledger, Split};
 use crate::manifest::{Manifest, PlannedConfiguration};
 use crate::score::{ScoreError, benchmark};
-use crate::unit_view::{UnitState, for_each_unit};
+use crate::unit_view::for_each_unit;
 
-use super::attribution::{Attribution, Cause};
+use super::attribution::Cause;
 use super::comparison::obstacles;
 use super::model::{
     ConfigurationReport, Example, FaultMessage, GroupReport, MetricReport, PublishedComparison, Report,
@@ -41,10 +41,10 @@ pub fn report(
     checkpoint: &CheckpointReader,
     scorings: &[Scoring],
 ) -> Result<Report, ScoreError> {
-    let verdicts = Verdicts::beside(checkpoint)?;
-    let mut builder = ReportBuilder::new(manifest, scorings)?.judged_by(verdicts);
+    let mut builder = ReportBuilder::new(manifest, scorings)?;
+    builder.verdicts = Verdicts::beside(checkpoint)?;
     for_each_unit(manifest, checkpoint, |view| {
-        builder.add(view.position, view.item, &view.unit, &view.state);
+        builder.add(view.position, view.item, &view.unit, view.record.as_ref());
         Ok::<_, ScoreError>(())
     })?;
     let mut report = builder.finish();
@@ -56,7 +56,7 @@ pub fn report(
 }
 
 /// Accumulates units in any order. Only the examples depend on the order: the first ones are kept.
-pub struct ReportBuilder {
+pub(super) struct ReportBuilder {
     manifest: Manifest,
     configurations: Vec<ConfigurationSum>,
     verdicts: Option<Verdicts>,
@@ -67,7 +67,7 @@ impl ReportBuilder {
     ///
     /// # Errors
     /// If a benchmark is unknown.
-    pub fn new(manifest: &Manifest, scorings: &[Scoring]) -> Result<Self, ScoreError> {
+    pub(super) fn new(manifest: &Manifest, scorings: &[Scoring]) -> Result<Self, ScoreError> {
         let scorings = if scorings.is_empty() { &manifest.spec.scoring } else { scorings };
         let configurations = manifest
             .configurations
@@ -77,21 +77,15 @@ impl ReportBuilder {
         Ok(Self { manifest: manifest.clone(), configurations, verdicts: None })
     }
 
-    /// Includes a judge's verdicts.
-    #[must_use]
-    pub fn judged_by(self, verdicts: Option<Verdicts>) -> Self {
-        Self { verdicts, ..self }
-    }
-
-    /// Adds a unit of the configuration at a position. Ignores invalid positions.
-    pub fn add(&mut self, position: usize, item: &Item, unit: &UnitId, state: &UnitState) {
-        if let Some(sum) = self.configurations.get_mut(position) {
-            sum.add(item, unit, state, self.verdicts.as_ref());
+    /// Adds a unit of the configuration at a position, with its last record. Ignores invalid positions.
+    pub(super) fn add(&mut self, position: usize, item: &Item, unit: &UnitId, record: Option<&Record>) {
+        if let (Some(sum), Some(record)) = (self.configurations.get_mut(position), record) {
+            sum.add(item, unit, record, self.verdicts.as_ref());
         }
     }
 
     /// Builds the report. Units that were not added are outstanding.
-    pub fn finish(self) -> Report {
+    pub(super) fn finish(self) -> Report {
         let configurations: Vec<ConfigurationReport> =
             self.configurations.into_iter().map(|sum| sum.finish(&self.manifest)).collect();
         let mut total = Ledger::default();
@@ -125,10 +119,8 @@ struct ConfigurationSum {
     /// The benchmark's metrics that are measured.
     metrics: Vec<MetricDefinition>,
     scorings: Vec<ScoringSum>,
-    answered: u64,
-    gave_up: u64,
-    faulted: u64,
-    attribution: Attribution,
+    ledger: Ledger,
+    attribution: BTreeMap<Cause, u64>,
     faults: BTreeMap<String, u64>,
     fault_messages: BTreeMap<String, u64>,
     usage: UsageSum,
@@ -153,10 +145,8 @@ impl ConfigurationSum {
             benchmark,
             metrics,
             scorings,
-            answered: 0,
-            gave_up: 0,
-            faulted: 0,
-            attribution: Attribution::default(),
+            ledger: Ledger { planned: planned.planned, ..Ledger::default() },
+            attribution: BTreeMap::new(),
             faults: BTreeMap::new(),
             fault_messages: BTreeMap::new(),
             usage: UsageSum::default(),
@@ -164,25 +154,20 @@ impl ConfigurationSum {
         })
     }
 
-    fn add(&mut self, item: &Item, unit: &UnitId, state: &UnitState, verdicts: Option<&Verdicts>) {
-        let (cause, record) = match state {
-            UnitState::Outstanding => return,
-            UnitState::Faulted(record) => {
-                self.faulted += 1;
-                if let Ending::Faulted(fault) = &record.outcome.ending {
-                    *self.faults.entry(fault.kind.to_string()).or_default() += 1;
-                    let message = shortened(&fault.to_string(), FAULT_TEXT);
-                    if self.fault_messages.len() < FAULTS_COUNTED
-                        || self.fault_messages.contains_key(&message)
-                    {
-                        *self.fault_messages.entry(message).or_default() += 1;
-                    }
+    fn add(&mut self, item: &Item, unit: &UnitId, record: &Record, verdicts: Option<&Verdicts>) {
+        let cause = match &record.outcome.ending {
+            Ending::Faulted(fault) => {
+                self.ledger.faulted += 1;
+                *self.faults.entry(fault.kind.to_string()).or_default() += 1;
+                let message = shortened(&fault.to_string(), FAULT_TEXT);
+                if self.fault_messages.len() < FAULTS_COUNTED || self.fault_messages.contains_key(&message) {
+                    *self.fault_messages.entry(message).or_default() += 1;
                 }
-                (Cause::Faulted, record)
+                Cause::Faulted
             }
-            UnitState::Settled(record) => (self.settle(item, unit, record, verdicts), record),
+            Ending::Answered | Ending::GaveUp(_) => self.settle(item, unit, record, verdicts),
         };
-        self.attribution.count(cause);
+        *self.attribution.entry(cause).or_default() += 1;
         if !matches!(cause, Cause::Correct) && self.examples.len() < EXAMPLES {
             self.examples.push(example(item, unit.short(), &record.outcome, cause));
         }
@@ -192,9 +177,9 @@ impl ConfigurationSum {
         let outcome = &record.outcome;
         let answered = matches!(outcome.ending, Ending::Answered);
         if answered {
-            self.answered += 1;
+            self.ledger.answered += 1;
         } else {
-            self.gave_up += 1;
+            self.ledger.gave_up += 1;
         }
         self.usage.add(outcome, &record.telemetry);
         let metrics = &self.metrics;
@@ -218,29 +203,24 @@ impl ConfigurationSum {
     }
 
     fn finish(mut self, manifest: &Manifest) -> ConfigurationReport {
-        let seen = self.answered + self.gave_up + self.faulted;
-        let outstanding = self.planned.planned.saturating_sub(seen);
-        self.attribution.count_many(Cause::Outstanding, outstanding);
+        let Ledger { planned, answered, gave_up, faulted, .. } = self.ledger;
+        self.ledger.outstanding = planned.saturating_sub(answered + gave_up + faulted);
+        if self.ledger.outstanding > 0 {
+            self.attribution.insert(Cause::Outstanding, self.ledger.outstanding);
+        }
         let metrics = &self.metrics;
         let splits = self.scorings.iter().flat_map(|sum| {
             // If lower is better (number of turns), values are neither correct nor wrong.
             let splits = |metric: &MetricDefinition| metric.higher_is_better && !metric.judged;
             let counted = sum.full.iter().zip(metrics).filter(move |(_, metric)| splits(metric));
-            counted.map(|(&correct, metric)| Split {
+            counted.map(move |(&correct, metric)| Split {
                 scoring: sum.scoring,
                 metric: metric.name.to_owned(),
                 correct,
-                wrong: self.answered - correct,
+                wrong: answered - correct,
             })
         });
-        let ledger = Ledger {
-            planned: self.planned.planned,
-            answered: self.answered,
-            gave_up: self.gave_up,
-            faulted: self.faulted,
-            outstanding,
-            splits: splits.collect(),
-        };
+        let ledger = Ledger { splits: splits.collect(), ..self.ledger.clone() };
         let scores = self
             .scorings
             .iter()
@@ -269,14 +249,12 @@ impl ConfigurationSum {
         ConfigurationReport {
             label: self.planned.label,
             benchmark: self.benchmark.name().to_owned(),
-            title: self.benchmark.title().to_owned(),
             ledger,
             scores,
             attribution: self.attribution,
             faults: most_frequent(self.faults),
             fault_messages: fault_messages.map(|(message, count)| FaultMessage { message, count }).collect(),
             usage: self.usage.finish(),
-            group_label: self.benchmark.group_label().map(str::to_owned),
             examples: self.examples,
         }
     }
@@ -289,9 +267,9 @@ impl ConfigurationSum {
     ) -> MetricReport {
         let estimate = tally.overall.finish(metric);
         #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
-        let faulted = self.faulted as f64;
+        let faulted = self.ledger.faulted as f64;
         // A faulted unit gets the average weight of a settled unit.
-        let bounds = estimate.filter(|_| self.faulted > 0).zip(metric.kind.range()).map(
+        let bounds = estimate.filter(|_| self.ledger.faulted > 0).zip(metric.kind.range()).map(
             |(estimate, (least, most))| {
                 #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
                 let missing = faulted * estimate.denominator / estimate.items as f64;

@@ -2,6 +2,7 @@
 //!
 //! The page is the template `report.html.jinja`. This module passes it formatted texts, rows and charts.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::LazyLock;
 
@@ -12,15 +13,10 @@ use crate::display::thousands;
 use super::attribution::Cause;
 use super::model::{Example, Report};
 use super::numbers::{bounds, dash, distances, figure, interval, items, published};
-use super::render::Render;
 use super::rows::{
-    COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, splits, usages,
+    COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, metrics, splits, usages,
 };
 use super::svg;
-
-/// Renders a report as one self-contained page.
-#[derive(Debug, Clone, Copy)]
-pub struct Html;
 
 static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
@@ -58,19 +54,19 @@ pub(super) fn escaped(text: &str) -> String {
     plain
 }
 
-impl Render for Html {
-    fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
-        let page = TEMPLATES.get_template("page").and_then(|page| page.render(contents(report)));
-        writeln!(out, "{}", page.map_err(io::Error::other)?)
-    }
+/// Writes a report as one self-contained page.
+pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let page = TEMPLATES.get_template("page").and_then(|page| page.render(contents(report)));
+    writeln!(out, "{}", page.map_err(io::Error::other)?)
 }
 
 /// Returns the values that the template uses.
 fn contents(report: &Report) -> Value {
     let manifest = &report.manifest;
-    let occurs = |cause: &Cause| report.configurations.iter().any(|one| one.attribution.of(*cause) > 0);
-    let causes = Cause::all().filter(occurs);
-    let causes = causes.map(|cause| context! { class => svg::class(cause), name => cause.name() });
+    let causes: BTreeSet<Cause> =
+        report.configurations.iter().flat_map(|one| one.attribution.keys().copied()).collect();
+    let causes =
+        causes.into_iter().map(|cause| context! { class => svg::class(cause), name => cause.name() });
     let unbalanced = report.configurations.iter().filter_map(|one| {
         let error = one.ledger.check().err()?;
         Some(context! { label => &one.label, error => error.to_string() })
@@ -112,26 +108,22 @@ fn contents(report: &Report) -> Value {
 }
 
 fn figures(report: &Report) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    for configuration in &report.configurations {
-        for scores in &configuration.scores {
-            for metric in &scores.metrics {
-                let published: Vec<_> = metric.published.iter().map(published).collect();
-                rows.push(vec![
-                    configuration.label.clone(),
-                    scores.scoring.to_string(),
-                    metric.metric.clone(),
-                    figure(metric.estimate.as_ref(), metric.unit),
-                    interval(metric.estimate.as_ref(), metric.unit),
-                    thousands(items(metric.estimate.as_ref())),
-                    bounds(metric),
-                    if published.is_empty() { dash() } else { published.join("\n") },
-                    distances(metric),
-                ]);
-            }
-        }
-    }
-    rows
+    let figures = metrics(report).map(|(configuration, scores, metric)| {
+        let estimate = metric.estimate.as_ref();
+        let published: Vec<_> = metric.published.iter().map(published).collect();
+        vec![
+            configuration.label.clone(),
+            scores.scoring.to_string(),
+            metric.metric.clone(),
+            figure(estimate, metric.unit),
+            interval(estimate, metric.unit),
+            thousands(items(estimate)),
+            bounds(metric),
+            if published.is_empty() { dash() } else { published.join("\n") },
+            distances(metric),
+        ]
+    });
+    figures.collect()
 }
 
 fn example(example: &Example) -> Value {

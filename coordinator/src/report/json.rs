@@ -7,21 +7,15 @@ use serde_json::{Map, Value, json};
 use crate::manifest::PlannedConfiguration;
 
 use super::model::{ConfigurationReport, Report};
-use super::render::Render;
-
-/// Renders a report with lm-eval's layout: `results`, `configs`, `versions`, `n-shot`, `higher_is_better`,
-/// `n-samples`, `config`, `git_hash`, `date`, `task_hashes`.
-#[derive(Debug, Clone, Copy)]
-pub struct Json;
 
 /// Incremented when the scores of equal records change.
 const TASK_VERSION: f64 = 1.0;
 
-impl Render for Json {
-    fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *out, &document(report))?;
-        writeln!(out)
-    }
+/// Writes a report with lm-eval's layout: `results`, `configs`, `versions`, `n-shot`, `higher_is_better`,
+/// `n-samples`, `config`, `git_hash`, `date`, `task_hashes`.
+pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &document(report))?;
+    writeln!(out)
 }
 
 /// Returns the key of each configuration: the benchmark's name if it has one configuration, otherwise a
@@ -103,12 +97,14 @@ fn document(report: &Report) -> Value {
             // Values that depend on the schedule are kept separate.
             "telemetry": {"duplicates": report.duplicates, "throughput": throughput},
             "configurations": by_key(&|planned, configuration| {
+                let attribution: Value =
+                    configuration.attribution.iter().map(|(cause, count)| (cause.name(), *count)).collect();
                 json!({
                     "label": configuration.label,
                     "identity": planned.identity,
                     "ledger": configuration.ledger,
                     "scores": configuration.scores,
-                    "attribution": attribution(configuration),
+                    "attribution": attribution,
                     "faults": configuration.faults.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
                     "fault_messages": configuration.fault_messages,
                     "usage": configuration.usage,
@@ -174,8 +170,4 @@ fn configs(planned: &PlannedConfiguration, configuration: &ConfigurationReport) 
         "metadata": {"version": TASK_VERSION},
         "lumos": *planned.configuration,
     })
-}
-
-fn attribution(configuration: &ConfigurationReport) -> Value {
-    configuration.attribution.counts().map(|(cause, count)| (cause.name().to_owned(), json!(count))).collect()
 }

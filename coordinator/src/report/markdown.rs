@@ -3,14 +3,9 @@
 use std::io::{self, Write};
 
 use super::model::Report;
-use super::render::Render;
 use super::rows::{
     COMPARED, INTERVALS, SPLITS, attributions, faults, figures, groups, ledgers, lines, splits, usages,
 };
-
-/// Renders a report as Markdown with tables.
-#[derive(Debug, Clone, Copy)]
-pub struct Markdown;
 
 /// Escapes a text for Markdown.
 fn escaped(text: &str) -> String {
@@ -40,67 +35,54 @@ fn table(out: &mut dyn Write, header: &[&str], numbers: usize, rows: &[Vec<Strin
     writeln!(out)
 }
 
-impl Render for Markdown {
-    fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
-        let manifest = &report.manifest;
-        writeln!(out, "# {}\n", escaped(&manifest.spec.name))?;
-        writeln!(out, "Run `{}`, planned {}.", manifest.identity.short(), manifest.created)?;
-        writeln!(out, "\n## Figures\n")?;
-        let header = [
-            "configuration",
-            "scoring",
-            "metric",
-            "value",
-            "95 % interval",
-            "items",
-            "published",
-            "difference",
-        ];
-        table(out, &header, 3, &figures(report))?;
-        writeln!(out, "{INTERVALS} {COMPARED}\n")?;
-        writeln!(out, "## Ledger\n")?;
-        let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
-        table(out, &header, 1, &ledgers(report))?;
-        table(out, &SPLITS, 3, &splits(report))?;
-        for configuration in &report.configurations {
-            if let Err(error) = configuration.ledger.check() {
-                writeln!(
-                    out,
-                    "**The ledger of {} does not balance:** {error}\n",
-                    escaped(&configuration.label)
-                )?;
-            }
+/// Writes a report as Markdown with tables.
+pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let manifest = &report.manifest;
+    writeln!(out, "# {}\n", escaped(&manifest.spec.name))?;
+    writeln!(out, "Run `{}`, planned {}.", manifest.identity.short(), manifest.created)?;
+    writeln!(out, "\n## Figures\n")?;
+    let header =
+        ["configuration", "scoring", "metric", "value", "95 % interval", "items", "published", "difference"];
+    table(out, &header, 3, &figures(report))?;
+    writeln!(out, "{INTERVALS} {COMPARED}\n")?;
+    writeln!(out, "## Ledger\n")?;
+    let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
+    table(out, &header, 1, &ledgers(report))?;
+    table(out, &SPLITS, 3, &splits(report))?;
+    for configuration in &report.configurations {
+        if let Err(error) = configuration.ledger.check() {
+            writeln!(out, "**The ledger of {} does not balance:** {error}\n", escaped(&configuration.label))?;
         }
-        for line in faults(report).iter().chain(&lines(report)) {
-            writeln!(out, "- {}\n", escaped(line))?;
-        }
-        writeln!(out, "## Results of units\n")?;
-        table(out, &["configuration", "result", "units", "%"], 2, &attributions(report))?;
-        let rows = groups(report);
-        if !rows.is_empty() {
-            writeln!(out, "## Groups\n")?;
-            let header = ["configuration", "scoring", "group", "value", "95 % interval", "items"];
-            table(out, &header, 3, &rows)?;
-        }
-        writeln!(out, "## Tokens and time per item\n")?;
-        let header = ["configuration", "prompt tokens", "reply tokens", "median time", "90 % within"];
-        table(out, &header, 1, &usages(report))?;
-        writeln!(out, "## First incorrect items\n")?;
-        for configuration in &report.configurations {
-            for example in &configuration.examples {
-                writeln!(
-                    out,
-                    "- {}, item {}{}: {}. Predicted {}, gold {}. {}",
-                    escaped(&configuration.label),
-                    example.item,
-                    example.name.as_ref().map(|name| format!(" ({})", escaped(name))).unwrap_or_default(),
-                    example.cause,
-                    example.prediction.as_deref().map_or_else(|| "nothing".to_owned(), escaped),
-                    escaped(&example.gold),
-                    escaped(example.detail.as_deref().unwrap_or_default()),
-                )?;
-            }
-        }
-        Ok(())
     }
+    for line in faults(report).iter().chain(&lines(report)) {
+        writeln!(out, "- {}\n", escaped(line))?;
+    }
+    writeln!(out, "## Results of units\n")?;
+    table(out, &["configuration", "result", "units", "%"], 2, &attributions(report))?;
+    let rows = groups(report);
+    if !rows.is_empty() {
+        writeln!(out, "## Groups\n")?;
+        let header = ["configuration", "scoring", "group", "value", "95 % interval", "items"];
+        table(out, &header, 3, &rows)?;
+    }
+    writeln!(out, "## Tokens and time per item\n")?;
+    let header = ["configuration", "prompt tokens", "reply tokens", "median time", "90 % within"];
+    table(out, &header, 1, &usages(report))?;
+    writeln!(out, "## First incorrect items\n")?;
+    for configuration in &report.configurations {
+        for example in &configuration.examples {
+            writeln!(
+                out,
+                "- {}, item {}{}: {}. Predicted {}, gold {}. {}",
+                escaped(&configuration.label),
+                example.item,
+                example.name.as_ref().map(|name| format!(" ({})", escaped(name))).unwrap_or_default(),
+                example.cause,
+                example.prediction.as_deref().map_or_else(|| "nothing".to_owned(), escaped),
+                escaped(&example.gold),
+                escaped(example.detail.as_deref().unwrap_or_default()),
+            )?;
+        }
+    }
+    Ok(())
 }

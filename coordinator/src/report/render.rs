@@ -3,22 +3,18 @@
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use super::{Csv, Html, Json, Markdown, Report, Terminal};
-
-/// Writes a report in one format. Equal reports yield equal bytes.
-pub trait Render {
-    /// Writes the report.
-    ///
-    /// # Errors
-    /// If writing to `out` fails.
-    fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()>;
-}
+use super::model::Report;
+use super::terminal::Terminal;
+use super::{csv, html, json, markdown};
 
 /// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Tables for a terminal.
-    Terminal,
+    Terminal {
+        /// Width of the terminal in columns.
+        width: u16,
+    },
     /// Markdown.
     Markdown,
     /// JSON in lm-eval's layout.
@@ -30,28 +26,34 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats.
-    pub const ALL: [Self; 5] = [Self::Terminal, Self::Markdown, Self::Json, Self::Csv, Self::Html];
+    /// All formats. Tables that are not written to a terminal have 80 columns.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Terminal { width: 80 }, Self::Markdown, Self::Json, Self::Csv, Self::Html];
 
     /// Returns the name on the command line.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Terminal => "table",
+            Self::Terminal { .. } => "table",
             Self::Markdown => "markdown",
             Self::Json => "json",
             Self::Csv => "csv",
             Self::Html => "html",
         }
     }
+}
 
-    /// Returns the renderer.
-    pub fn renderer(self) -> Box<dyn Render> {
-        match self {
-            Self::Terminal => Box::new(Terminal::default()),
-            Self::Markdown => Box::new(Markdown),
-            Self::Json => Box::new(Json),
-            Self::Csv => Box::new(Csv),
-            Self::Html => Box::new(Html),
+impl Report {
+    /// Writes the report in a format. Equal reports yield equal bytes.
+    ///
+    /// # Errors
+    /// If writing to `out` fails.
+    pub fn render(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            Format::Terminal { width } => Terminal { width }.render(self, out),
+            Format::Markdown => markdown::render(self, out),
+            Format::Json => json::render(self, out),
+            Format::Csv => csv::render(self, out),
+            Format::Html => html::render(self, out),
         }
     }
 }

@@ -8,36 +8,48 @@ use crate::computing::Computing;
 use crate::display::thousands;
 use crate::judge::JudgeReport;
 
-use super::model::{ConfigurationReport, FaultMessage, Report};
+use super::model::{ConfigurationReport, FaultMessage, MetricReport, Report, ScoringReport};
 use super::numbers::{bounds, dash, distance, duration, figure, interval, items, published, seconds};
 
-/// Returns the label in the first row of a configuration and an empty text in the others.
-pub(super) fn label(configuration: &ConfigurationReport, row: usize) -> String {
-    if row == 0 { configuration.label.clone() } else { String::new() }
+/// Returns every metric with its configuration and scoring, in the order of reports.
+pub(super) fn metrics(
+    report: &Report,
+) -> impl Iterator<Item = (&ConfigurationReport, &ScoringReport, &MetricReport)> {
+    report.configurations.iter().flat_map(|configuration| {
+        let scores = configuration.scores.iter();
+        scores
+            .flat_map(move |scores| scores.metrics.iter().map(move |metric| (configuration, scores, metric)))
+    })
+}
+
+/// Keeps the label of a configuration, which is the first cell, in its first row only.
+pub(super) fn labelled_once(rows: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
+    let mut before = String::new();
+    let once = rows.map(|mut row| {
+        if row[0] == before {
+            row[0].clear();
+        } else {
+            before.clone_from(&row[0]);
+        }
+        row
+    });
+    once.collect()
 }
 
 pub(super) fn figures(report: &Report) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    for configuration in &report.configurations {
-        let mut row = 0;
-        for scores in &configuration.scores {
-            for metric in &scores.metrics {
-                let compared = metric.published.first();
-                rows.push(vec![
-                    label(configuration, row),
-                    scores.scoring.to_string(),
-                    metric.metric.clone(),
-                    figure(metric.estimate.as_ref(), metric.unit),
-                    interval(metric.estimate.as_ref(), metric.unit),
-                    thousands(items(metric.estimate.as_ref())),
-                    compared.map_or_else(dash, published),
-                    compared.map_or_else(dash, distance),
-                ]);
-                row += 1;
-            }
-        }
-    }
-    rows
+    labelled_once(metrics(report).map(|(configuration, scores, metric)| {
+        let (estimate, compared) = (metric.estimate.as_ref(), metric.published.first());
+        vec![
+            configuration.label.clone(),
+            scores.scoring.to_string(),
+            metric.metric.clone(),
+            figure(estimate, metric.unit),
+            interval(estimate, metric.unit),
+            thousands(items(estimate)),
+            compared.map_or_else(dash, published),
+            compared.map_or_else(dash, distance),
+        ]
+    }))
 }
 
 pub(super) fn ledgers(report: &Report) -> Vec<Vec<String>> {
@@ -54,20 +66,18 @@ pub(super) fn ledgers(report: &Report) -> Vec<Vec<String>> {
 
 /// Returns the rows of correct and wrong answered units, by scoring and metric.
 pub(super) fn splits(report: &Report) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    for configuration in &report.configurations {
-        for (row, split) in configuration.ledger.splits.iter().enumerate() {
-            rows.push(vec![
-                label(configuration, row),
+    labelled_once(report.configurations.iter().flat_map(|configuration| {
+        configuration.ledger.splits.iter().map(move |split| {
+            vec![
+                configuration.label.clone(),
                 split.scoring.to_string(),
                 split.metric.clone(),
                 thousands(configuration.ledger.answered),
                 thousands(split.correct),
                 thousands(split.wrong),
-            ]);
-        }
-    }
-    rows
+            ]
+        })
+    }))
 }
 
 /// Note on how intervals are computed.
@@ -82,51 +92,45 @@ pub(super) const SPLITS: [&str; 6] = ["configuration", "scoring", "metric", "ans
 
 #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 pub(super) fn attributions(report: &Report) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    for configuration in &report.configurations {
+    labelled_once(report.configurations.iter().flat_map(|configuration| {
         let planned = configuration.ledger.planned.max(1) as f64;
-        for (row, (cause, count)) in configuration.attribution.counts().enumerate() {
-            rows.push(vec![
-                label(configuration, row),
-                cause.name().to_owned(),
-                thousands(count),
-                super::numbers::percent(count as f64 / planned),
-            ]);
-        }
-    }
-    rows
+        configuration.attribution.iter().map(move |(cause, &count)| {
+            let share = super::numbers::percent(count as f64 / planned);
+            vec![configuration.label.clone(), cause.name().to_owned(), thousands(count), share]
+        })
+    }))
 }
 
 pub(super) fn groups(report: &Report) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for configuration in &report.configurations {
-        let mut row = 0;
         for scores in &configuration.scores {
             let Some(metric) = scores.metrics.first() else { continue };
             for group in &metric.groups {
                 let estimate = Some(&group.estimate);
                 rows.push(vec![
-                    label(configuration, row),
+                    configuration.label.clone(),
                     scores.scoring.to_string(),
                     group.group.clone(),
                     figure(estimate, metric.unit),
                     interval(estimate, metric.unit),
                     thousands(items(estimate)),
                 ]);
-                row += 1;
             }
         }
     }
-    rows
+    labelled_once(rows.into_iter())
 }
 
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 pub(super) fn usages(report: &Report) -> Vec<Vec<String>> {
     let row = |configuration: &ConfigurationReport| {
         let usage = &configuration.usage;
+        let each = |tokens: u64| format!("{:.1}", tokens as f64 / usage.units.max(1) as f64);
         vec![
             configuration.label.clone(),
-            format!("{:.1}", usage.prompt_tokens_each()),
-            format!("{:.1}", usage.completion_tokens_each()),
+            each(usage.prompt_tokens),
+            each(usage.completion_tokens),
             seconds(usage.telemetry.seconds_median),
             seconds(usage.telemetry.seconds_p90),
         ]

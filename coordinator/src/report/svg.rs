@@ -146,9 +146,9 @@ pub(super) fn attributions(report: &Report) -> String {
     for (row, configuration) in report.configurations.iter().enumerate() {
         let middle = 12.0 + ROW * (row as f64 + 0.5);
         label(&mut svg, middle, &configuration.label, "label", 0.0, "start");
-        let total = configuration.attribution.total().max(1) as f64;
+        let total = configuration.attribution.values().sum::<u64>().max(1) as f64;
         let mut before = 0.0;
-        for (cause, count) in configuration.attribution.counts() {
+        for (&cause, &count) in &configuration.attribution {
             let (start, end) = (at(before / total), at((before + count as f64) / total));
             let width = (end - start - 1.0).max(0.5);
             let _ = write!(

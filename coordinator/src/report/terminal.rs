@@ -10,8 +10,9 @@ use crate::display::thousands;
 
 use super::model::Report;
 use super::numbers::{dash, distance, figure, interval, items};
-use super::render::Render;
-use super::rows::{SPLITS, attributions, faults, groups, label, ledgers, lines, splits, usages};
+use super::rows::{
+    SPLITS, attributions, faults, groups, labelled_once, ledgers, lines, metrics, splits, usages,
+};
 
 /// Minimum width of tables.
 const NARROWEST: u16 = 40;
@@ -22,15 +23,9 @@ const LONGEST_HEADER: usize = 12;
 
 /// Renders tables of a given width.
 #[derive(Debug, Clone, Copy)]
-pub struct Terminal {
+pub(super) struct Terminal {
     /// Width of the terminal in columns.
-    pub width: u16,
-}
-
-impl Default for Terminal {
-    fn default() -> Self {
-        Self { width: 80 }
-    }
+    pub(super) width: u16,
 }
 
 /// A table before layout.
@@ -159,34 +154,30 @@ impl Terminal {
             report.configurations.iter().filter_map(|one| Some(one.main()?.metric.as_str())).collect();
         // The header is the main metric's name if all configurations share it and it is short.
         let main = mains.first().filter(|main| mains.len() == 1 && main.len() <= LONGEST_HEADER).copied();
-        for configuration in &report.configurations {
-            let mut row = 0;
-            for scores in &configuration.scores {
-                for (index, metric) in scores.metrics.iter().enumerate() {
-                    let named = if index == 0 && main.is_some() {
-                        scores.scoring.to_string()
-                    } else {
-                        format!("{} {}", scores.scoring, metric.metric)
-                    };
-                    let compared = metric.published.first();
-                    if let Some(figure) = compared {
-                        let (system, source) = (&figure.system, &figure.source);
-                        systems.insert(format!("{system} {:.1} % ({source})", figure.percent));
-                    }
-                    let estimate = metric.estimate.as_ref();
-                    rows.push(vec![
-                        label(configuration, row),
-                        named,
-                        figure(estimate, metric.unit),
-                        interval(estimate, metric.unit).replace(" to ", "–"),
-                        thousands(items(estimate)),
-                        compared.map_or_else(dash, |figure| format!("{:.1} %", figure.percent)),
-                        compared.map_or_else(dash, distance),
-                    ]);
-                    row += 1;
-                }
+        for (configuration, scores, metric) in metrics(report) {
+            let is_main = scores.metrics.first().is_some_and(|first| std::ptr::eq(first, metric));
+            let named = if is_main && main.is_some() {
+                scores.scoring.to_string()
+            } else {
+                format!("{} {}", scores.scoring, metric.metric)
+            };
+            let compared = metric.published.first();
+            if let Some(figure) = compared {
+                let (system, source) = (&figure.system, &figure.source);
+                systems.insert(format!("{system} {:.1} % ({source})", figure.percent));
             }
+            let estimate = metric.estimate.as_ref();
+            rows.push(vec![
+                configuration.label.clone(),
+                named,
+                figure(estimate, metric.unit),
+                interval(estimate, metric.unit).replace(" to ", "–"),
+                thousands(items(estimate)),
+                compared.map_or_else(dash, |figure| format!("{:.1} %", figure.percent)),
+                compared.map_or_else(dash, distance),
+            ]);
         }
+        let rows = labelled_once(rows.into_iter());
         let main = main.unwrap_or("value");
         let header = vec!["configuration", "scoring", main, "95%", "items", "published", "points"];
         self.table(
@@ -199,10 +190,9 @@ impl Terminal {
         }
         writeln!(out)
     }
-}
 
-impl Render for Terminal {
-    fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes the whole report.
+    pub(super) fn render(self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let manifest = &report.manifest;
         self.text(out, &format!("run {} ({})", manifest.spec.name, manifest.identity.short()))?;
         writeln!(out)?;

@@ -9,12 +9,16 @@ use lumos_tasks::{
 };
 use proptest::prelude::*;
 
+use super::build::ReportBuilder;
 use super::html::escaped;
+use super::model::PublishedComparison;
 use super::*;
 use crate::manifest::Manifest;
 use crate::samples::{configuration, item, manifest_of, state};
 use crate::spec::ItemChoice;
-use crate::unit_view::{UnitState, unit_of};
+use crate::unit_view::unit_of;
+
+const TABLE: Format = Format::Terminal { width: 80 };
 
 /// Returns a report of two configurations over ten items. Only the first item of the second configuration is
 /// recorded.
@@ -25,7 +29,7 @@ fn sample() -> Report {
     for (position, planned) in manifest.configurations.iter().enumerate() {
         for item in items.iter().take(if position == 0 { 10 } else { 1 }) {
             let unit = unit_of(planned, item);
-            builder.add(position, item, &unit, &state(item.index, &unit));
+            builder.add(position, item, &unit, state(item.index, &unit).as_ref());
         }
     }
     let mut report = builder.finish();
@@ -46,11 +50,11 @@ fn published(wrong: u64, change: impl FnOnce(&mut Manifest)) -> Report {
     let mut builder = ReportBuilder::new(&manifest, &[]).unwrap();
     for item in &items {
         let unit = unit_of(&manifest.configurations[0], item);
-        let UnitState::Settled(mut record) = state(0, &unit) else { panic!("the first is answered") };
+        let Some(mut record) = state(0, &unit) else { panic!("the first is answered") };
         let Some(Evidence::Maths(evidence)) = &mut record.outcome.evidence else { panic!("a prediction") };
         let answer = if item.index < wrong { "wrong".to_owned() } else { item.target.text().to_owned() };
         evidence.prediction = Some(Value::Text(answer));
-        builder.add(0, item, &unit, &UnitState::Settled(record));
+        builder.add(0, item, &unit, Some(&record));
     }
     builder.finish()
 }
@@ -69,7 +73,7 @@ fn published_figures_are_compared_over_their_items_and_settings() {
     assert_eq!((corrected.points, corrected.inside), (None, None));
     assert_eq!(corrected.not_compared, ["corrected scoring"]);
     assert_eq!(compared(&published(500, |_| {}))[0].inside, Some(false));
-    assert!(rendered(Format::Terminal, &report).contains("+0.0, inside"));
+    assert!(rendered(TABLE, &report).contains("+0.0, inside"));
     assert!(rendered(Format::Html, &report).contains("class=\"published\""));
 }
 
@@ -140,9 +144,9 @@ fn turns() -> Report {
     let mut builder = ReportBuilder::new(&manifest, &[]).unwrap();
     for (item, turns) in items.iter().zip([4, 8, 10]) {
         let unit = unit_of(&manifest.configurations[0], item);
-        let UnitState::Settled(mut record) = state(0, &unit) else { panic!("the first is answered") };
+        let Some(mut record) = state(0, &unit) else { panic!("the first is answered") };
         record.outcome.evidence = Some(Evidence::Sql(SqlEvidence { turns, ..SqlEvidence::default() }));
-        builder.add(0, item, &unit, &UnitState::Settled(record));
+        builder.add(0, item, &unit, Some(&record));
     }
     builder.finish()
 }
@@ -161,7 +165,7 @@ fn every_metric_has_its_unit_and_its_interval() {
     assert_eq!(metrics[0].estimate.unwrap().method, Some(IntervalMethod::Wilson));
     let split = |metric: &str| report.configurations[0].ledger.splits.iter().any(|one| one.metric == metric);
     assert!(split("success_rate") && !split("turns"), "turns are neither right nor wrong");
-    for format in [Format::Terminal, Format::Markdown, Format::Html] {
+    for format in [TABLE, Format::Markdown, Format::Html] {
         let text = rendered(format, &report);
         assert!(text.contains("7.33 turns") && !text.contains("733"), "{}: {text}", format.name());
     }
@@ -179,7 +183,7 @@ fn every_metric_has_its_unit_and_its_interval() {
 #[test]
 fn time_and_models_are_in_every_report() {
     let report = sample();
-    for format in [Format::Terminal, Format::Markdown, Format::Html] {
+    for format in [TABLE, Format::Markdown, Format::Html] {
         let text = rendered(format, &report);
         assert!(text.contains("wall time 12.5 s: 0.7 items/s, 158 tokens/s"), "{text}");
         assert!(text.contains("models: planner candle:models/planner, grounder"), "{text}");
@@ -197,19 +201,19 @@ fn the_most_frequent_faults_are_told() {
     let mut builder = ReportBuilder::new(&manifest, &[]).unwrap();
     for item in &items {
         let unit = unit_of(&manifest.configurations[0], item);
-        let UnitState::Faulted(mut record) = state(8, &unit) else { panic!("the ninth is faulted") };
+        let Some(mut record) = state(8, &unit) else { panic!("the ninth is faulted") };
         let message = match item.index {
             0..3 => "no such model: tiny".to_owned(),
             3..5 => "too many requests".to_owned(),
             index => format!("request {index}"),
         };
         record.outcome.ending = Ending::Faulted(Fault { kind: FaultKind::Model, message });
-        builder.add(0, item, &unit, &UnitState::Faulted(record));
+        builder.add(0, item, &unit, Some(&record));
     }
     let report = builder.finish();
     let told: Vec<_> = report.configurations[0].fault_messages.iter().map(|one| one.count).collect();
     assert_eq!(told, [3, 2, 1]);
-    for format in [Format::Terminal, Format::Markdown, Format::Html] {
+    for format in [TABLE, Format::Markdown, Format::Html] {
         let text = rendered(format, &report);
         assert!(text.contains("3 of 10 faulted: model: no such model: tiny"), "{}: {text}", format.name());
     }
@@ -233,7 +237,7 @@ fn tables_fit_eighty_columns_and_break_between_words() {
     for report in &reports {
         for width in [80, 100, 160] {
             let mut out = Vec::new();
-            Terminal { width }.render(report, &mut out).unwrap();
+            report.render(Format::Terminal { width }, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
             let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(widest <= usize::from(width), "{widest} columns:\n{text}");
@@ -261,7 +265,7 @@ fn what_looked_things_up_is_named() {
         let manifest = manifest_of(&[Configuration { tools, ..configuration(0) }], &[item(0)]);
         ReportBuilder::new(&manifest, &[]).unwrap().finish()
     };
-    for format in [Format::Terminal, Format::Markdown, Format::Html] {
+    for format in [TABLE, Format::Markdown, Format::Html] {
         let plain = unwrapped(&rendered(format, &with("corpus:pages.jsonl#0123")));
         assert!(
             plain.contains("rank=bm25, wiki=corpus:pages.jsonl") && !plain.contains("own items"),
@@ -294,8 +298,8 @@ fn what_takes_a_browser_has_figures_only_where_there_was_one() {
     assert_eq!(names(&read), others);
     let splits = |report: &Report| report.configurations[0].ledger.splits.len();
     assert!(splits(&shown) > splits(&read));
-    assert!(rendered(Format::Terminal, &shown).contains("executable"));
-    assert!(!rendered(Format::Terminal, &read).contains("executable"));
+    assert!(rendered(TABLE, &shown).contains("executable"));
+    assert!(!rendered(TABLE, &read).contains("executable"));
 }
 
 /// Returns a text without its line breaks.
@@ -305,7 +309,7 @@ fn unwrapped(text: &str) -> String {
 
 fn rendered(format: Format, report: &Report) -> String {
     let mut out = Vec::new();
-    format.renderer().render(report, &mut out).unwrap();
+    report.render(format, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -317,8 +321,8 @@ fn the_sums_are_right() {
     first.ledger.check().unwrap();
     let full: Vec<_> = first.ledger.splits.iter().map(|split| (split.correct, split.wrong)).collect();
     assert_eq!(full, [(4, 3), (5, 2)], "paper compares texts, corrected compares values");
-    assert_eq!(first.attribution.total(), 10);
-    let causes: Vec<_> = first.attribution.counts().map(|(cause, count)| (cause.name(), count)).collect();
+    assert_eq!(first.attribution.values().sum::<u64>(), 10);
+    let causes: Vec<_> = first.attribution.iter().map(|(cause, count)| (cause.name(), *count)).collect();
     assert_eq!(
         causes,
         [
@@ -341,7 +345,7 @@ fn the_sums_are_right() {
 
 #[test]
 fn the_table_reads_well_at_eighty_columns() {
-    let text = rendered(Format::Terminal, &sample());
+    let text = rendered(TABLE, &sample());
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }
@@ -429,8 +433,7 @@ proptest! {
             for &index in order {
                 let item = item(index);
                 let unit = unit_of(&manifest.configurations[0], &item);
-                let state: UnitState = state(index, &unit);
-                builder.add(0, &item, &unit, &state);
+                builder.add(0, &item, &unit, state(index, &unit).as_ref());
             }
             let mut report = builder.finish();
             report.configurations[0].examples.clear();

@@ -5,44 +5,27 @@ use serde::Serialize;
 
 /// Usage of the settled units of a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct TokenTotals {
+pub(crate) struct TokenTotals {
     /// Number of units.
-    pub units: u64,
+    pub(crate) units: u64,
     /// Number of prompt tokens.
-    pub prompt_tokens: u64,
+    pub(crate) prompt_tokens: u64,
     /// Number of generated tokens.
-    pub completion_tokens: u64,
+    pub(crate) completion_tokens: u64,
     /// Values that depend on the schedule and the machine.
-    pub telemetry: Times,
+    pub(crate) telemetry: Times,
 }
 
 /// Duration of a unit in seconds, and cost. Never part of a comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Times {
+pub(crate) struct Times {
     /// Median.
-    pub seconds_median: Option<f64>,
+    pub(crate) seconds_median: Option<f64>,
     /// 90th percentile.
-    pub seconds_p90: Option<f64>,
+    pub(crate) seconds_p90: Option<f64>,
     /// Cost of the models in US dollars, if a price was set.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost: Option<f64>,
-}
-
-impl TokenTotals {
-    /// Average number of prompt tokens per unit.
-    pub fn prompt_tokens_each(&self) -> f64 {
-        each(self.prompt_tokens, self.units)
-    }
-
-    /// Average number of generated tokens per unit.
-    pub fn completion_tokens_each(&self) -> f64 {
-        each(self.completion_tokens, self.units)
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-fn each(tokens: u64, units: u64) -> f64 {
-    if units == 0 { 0.0 } else { tokens as f64 / units as f64 }
+    pub(crate) cost: Option<f64>,
 }
 
 /// Accumulates usage.

@@ -5,7 +5,6 @@
 //! [`ResolvedSpec`] or returns all errors.
 
 mod computing;
-mod error;
 mod file;
 mod names;
 mod partition;
@@ -15,12 +14,13 @@ mod run_spec;
 mod selection;
 mod values;
 
-pub use computing::MemorySize;
-pub use error::{SpecError, SpecProblem, SpecProblems};
-pub use names::{expand_names, nearest};
-pub use partition::{Partition, PartitionError};
-pub use resolve::{BenchmarkFacts, known_benchmarks};
-pub use resolved::{ItemChoice, ResolvedModels, ResolvedSpec, RunLimits};
-pub use run_spec::{GenerationSpec, LimitsSpec, ModelSet, Preset, RunSpec};
-pub use selection::{Selection, SelectionError, parse_samples};
-pub use values::{BatchSize, FailOnError};
+pub use {
+    computing::MemorySize,
+    file::SpecError,
+    names::expand_names,
+    partition::Partition,
+    resolved::{ItemChoice, ResolvedSpec, RunLimits},
+    run_spec::{GenerationSpec, LimitsSpec, ModelSet, Preset, RunSpec},
+    selection::{Selection, parse_samples},
+    values::{BatchSize, FailOnError},
+};

@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use lumos_tasks::{ContentHash, ItemId};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// One of `of` parts, written `hash:1/4`. An item's part depends on its content only, not on its position in
 /// the data, so that parts are similar in kind and size.
@@ -16,24 +15,19 @@ pub struct Partition {
     of: u32,
 }
 
-/// Error of parsing a partition.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("invalid partition `{0}`: expected hash:M/N, from hash:1/4 for the first of four parts to hash:4/4")]
-pub struct PartitionError(String);
-
 impl Partition {
     /// Creates part `part` of `of`, counted from 1. Returns `None` if there is no such part.
-    pub fn new(part: u32, of: u32) -> Option<Self> {
+    pub(crate) fn new(part: u32, of: u32) -> Option<Self> {
         (1..=of).contains(&part).then_some(Self { part, of })
     }
 
     /// Number of this part, counted from 1.
-    pub fn part(self) -> u32 {
+    pub(crate) fn part(self) -> u32 {
         self.part
     }
 
     /// Number of parts.
-    pub fn of(self) -> u32 {
+    pub(crate) fn of(self) -> u32 {
         self.of
     }
 
@@ -52,20 +46,24 @@ impl fmt::Display for Partition {
 }
 
 impl FromStr for Partition {
-    type Err = PartitionError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, PartitionError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let numbers = text.trim().strip_prefix("hash:").and_then(|numbers| numbers.split_once('/'));
         numbers
             .and_then(|(part, of)| Self::new(part.parse().ok()?, of.parse().ok()?))
-            .ok_or_else(|| PartitionError(text.to_owned()))
+            .ok_or_else(|| {
+                format!(
+                    "invalid partition `{text}`: expected hash:M/N, from hash:1/4 for the first of four parts to hash:4/4"
+                )
+            })
     }
 }
 
 impl TryFrom<String> for Partition {
-    type Error = PartitionError;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Self, PartitionError> {
+    fn try_from(text: String) -> Result<Self, String> {
         text.parse()
     }
 }
@@ -87,7 +85,7 @@ mod tests {
         let partition: Partition = "hash:2/3".parse().unwrap();
         assert_eq!((partition.part(), partition.of(), partition.to_string()), (2, 3, "hash:2/3".to_owned()));
         for wrong in ["", "2/3", "hash:0/3", "hash:4/3", "hash:1/0", "count:1/2", "hash:1/2/3", "hash:-1/2"] {
-            let error = wrong.parse::<Partition>().unwrap_err().to_string();
+            let error = wrong.parse::<Partition>().unwrap_err();
             assert!(error.contains("hash:1/4"), "{error}");
         }
     }

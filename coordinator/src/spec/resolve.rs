@@ -3,43 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use lumos_benchmarks::Scoring;
+use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_tasks::{Behaviour, ContentHash, Formulation, GenerationSettings, Role, Sampling};
 
-use super::error::{SpecProblem, SpecProblems};
+use super::file::SpecError;
 use super::names::{expand_names, nearest};
-use super::resolved::{ItemChoice, ResolvedModels, ResolvedSpec, RunLimits};
+use super::resolved::{ItemChoice, ResolvedSpec, RunLimits};
 use super::run_spec::{ModelSet, RunSpec};
 
-/// Properties of a benchmark that resolving needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BenchmarkFacts {
-    /// Its name.
-    pub name: String,
-    /// Supported formulations.
-    pub formulations: Vec<Formulation>,
-    /// Roles of the models that its episodes use, by formulation.
-    pub roles: BTreeMap<Formulation, Vec<Role>>,
-    /// Whether results depend on the seed even with greedy decoding.
-    pub draws: bool,
-}
-
-/// Returns the benchmarks of this program.
-pub fn known_benchmarks() -> Vec<BenchmarkFacts> {
-    lumos_benchmarks::all()
-        .iter()
-        .map(|benchmark| BenchmarkFacts {
-            name: benchmark.name().to_owned(),
-            formulations: benchmark.formulations().to_vec(),
-            roles: benchmark
-                .formulations()
-                .iter()
-                .map(|&formulation| (formulation, benchmark.roles(formulation).to_vec()))
-                .collect(),
-            draws: benchmark.draws(),
-        })
-        .collect()
-}
+/// The benchmarks that a specification may name.
+type Known<'a> = &'a [&'static dyn Benchmark];
 
 const DTYPES: [&str; 3] = ["f32", "bf16", "f16"];
 
@@ -48,15 +21,12 @@ impl RunSpec {
     ///
     /// # Errors
     /// All errors in the specification.
-    pub fn resolve(self) -> Result<ResolvedSpec, SpecProblems> {
-        self.resolve_against(&known_benchmarks())
+    pub fn resolve(self) -> Result<ResolvedSpec, SpecError> {
+        self.resolve_against(lumos_benchmarks::all())
     }
 
     /// Fills in the defaults and validates the specification against the given benchmarks.
-    ///
-    /// # Errors
-    /// All errors in the specification.
-    pub fn resolve_against(self, known: &[BenchmarkFacts]) -> Result<ResolvedSpec, SpecProblems> {
+    fn resolve_against(self, known: Known<'_>) -> Result<ResolvedSpec, SpecError> {
         let mut problems = Problems::default();
         let tasks = problems.tasks(self.tasks.as_deref(), known);
         let formulation = problems.listed("formulation", self.formulation.clone(), Formulation::Iterative);
@@ -66,22 +36,24 @@ impl RunSpec {
             given => problems.listed("scoring", given, Scoring::Paper),
         };
         let seed = problems.listed("seed", self.seed.clone(), 0);
-        for facts in known.iter().filter(|facts| tasks.contains(&facts.name)) {
-            for formulation in formulation.iter().filter(|one| !facts.formulations.contains(one)) {
-                let supported =
-                    facts.formulations.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+        let asked: Vec<_> =
+            known.iter().copied().filter(|one| tasks.iter().any(|task| task == one.name())).collect();
+        for benchmark in &asked {
+            let supported = benchmark.formulations();
+            for formulation in formulation.iter().filter(|one| !supported.contains(one)) {
+                let supported = supported.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+                let name = benchmark.name();
                 problems.add(
                     "formulation",
-                    format!("{} does not support {formulation}; supported are {supported}", facts.name),
+                    format!("{name} does not support {formulation}; supported are {supported}"),
                 );
             }
         }
-        let asked = known.iter().filter(|facts| tasks.contains(&facts.name));
-        let models = problems.models(self.models.as_deref(), &formulation, asked);
+        let models = problems.models(self.models.as_deref(), &formulation, &asked);
         let items = problems.items(&self, &tasks);
         let generation = problems.generation(&self);
         if generation.sampling == Sampling::Greedy {
-            problems.repetitions(&seed, known.iter().filter(|facts| tasks.contains(&facts.name)));
+            problems.repetitions(&seed, &asked);
         }
         let limits = problems.limits(&self);
         if let Some(dtype) = self.dtype.as_deref().filter(|dtype| !DTYPES.contains(dtype)) {
@@ -94,7 +66,7 @@ impl RunSpec {
             problems.name(name);
         }
         if !problems.0.is_empty() {
-            return Err(SpecProblems(problems.0));
+            return Err(SpecError::Invalid { problems: problems.0 });
         }
         let mut resolved = ResolvedSpec {
             name: self.name.clone().unwrap_or_default(),
@@ -151,11 +123,11 @@ fn default_name(spec: &ResolvedSpec) -> String {
 }
 
 #[derive(Default)]
-struct Problems(Vec<SpecProblem>);
+struct Problems(Vec<(&'static str, String)>);
 
 impl Problems {
     fn add(&mut self, field: &'static str, message: impl Into<String>) {
-        self.0.push(SpecProblem { field, message: message.into() });
+        self.0.push((field, message.into()));
     }
 
     fn name(&mut self, name: &str) {
@@ -170,8 +142,8 @@ impl Problems {
         }
     }
 
-    fn tasks(&mut self, tasks: Option<&[String]>, known: &[BenchmarkFacts]) -> Vec<String> {
-        let names: Vec<&str> = known.iter().map(|facts| facts.name.as_str()).collect();
+    fn tasks(&mut self, tasks: Option<&[String]>, known: Known<'_>) -> Vec<String> {
+        let names: Vec<&str> = known.iter().map(|benchmark| benchmark.name()).collect();
         let tasks = expand_names(tasks.unwrap_or_default().iter().map(String::as_str), &names);
         if tasks.is_empty() {
             self.add(
@@ -206,12 +178,12 @@ impl Problems {
         }
     }
 
-    fn models<'a>(
+    fn models(
         &mut self,
         sets: Option<&[ModelSet]>,
         formulations: &[Formulation],
-        tasks: impl Iterator<Item = &'a BenchmarkFacts>,
-    ) -> Vec<ResolvedModels> {
+        tasks: Known<'_>,
+    ) -> Vec<BTreeMap<Role, String>> {
         let sets = sets.unwrap_or_default();
         if sets.is_empty() {
             self.add(
@@ -220,10 +192,11 @@ impl Problems {
             );
         }
         let mut needed: BTreeMap<Role, Formulation> = BTreeMap::new();
-        for facts in tasks {
-            for formulation in formulations {
-                for &role in facts.roles.get(formulation).into_iter().flatten() {
-                    needed.entry(role).or_insert(*formulation);
+        for benchmark in tasks {
+            let supported = benchmark.formulations();
+            for &formulation in formulations.iter().filter(|one| supported.contains(one)) {
+                for &role in benchmark.roles(formulation) {
+                    needed.entry(role).or_insert(formulation);
                 }
             }
         }
@@ -243,7 +216,7 @@ impl Problems {
                     ),
                 }
             }
-            resolved.push(ResolvedModels(models));
+            resolved.push(models);
         }
         unique(resolved)
     }
@@ -280,8 +253,8 @@ impl Problems {
     }
 
     /// With greedy decoding, every seed yields the same episode.
-    fn repetitions<'a>(&mut self, seeds: &[u64], tasks: impl Iterator<Item = &'a BenchmarkFacts>) {
-        let same: Vec<&str> = tasks.filter(|facts| !facts.draws).map(|facts| facts.name.as_str()).collect();
+    fn repetitions(&mut self, seeds: &[u64], tasks: Known<'_>) {
+        let same: Vec<&str> = tasks.iter().filter(|one| !one.draws()).map(|one| one.name()).collect();
         if seeds.len() > 1 && !same.is_empty() {
             let given = seeds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
             self.add(
@@ -362,30 +335,8 @@ mod tests {
     use super::*;
     use crate::spec::{GenerationSpec, LimitsSpec, Preset, Selection};
 
-    fn known() -> Vec<BenchmarkFacts> {
-        let facts = |name: &str, formulations: &[Formulation]| BenchmarkFacts {
-            name: name.to_owned(),
-            formulations: formulations.to_vec(),
-            roles: formulations
-                .iter()
-                .map(|&formulation| {
-                    let mut roles = match formulation.has_modules() {
-                        true => vec![Role::Planner, Role::Grounder],
-                        false => vec![Role::Answerer],
-                    };
-                    if name == "hotpotqa" && formulation.has_modules() {
-                        roles.push(Role::Qa);
-                    }
-                    (formulation, roles)
-                })
-                .collect(),
-            draws: false,
-        };
-        vec![
-            facts("gsm8k", &Formulation::ALL),
-            facts("hotpotqa", &Formulation::ALL),
-            facts("webshop", &[Formulation::Iterative]),
-        ]
+    fn known() -> [&'static dyn Benchmark; 4] {
+        ["gsm8k", "hotpotqa", "webshop", "mind2web"].map(|name| lumos_benchmarks::find(name).unwrap())
     }
 
     fn spec(tasks: &[&str]) -> RunSpec {
@@ -408,7 +359,7 @@ mod tests {
         assert_eq!(resolved.scoring, [Scoring::Paper, Scoring::Corrected]);
         assert_eq!(resolved.generation, GenerationSettings::default());
         assert_eq!(resolved.items["gsm8k"], ItemChoice::All);
-        assert_eq!(resolved.models[0].0.len(), 2);
+        assert_eq!(resolved.models[0].len(), 2);
         assert!(resolved.name.starts_with("gsm8k-iterative-"), "{}", resolved.name);
         let again = spec(&["gsm8k"]).resolve_against(&known()).unwrap();
         assert_eq!(resolved, again);
@@ -442,7 +393,7 @@ mod tests {
             ..RunSpec::default()
         });
         assert!(message.contains(
-            "unknown benchmark `gsm9k`: expected one of gsm8k, hotpotqa, webshop; did you mean `gsm8k`?"
+            "unknown benchmark `gsm9k`: expected one of gsm8k, hotpotqa, webshop, mind2web; did you mean `gsm8k`?"
         ));
         assert!(message.contains("limit: expected a positive integer, found 0"), "{message}");
         assert!(message.contains("dtype: unknown type"), "{message}");
@@ -491,10 +442,9 @@ mod tests {
         // A repeated seed is one repetition; a benchmark that draws at random accepts several.
         let twice = RunSpec { seed: Some(vec![3, 3]), ..spec(&["gsm8k"]) };
         assert_eq!(twice.resolve_against(&known()).unwrap().seed, [3]);
-        let draws = BenchmarkFacts { draws: true, ..known().remove(0) };
-        assert_eq!(seeded("gsm8k", None).resolve_against(&[draws]).unwrap().seed.len(), 3);
-        let drawing: Vec<_> = known_benchmarks().into_iter().filter(|facts| facts.draws).collect();
-        assert_eq!(drawing.iter().map(|facts| facts.name.as_str()).collect::<Vec<_>>(), ["mind2web"]);
+        assert_eq!(seeded("mind2web", None).resolve_against(&known()).unwrap().seed.len(), 3);
+        let drawing = lumos_benchmarks::all().iter().filter(|one| one.draws());
+        assert_eq!(drawing.map(|one| one.name()).collect::<Vec<_>>(), ["mind2web"]);
     }
 
     #[test]
@@ -505,11 +455,11 @@ mod tests {
         };
         let resolved = both.resolve_against(&known()).unwrap();
         assert_eq!(
-            resolved.models[0].0.keys().copied().collect::<Vec<_>>(),
+            resolved.models[0].keys().copied().collect::<Vec<_>>(),
             [Role::Planner, Role::Grounder, Role::Answerer]
         );
         let roles = |spec: RunSpec| -> Vec<Role> {
-            spec.resolve_against(&known()).unwrap().models[0].0.keys().copied().collect()
+            spec.resolve_against(&known()).unwrap().models[0].keys().copied().collect()
         };
         assert_eq!(roles(spec(&["hotpotqa"])), [Role::Planner, Role::Grounder, Role::Qa]);
         let modules =

@@ -29,8 +29,8 @@ pub struct ResolvedSpec {
     pub behaviour: Vec<Behaviour>,
     /// Scorings, without duplicates; the first is the main one.
     pub scoring: Vec<Scoring>,
-    /// Sets of models.
-    pub models: Vec<ResolvedModels>,
+    /// Sets of models: names by role, for all roles that the formulations need.
+    pub models: Vec<BTreeMap<Role, String>>,
     /// Seeds, without duplicates.
     pub seed: Vec<u64>,
     /// Items by benchmark.
@@ -84,11 +84,6 @@ pub struct RunLimits {
     pub retry_on_error: u32,
 }
 
-/// Models by role, for all roles that the formulations need.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ResolvedModels(pub BTreeMap<Role, String>);
-
 /// The items of one benchmark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -103,7 +98,7 @@ pub enum ItemChoice {
 
 impl ItemChoice {
     /// Whether the item at a position is selected.
-    pub fn keeps(&self, position: u64) -> bool {
+    pub(crate) fn keeps(&self, position: u64) -> bool {
         match self {
             Self::All => true,
             Self::First(count) => position < *count,
@@ -112,7 +107,7 @@ impl ItemChoice {
     }
 
     /// Position after the last selected item, where reading can stop; `None` if all are selected.
-    pub fn end(&self) -> Option<u64> {
+    pub(crate) fn end(&self) -> Option<u64> {
         match self {
             Self::All => None,
             Self::First(count) => Some(*count),

@@ -117,22 +117,17 @@ pub struct LimitsSpec {
 }
 
 /// Models of one cell of the matrix: one for all roles, or one per role.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelSet {
     /// Model of every role without its own model.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The planner.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub planner: Option<String>,
     /// The grounder.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub grounder: Option<String>,
     /// Model of the formulations with a single model.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub answerer: Option<String>,
     /// The chat model of the QA tool.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub qa: Option<String>,
 }
 
@@ -143,7 +138,7 @@ impl ModelSet {
     }
 
     /// Returns the model of a role.
-    pub fn role(&self, role: Role) -> Option<&str> {
+    pub(crate) fn role(&self, role: Role) -> Option<&str> {
         let own = match role {
             Role::Planner => &self.planner,
             Role::Grounder => &self.grounder,
@@ -218,7 +213,7 @@ pub enum Preset {
 
 impl Preset {
     /// Number of items, from the first, in the published evaluation; `None` for all.
-    pub fn first_items(self, benchmark: &str) -> Option<u64> {
+    pub(crate) fn first_items(self, benchmark: &str) -> Option<u64> {
         let Self::Paper = self;
         match lumos_benchmarks::find(benchmark)?.published_items()? {
             PublishedItems::First(count) => Some(count),

@@ -73,7 +73,7 @@ pub enum FailOnError {
 
 impl FailOnError {
     /// Whether a run of `planned` units stops when `faulted` of them have no attempts left.
-    pub fn stops(self, faulted: u64, planned: u64) -> bool {
+    pub(crate) fn stops(self, faulted: u64, planned: u64) -> bool {
         match self {
             Self::Never => false,
             Self::First => faulted > 0,

@@ -58,13 +58,17 @@ impl Page {
         if self.colours { format!("\u{1b}[{style}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// Adds a heading.
-    pub(super) fn heading(&mut self, text: &str) {
+    fn lines(&mut self, text: &str, style: &str) {
         for line in wrapped(text, self.width) {
-            let line = self.styled(&line, BOLD);
+            let line = self.styled(&line, style);
             self.text.push_str(&line);
             self.text.push('\n');
         }
+    }
+
+    /// Adds a heading.
+    pub(super) fn heading(&mut self, text: &str) {
+        self.lines(text, BOLD);
     }
 
     /// Adds an empty line.
@@ -74,11 +78,7 @@ impl Page {
 
     /// Adds a dimmed line.
     pub(super) fn note(&mut self, text: &str) {
-        for line in wrapped(text, self.width) {
-            let line = self.styled(&line, DIM);
-            self.text.push_str(&line);
-            self.text.push('\n');
-        }
+        self.lines(text, DIM);
     }
 
     /// Adds a text with its name in the left column.

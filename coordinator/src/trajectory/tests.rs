@@ -16,8 +16,8 @@ async fn run() -> (tempfile::TempDir, Manifest, Checkpoint) {
     checkpoint.store_items("svamp", &items).unwrap();
     for item in &items {
         let unit = unit_of(&manifest.configurations[0], item);
-        if let Some(record) = state(item.index, &unit).record() {
-            checkpoint.record(record.clone()).await.unwrap();
+        if let Some(record) = state(item.index, &unit) {
+            checkpoint.record(record).await.unwrap();
         }
     }
     (folder, manifest, checkpoint)

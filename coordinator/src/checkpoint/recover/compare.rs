@@ -6,8 +6,8 @@ use super::Both;
 use crate::checkpoint::database::Database;
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::index::ENTRY;
-use crate::checkpoint::layout::{JOURNAL_KEY, SCHEMA_KEY};
-use crate::checkpoint::{item_key, item_prefix, store};
+use crate::checkpoint::layout::is_own_key;
+use crate::checkpoint::{item_key, parse_item_key, store};
 
 /// Differences between the copies.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl Both<'_> {
         let (mut found, mut wrong) = (0, BTreeSet::new());
         for entry in &database.items {
             let (key, value) = entry.map_err(failed)?;
-            let Some((benchmark, index)) = parse_database_item_key(&key) else { continue };
+            let Some((benchmark, index)) = parse_item_key(&key) else { continue };
             match catalogue.item(benchmark, index) {
                 Some(location) if location.matches(&value) => found += 1,
                 Some(_) => {
@@ -127,17 +127,8 @@ impl Both<'_> {
         }
         for entry in &database.meta {
             let (key, _) = entry.map_err(failed)?;
-            let own = [SCHEMA_KEY, JOURNAL_KEY].iter().any(|own| own.as_bytes() == &*key);
-            compared.more_notes += u64::from(!own && !catalogue.notes.contains_key(&*key));
+            compared.more_notes += u64::from(!is_own_key(&key) && !catalogue.notes.contains_key(&*key));
         }
         Ok(compared)
     }
-}
-
-/// Parses the benchmark and the position from a database key of an item or of a list of identities.
-pub(super) fn parse_database_item_key(key: &[u8]) -> Option<(&str, u64)> {
-    let (prefix, index) = key.split_last_chunk::<8>()?;
-    let benchmark = std::str::from_utf8(prefix.strip_suffix(&[0])?).ok()?;
-    debug_assert_eq!(item_prefix(benchmark), prefix);
-    Some((benchmark, u64::from_be_bytes(*index)))
 }

@@ -1,7 +1,5 @@
 //! Writes the content of the journal to the database.
 
-use std::path::Path;
-
 use super::{BYTES_TOGETHER, TOGETHER};
 use crate::checkpoint::catalogue::{self, Catalogue, Places};
 use crate::checkpoint::database::{Database, Identities};
@@ -12,12 +10,11 @@ use crate::checkpoint::{item_key, store, store_identities};
 
 /// Fills an empty database from the journal.
 pub(super) fn fill(
-    folder: &Path,
     database: &Database,
     file: &JournalFile,
     catalogue: &Catalogue,
 ) -> Result<(), CheckpointError> {
-    let failed = |error| CheckpointError::of_sled(folder, &error);
+    let failed = |error| CheckpointError::of_sled(&database.folder, &error);
     for (benchmark, places) in &catalogue.items {
         let (mut batch, mut bytes) = (sled::Batch::default(), 0);
         for (number, (index, location)) in places.iter().enumerate() {
@@ -30,19 +27,17 @@ pub(super) fn fill(
             }
         }
         database.items.apply_batch(batch).map_err(failed)?;
-        write_identities(folder, database, file, benchmark, places)?;
+        write_identities(database, file, benchmark, places)?;
     }
     let records = u32::try_from(catalogue.records.len()).unwrap_or(u32::MAX);
-    write_records(folder, database, file, catalogue, 0..records)?;
+    write_records(database, file, catalogue, 0..records)?;
     for (key, location) in &catalogue.notes {
         database.meta.insert(key.as_slice(), file.read(*location)?).map_err(failed)?;
     }
-    database.database.flush().map_err(failed)?;
-    Ok(())
+    database.flush()
 }
 
 pub(super) fn write_identities(
-    folder: &Path,
     database: &Database,
     file: &JournalFile,
     benchmark: &str,
@@ -55,18 +50,17 @@ pub(super) fn write_identities(
         let _ = identities.add(index, &id);
     }
     store_identities(&database.identities, benchmark, identities)
-        .map_err(|error| CheckpointError::of_sled(folder, &error))
+        .map_err(|error| CheckpointError::of_sled(&database.folder, &error))
 }
 
 /// Writes records and their index entries.
 pub(super) fn write_records(
-    folder: &Path,
     database: &Database,
     file: &JournalFile,
     catalogue: &Catalogue,
     numbers: std::ops::Range<u32>,
 ) -> Result<(), CheckpointError> {
-    let failed = |error| CheckpointError::of_sled(folder, &error);
+    let failed = |error| CheckpointError::of_sled(&database.folder, &error);
     let mut start = numbers.start;
     while start < numbers.end {
         let end = numbers.end.min(start + TOGETHER as u32);

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use lumos_tasks::{EpisodeUnit, Item};
 
-use super::compare::parse_database_item_key;
 use super::{BYTES_TOGETHER, Both, guarded};
 use crate::checkpoint::catalogue::{
-    Catalogue, Identities, item_key as journal_item_key, parse_item_key, parse_record_key, record_key,
+    Catalogue, Identities, item_key as journal_item_key, parse_item_key as parse_journal_item_key,
+    parse_record_key, record_key,
 };
 use crate::checkpoint::codec::decode;
 use crate::checkpoint::database::{Database, unpack_identities};
@@ -15,10 +15,10 @@ use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::frame::{Head, Kind};
 use crate::checkpoint::index::{ENTRY, Settlement, pack};
 use crate::checkpoint::journal::{Journal, Location, new_path};
-use crate::checkpoint::layout::{JOURNAL_KEY, SCHEMA_KEY};
+use crate::checkpoint::layout::is_own_key;
 use crate::checkpoint::lock::FolderLock;
-use crate::checkpoint::recovery::{Lost, Restored};
-use crate::checkpoint::{PLAN_KEY, PlanMark, Record, item_key, store};
+use crate::checkpoint::recovery::Entries;
+use crate::checkpoint::{PLAN_KEY, PlanMark, Record, item_key, parse_item_key, store};
 use crate::manifest::Manifest;
 use crate::unit_key::UnitKey;
 
@@ -29,8 +29,8 @@ pub(super) struct Merging<'a> {
     expected: Head,
     pub(super) journal: Journal,
     pub(super) catalogue: Catalogue,
-    pub(super) restored: Restored,
-    pub(super) lost: Lost,
+    pub(super) restored: Entries,
+    pub(super) lost: Entries,
 }
 
 impl<'a> Merging<'a> {
@@ -40,8 +40,8 @@ impl<'a> Merging<'a> {
             expected: both.loaded.scanned.head.or_else(|| FolderLock::head(both.folder)).unwrap_or_default(),
             journal: Journal::create(&new_path(both.folder))?,
             catalogue: Catalogue::default(),
-            restored: Restored::default(),
-            lost: Lost::default(),
+            restored: Entries::default(),
+            lost: Entries::default(),
         })
     }
 
@@ -88,18 +88,20 @@ impl<'a> Merging<'a> {
             known.extend(places.iter().map(|(index, _)| (benchmark.clone(), *index)));
         }
         let keys = self.keys(|database| &database.items);
-        known.extend(keys.iter().filter_map(|key| {
-            parse_database_item_key(key).map(|(benchmark, index)| (benchmark.to_owned(), index))
-        }));
+        known.extend(
+            keys.iter().filter_map(|key| {
+                parse_item_key(key).map(|(benchmark, index)| (benchmark.to_owned(), index))
+            }),
+        );
         for (kind, key) in &loaded.damaged {
-            if let (Kind::Item, Some((benchmark, index))) = (kind, parse_item_key(key)) {
+            if let (Kind::Item, Some((benchmark, index))) = (kind, parse_journal_item_key(key)) {
                 known.insert((benchmark.to_owned(), index));
             }
         }
         if let Ok(database) = &self.both.database {
             let _ = guarded(|| {
                 for (key, value) in database.identities.iter().map_while(Result::ok) {
-                    let Some((benchmark, _)) = parse_database_item_key(&key) else { continue };
+                    let Some((benchmark, _)) = parse_item_key(&key) else { continue };
                     for (index, _) in unpack_identities(&value).unwrap_or_default() {
                         known.insert((benchmark.to_owned(), index));
                     }
@@ -112,7 +114,8 @@ impl<'a> Merging<'a> {
             let of_journal = kept.is_some();
             let value =
                 kept.or_else(|| self.read_database(|database| &database.items, &item_key(&benchmark, index)));
-            let read = value.and_then(|value| decode::<Item>(&value).ok().map(|item| (value, item)));
+            let read = value
+                .and_then(|value| decode::<Item>(self.both.folder, &value).ok().map(|item| (value, item)));
             let key = read.as_ref().and_then(|(_, item)| journal_item_key(&benchmark, index, &item.id));
             let (Some((value, _)), Some(key)) = (read, key) else {
                 self.lost.items += 1;
@@ -161,7 +164,9 @@ impl<'a> Merging<'a> {
             let of_journal = kept.is_some();
             let key = store::record_key(number);
             let value = kept.or_else(|| self.read_database(|database| &database.records, &key));
-            let read = value.and_then(|value| decode::<Record>(&value).ok().map(|record| (value, record)));
+            let read = value.and_then(|value| {
+                decode::<Record>(self.both.folder, &value).ok().map(|record| (value, record))
+            });
             let Some((value, record)) = read else {
                 self.lost.outcomes += 1;
                 lost.extend(damaged.get(&number).or_else(|| index.get(&number)).copied());
@@ -225,10 +230,9 @@ impl<'a> Merging<'a> {
 
     fn notes(&mut self) -> Result<(), CheckpointError> {
         let loaded = &self.both.loaded;
-        let own = |key: &[u8]| [SCHEMA_KEY, JOURNAL_KEY].iter().any(|own| own.as_bytes() == key);
         let mut keys: BTreeSet<Vec<u8>> = loaded.catalogue.notes.keys().cloned().collect();
         let of_database = self.keys(|database| &database.meta);
-        keys.extend(of_database.iter().filter(|key| !own(key)).map(|key| key.to_vec()));
+        keys.extend(of_database.iter().filter(|key| !is_own_key(key)).map(|key| key.to_vec()));
         let damaged = loaded.damaged.iter().filter(|(kind, _)| *kind == Kind::Note);
         keys.extend(damaged.map(|(_, key)| key.clone()));
         for key in keys {
@@ -252,7 +256,7 @@ impl<'a> Merging<'a> {
     /// Whether all items that the plan mark counts are present. Without the mark, the items are planned
     /// again.
     fn plan_holds(&mut self, value: &[u8]) -> bool {
-        let Ok(mark) = decode::<PlanMark>(value) else { return false };
+        let Ok(mark) = decode::<PlanMark>(self.both.folder, value) else { return false };
         let unnamed = mark.items.saturating_sub(self.catalogue.item_count() + self.lost.items);
         self.lost.items += unnamed;
         self.lost.items == 0

@@ -24,9 +24,9 @@ use super::codec::decode;
 use super::database::{self, Database};
 use super::error::CheckpointError;
 use super::journal::{FILE_NAME, Journal, JournalFile, new_path};
-use super::layout::{JOURNAL_KEY, Trees};
+use super::layout::JOURNAL_KEY;
 use super::lock::FolderLock;
-use super::recovery::{Recovery, Restored};
+use super::recovery::{Entries, Recovery};
 use super::{Record, item_key};
 use compare::Compared;
 use fill::{fill, write_identities, write_records};
@@ -56,15 +56,14 @@ pub(super) fn open(folder: &Path) -> Result<Opened, CheckpointError> {
         (Err(error), _) => return Err(error),
     };
     if let Ok(database) = &database {
-        let brought_up = guarded(|| Trees { folder, database }.bring_up());
-        brought_up
-            .unwrap_or_else(|detail| Err(CheckpointError::Corrupt { folder: folder.to_owned(), detail }))?;
+        let brought_up = guarded(|| database.bring_up());
+        brought_up.unwrap_or_else(|detail| Err(CheckpointError::corrupt(folder, detail)))?;
     }
     let loaded = file.as_ref().map(Loaded::read).transpose()?;
     let both = match (file, loaded, database) {
         (Some(file), Some(loaded), database) => Both { folder, file, loaded, database },
         (_, _, Ok(database)) => return make_journal(folder, database, had_database),
-        (_, _, Err(detail)) => return Err(CheckpointError::Corrupt { folder: folder.to_owned(), detail }),
+        (_, _, Err(detail)) => return Err(CheckpointError::corrupt(folder, detail)),
     };
     both.agree()
 }
@@ -77,7 +76,7 @@ fn make_journal(folder: &Path, database: Database, had: bool) -> Result<Opened, 
     if !had {
         // The folder is new, or the process was killed before the first commit.
         let journal = Journal::create(&folder.join(FILE_NAME))?;
-        mark(folder, &database)?;
+        mark(&database)?;
         let (catalogue, recovery) = (Catalogue::default(), Recovery::default());
         return Ok(Opened { database, journal, catalogue, recovery });
     }
@@ -92,10 +91,10 @@ fn make_journal(folder: &Path, database: Database, had: bool) -> Result<Opened, 
 }
 
 /// Records in the database that a journal exists.
-fn mark(folder: &Path, database: &Database) -> Result<(), CheckpointError> {
-    let failed = |error| CheckpointError::of_sled(folder, &error);
+fn mark(database: &Database) -> Result<(), CheckpointError> {
+    let failed = |error| CheckpointError::of_sled(&database.folder, &error);
     if database.meta.insert(JOURNAL_KEY, &[1]).map_err(failed)?.is_none() {
-        database.database.flush().map_err(failed)?;
+        database.flush()?;
     }
     Ok(())
 }
@@ -164,8 +163,7 @@ impl Both<'_> {
             return Ok(opened);
         }
         let Both { file, loaded, database, .. } = self;
-        let database =
-            database.map_err(|detail| CheckpointError::Corrupt { folder: folder.to_owned(), detail })?;
+        let database = database.map_err(|detail| CheckpointError::corrupt(folder, detail))?;
         let catalogue = loaded.catalogue;
         let failed = |error| CheckpointError::of_sled(folder, &error);
         for (benchmark, index) in &compared.late_items {
@@ -175,21 +173,21 @@ impl Both<'_> {
             }
         }
         for (benchmark, places) in catalogue.items.iter().filter(|_| !compared.late_items.is_empty()) {
-            write_identities(folder, &database, &file, benchmark, places)?;
+            write_identities(&database, &file, benchmark, places)?;
         }
         if let (Some(first), Some(last)) = (compared.late_records.first(), compared.late_records.last()) {
-            write_records(folder, &database, &file, &catalogue, *first..*last + 1)?;
+            write_records(&database, &file, &catalogue, *first..*last + 1)?;
         }
         for key in &compared.notes {
             if let Some(location) = catalogue.notes.get(key) {
                 database.meta.insert(key.as_slice(), file.read(*location)?).map_err(failed)?;
             }
         }
-        mark(folder, &database)?;
+        mark(&database)?;
         let mut journal = Journal::open(folder, &loaded.scanned, &catalogue)?;
         let changed = !compared.late_items.is_empty() || !compared.late_records.is_empty();
         if changed || !compared.notes.is_empty() {
-            database.database.flush().map_err(failed)?;
+            database.flush()?;
         }
         journal.commit()?;
         Ok(Opened { database, journal, catalogue, recovery: Recovery::default() })
@@ -208,7 +206,7 @@ impl Both<'_> {
         }
         let mut recovery = Recovery { lost, ..Recovery::default() };
         if !self.loaded.is_intact() {
-            recovery.journal = Some(Restored { cause: cause.to_owned(), ..restored });
+            recovery.journal = Some(Entries { cause: cause.to_owned(), ..restored });
         }
         let renumbered = recovery.lost.outcomes > 0;
         let database_is_damaged = compared.database_is_damaged();
@@ -229,7 +227,7 @@ impl Both<'_> {
         // From here on the journal is complete without the database.
         let database = match (self.database, &kept) {
             (Ok(database), _) if !database_is_damaged && !renumbered && recovery.lost.items == 0 => {
-                mark(folder, &database)?;
+                mark(&database)?;
                 database
             }
             (database, kept) => {
@@ -240,9 +238,9 @@ impl Both<'_> {
                     database::set_aside(folder, kept)?;
                 }
                 let database = Database::open(folder)?;
-                Trees { folder, database: &database }.bring_up()?;
-                fill(folder, &database, journal.file(), &catalogue)?;
-                mark(folder, &database)?;
+                database.bring_up()?;
+                fill(&database, journal.file(), &catalogue)?;
+                mark(&database)?;
                 database
             }
         };
@@ -259,9 +257,9 @@ impl Both<'_> {
     }
 
     /// Lists what the database lacked and the journal has.
-    fn restored_in_database(&self, compared: &Compared) -> Result<Restored, CheckpointError> {
+    fn restored_in_database(&self, compared: &Compared) -> Result<Entries, CheckpointError> {
         let catalogue = &self.loaded.catalogue;
-        let mut restored = Restored {
+        let mut restored = Entries {
             cause: match &compared.unreadable {
                 Some(cause) => cause.clone(),
                 None if compared.items.is_empty() && compared.records.is_empty() => "its index".to_owned(),
@@ -269,15 +267,14 @@ impl Both<'_> {
             },
             items: compared.items.len() as u64,
             outcomes: compared.records.len() as u64,
-            ..Restored::default()
+            ..Entries::default()
         };
         for (benchmark, index) in &compared.items {
             restored.named.items.entry(benchmark.clone()).or_default().push(*index);
         }
         for number in &compared.records {
             if let Some(location) = catalogue.records.get(*number as usize) {
-                let record: Record =
-                    decode(&self.file.read(*location)?).map_err(|error| error.at(self.folder))?;
+                let record: Record = decode(self.folder, &self.file.read(*location)?)?;
                 restored.named.outcomes.entry(record.configuration).or_default().push(record.item);
             }
         }
