@@ -66,13 +66,10 @@ impl Runs for RunTerms {
     }
 }
 
-/// Errors that stop a worker before its queue is empty.
+/// A failed operation of a queue that stops a worker before its queue is empty.
 #[derive(Debug, Error)]
-pub enum ServeError {
-    /// A queue operation failed.
-    #[error("queue: {0}")]
-    Queue(#[from] QueueError),
-}
+#[error("queue: {0}")]
+pub struct ServeError(#[from] QueueError);
 
 /// A worker: its models, tools and slots.
 pub struct Worker {
@@ -270,8 +267,7 @@ impl Worker {
 
     /// Creates the result of an assignment that failed.
     fn record(&self, assignment: &Assignment, fault: Fault) -> Finished {
-        let outcome = Outcome { ending: Ending::Faulted(fault), evidence: None, steps: Vec::new() };
-        self.sign(assignment, outcome, Telemetry::default())
+        self.sign(assignment, faulted(fault), Telemetry::default())
     }
 
     fn sign(&self, assignment: &Assignment, outcome: Outcome, mut telemetry: Telemetry) -> Finished {
@@ -285,6 +281,11 @@ impl Worker {
             run: assignment.run.clone(),
         }
     }
+}
+
+/// The outcome of a unit that failed outside of its episode.
+pub(crate) fn faulted(fault: Fault) -> Outcome {
+    Outcome { ending: Ending::Faulted(fault), evidence: None, steps: Vec::new() }
 }
 
 /// Terminates a message of a cancelled run. The coordinator does the same.

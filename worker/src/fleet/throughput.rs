@@ -11,33 +11,33 @@ const WINDOW: Duration = Duration::from_secs(20);
 
 /// Counts finished units and their tokens.
 #[derive(Debug, Default)]
-pub struct Throughput {
+pub(crate) struct Throughput {
     units: AtomicU64,
     tokens: AtomicU64,
 }
 
 impl Throughput {
     /// Counts a unit whose result the server has stored.
-    pub fn count(&self, tokens: u64) {
+    pub(crate) fn count(&self, tokens: u64) {
         self.units.fetch_add(1, Ordering::Relaxed);
         self.tokens.fetch_add(tokens, Ordering::Relaxed);
     }
 
     /// Returns the number of finished units.
-    pub fn units(&self) -> u64 {
+    pub(crate) fn units(&self) -> u64 {
         self.units.load(Ordering::Relaxed)
     }
 }
 
 /// Current rates, from readings of a meter.
 #[derive(Debug, Default)]
-pub struct Rates {
+pub(crate) struct Rates {
     readings: VecDeque<(Instant, u64, u64)>,
 }
 
 impl Rates {
     /// Reads the meter. Returns units and tokens per second since the oldest reading in the window.
-    pub fn read(&mut self, meter: &Throughput, now: Instant) -> (f64, f64) {
+    pub(crate) fn read(&mut self, meter: &Throughput, now: Instant) -> (f64, f64) {
         let reading = (now, meter.units(), meter.tokens.load(Ordering::Relaxed));
         while self.readings.front().is_some_and(|(at, ..)| now.duration_since(*at) > WINDOW) {
             self.readings.pop_front();

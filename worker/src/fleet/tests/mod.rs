@@ -3,6 +3,8 @@
 
 mod catalogue;
 mod leases;
+#[path = "../../../../queue/tests/support/nats_server.rs"]
+mod nats_server;
 mod policy;
 mod server;
 mod shards;

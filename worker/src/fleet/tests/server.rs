@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::fleet::{FleetSummary, WorkerError, WorkerSettings, serve_fleet};
 use lumos_models::ModelRegistry;
 use lumos_queue::nats::{Access, Connecting, Layout, Server};
 use lumos_queue::{Lease, Queue};
 use lumos_tasks::fleet::{PROTOCOL, ResultBatch, ResultMessage, WorkMessage, WorkerNotice};
 use lumos_tasks::{ContentHash, Ending, FaultKind, ModelIdentity};
 use lumos_tools::ToolSets;
-use lumos_worker::fleet::{FleetSummary, WorkerError, WorkerSettings, serve_fleet};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::nats_server::NatsServer;
 use super::support::{LONG, Run, configuration, identity, models, script, slow_models};
-use crate::nats_server::NatsServer;
 
 const PATIENCE: Duration = Duration::from_secs(300);
 const LEASE: Duration = Duration::from_secs(6);

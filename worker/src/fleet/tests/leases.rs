@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::{EpisodeLimits, LeaseTerms, RunTerms, Worker};
 use lumos_models::ModelRegistry;
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{Ending, FaultKind, Finished};
 use lumos_tools::ToolSets;
-use lumos_worker::{EpisodeLimits, LeaseTerms, RunTerms, Worker};
 use tokio_util::sync::CancellationToken;
 
 use super::support::{Handed, LONG, assignment, configuration, identity, script, slow_models};

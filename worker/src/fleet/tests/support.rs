@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::fleet::source::{ShardQueue, ShardSource, SharedStore};
 use async_trait::async_trait;
 use futures::FutureExt;
 use lumos_models::ModelRegistry;
@@ -18,7 +19,6 @@ use lumos_tasks::{
     Assignment, Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId,
     ModelIdentity, Role, RunToken, Setup, Task, WorkUnit,
 };
-use lumos_worker::fleet::source::{ShardQueue, ShardSource, SharedStore};
 
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
@@ -150,6 +150,13 @@ struct MemoryShard(MemoryQueue<WorkMessage>);
 impl ShardQueue for MemoryShard {
     async fn try_claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError> {
         self.0.claim(max).now_or_never().unwrap_or(Ok(Vec::new()))
+    }
+}
+
+#[async_trait]
+impl Queue<WorkMessage> for MemoryShard {
+    async fn publish(&self, id: &str, body: WorkMessage) -> Result<(), QueueError> {
+        self.0.publish(id, body).await
     }
 
     async fn claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError> {

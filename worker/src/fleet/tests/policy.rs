@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::fleet::policy::{Holding, ModelKey, PolicySettings, PullHistory, Shard, decide};
 use lumos_tasks::ContentHash;
 use lumos_tasks::RunToken;
 use lumos_tasks::fleet::ShardId;
-use lumos_worker::fleet::policy::{Holding, ModelKey, PolicySettings, PullHistory, Shard, decide};
 use proptest::prelude::*;
 
 fn model(number: u8) -> ModelKey {
@@ -23,9 +23,7 @@ fn shard(number: u8, priority: u8, models: BTreeMap<ModelKey, u64>) -> Shard {
         models,
         tools: BTreeSet::new(),
         refused: false,
-        last_work: None,
-        dry_since: None,
-        last_dry: None,
+        history: PullHistory::default(),
     }
 }
 
@@ -65,9 +63,7 @@ prop_compose! {
         let shards = shards.into_iter().enumerate().map(|(index, (priority, models, flags, work, since, dry))| Shard {
             tools: if flags[0] && flags[1] { BTreeSet::from(["chromium".to_owned()]) } else { BTreeSet::new() },
             refused: flags[1] && flags[2],
-            last_work: work,
-            dry_since: since,
-            last_dry: dry,
+            history: PullHistory { last_work: work, dry_since: since, last_dry: dry },
             ..shard(u8::try_from(index).unwrap(), priority, models.iter().map(size).collect())
         }).collect();
         let loaded: BTreeMap<ModelKey, u64> = loaded.iter().map(size).collect();
@@ -127,8 +123,8 @@ proptest! {
         }
         let cost: u64 = switch.load.iter().map(|model| to.models[model]).sum();
         for loaded in decision.ask.iter().map(find) {
-            let since = loaded.dry_since.max(loaded.last_work).unwrap();
-            prop_assert!(loaded.dry_since.is_some() && now - since >= settings.patience(cost));
+            let since = loaded.history.dry_since.max(loaded.history.last_work).unwrap();
+            prop_assert!(loaded.history.dry_since.is_some() && now - since >= settings.patience(cost));
         }
     }
 
@@ -189,7 +185,7 @@ struct World {
     shards: Vec<Shard>,
     work: Vec<u32>,
     holding: Holding,
-    history: PullHistory,
+    history: BTreeMap<ShardId, PullHistory>,
     now: Duration,
     switches: u32,
 }
@@ -200,7 +196,7 @@ impl World {
             shards: Vec::new(),
             work: Vec::new(),
             holding: Holding { memory: Some(memory), ..Holding::default() },
-            history: PullHistory::default(),
+            history: BTreeMap::new(),
             now: Duration::ZERO,
             switches: 0,
         }
@@ -213,13 +209,8 @@ impl World {
 
     fn view(&self) -> Vec<Shard> {
         let with_answers = |shard: &Shard| {
-            let answers = self.history.of(&shard.id);
-            Shard {
-                last_work: answers.last_work,
-                dry_since: answers.dry_since,
-                last_dry: answers.last_dry,
-                ..shard.clone()
-            }
+            let history = self.history.get(&shard.id).copied().unwrap_or_default();
+            Shard { history, ..shard.clone() }
         };
         self.shards.iter().map(with_answers).collect()
     }
@@ -227,11 +218,11 @@ impl World {
     fn ask(&mut self, id: &ShardId) -> bool {
         let index = self.shards.iter().position(|shard| shard.id == *id).unwrap();
         if self.work[index] == 0 {
-            self.history.was_dry(id, self.now);
+            self.history.entry(id.clone()).or_default().was_dry(self.now);
             return false;
         }
         self.work[index] -= 1;
-        self.history.gave_work(id, self.now);
+        self.history.entry(id.clone()).or_default().gave_work(self.now);
         true
     }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Runs;
+use crate::fleet::catalogue::{Catalogue, Unpacking};
 use futures::StreamExt;
 use lumos_queue::nats::{Change, NatsError};
 use lumos_tasks::fleet::{PROTOCOL, RunState, WorkMessage};
-use lumos_worker::Runs;
-use lumos_worker::fleet::catalogue::{Catalogue, Unpacking};
 use tokio_util::sync::CancellationToken;
 
 use super::support::{MemoryShared, Run, assignment, configuration, identity, script};

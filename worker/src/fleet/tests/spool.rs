@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::fleet::source::ResultsSink;
+use crate::fleet::spool::Spool;
+use crate::fleet::throughput::Throughput;
 use async_trait::async_trait;
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ResultBatch, ResultMessage, RunState};
 use lumos_tasks::{ContentHash, Ending, Finished, Outcome, RunToken, Telemetry, UnitId};
-use lumos_worker::fleet::source::ResultsSink;
-use lumos_worker::fleet::spool::Spool;
-use lumos_worker::fleet::throughput::Throughput;
 use tokio::time::timeout;
 
 use super::support::LONG;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::activity::Source;
+use crate::fleet::watch::Situation;
+use crate::stall::{Wait, message};
 use jiff::Timestamp;
-use lumos_worker::activity::Source;
-use lumos_worker::fleet::watch::Situation;
-use lumos_worker::stall::{Wait, message};
 
 fn every_wait() -> Vec<Wait> {
     let of = |change: fn(&mut Situation)| {
@@ -14,7 +14,7 @@ fn every_wait() -> Vec<Wait> {
         situation.wait()
     };
     vec![
-        Wait::SetUp { why: "stream `lumos-2-work` not found on the NATS server".to_owned() },
+        Wait::SetUp("stream `lumos-2-work` not found on the NATS server".to_owned()),
         of(|one| one.connected = false),
         of(|one| (one.spooled, one.refused) = (3, Some("the queue is full".to_owned()))),
         of(|one| one.held = (0..6).map(|number| format!("{number}{}-1", "a".repeat(63))).collect()),
@@ -34,14 +34,14 @@ fn every_wait() -> Vec<Wait> {
 /// added.
 fn kind(wait: &Wait) -> usize {
     match wait {
-        Wait::SetUp { .. } => 0,
+        Wait::SetUp(_) => 0,
         Wait::Connection => 1,
         Wait::Results { .. } => 2,
         Wait::Replies { .. } => 3,
         Wait::Configurations => 4,
         Wait::Models => 5,
-        Wait::Capability { .. } => 6,
-        Wait::Units { .. } => 7,
+        Wait::Capability(_) => 6,
+        Wait::Units(_) => 7,
         Wait::Runs => 8,
         Wait::Planning => 9,
         Wait::Loading => 10,
@@ -98,11 +98,11 @@ fn replies_that_are_missing_are_named_with_where_they_have_to_come_from() {
     let now = Timestamp::from_second(1_795_000_000).unwrap();
     let tool = |tool: &str| tool.to_owned();
     let sources = [
-        (Source::ModelServer { name: "openai:plan@http://gpu-1:8000/v1".to_owned() }, 5),
-        (Source::Model { name: "candle:models/plan".to_owned() }, 4),
-        (Source::Browser { tool: tool("shop=chromedriver") }, 3),
-        (Source::Database { tool: tool("sql=mysql") }, 2),
-        (Source::Tool { tool: tool("wiki=live") }, 1),
+        (Source::ModelServer("openai:plan@http://gpu-1:8000/v1".to_owned()), 5),
+        (Source::Model("candle:models/plan".to_owned()), 4),
+        (Source::Browser(tool("shop=chromedriver")), 3),
+        (Source::Database(tool("sql=mysql")), 2),
+        (Source::Tool(tool("wiki=live")), 1),
         (Source::SetUp, 1),
     ];
     let said: Vec<String> = (0..sources.len())

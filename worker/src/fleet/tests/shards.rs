@@ -4,6 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Backends;
+use crate::fleet::WorkerSettings;
+use crate::fleet::catalogue::Catalogue;
+use crate::fleet::eligibility::{Eligibility, ShardVerdict};
+use crate::fleet::lease_table::LeaseTable;
+use crate::fleet::policy::PolicySettings;
+use crate::fleet::shards::Shards;
 use lumos_models::ModelRegistry;
 use lumos_models::ModelsSettings;
 use lumos_queue::{Lease, Queue};
@@ -13,12 +20,6 @@ use lumos_tasks::{
     Swap,
 };
 use lumos_tools::ToolSets;
-use lumos_worker::Backends;
-use lumos_worker::fleet::catalogue::Catalogue;
-use lumos_worker::fleet::eligibility::{Eligibility, ShardVerdict};
-use lumos_worker::fleet::lease_table::LeaseTable;
-use lumos_worker::fleet::policy::PolicySettings;
-use lumos_worker::fleet::shards::{LanesSettings, Shards};
 use tokio::time::timeout;
 
 use super::support::{LONG, MemoryShards, Run, configuration, identity, models, script};
@@ -45,12 +46,13 @@ impl Bench {
     fn with_swap(memory: Option<u64>, models: Arc<ModelRegistry>, swap: Swap) -> Self {
         let source = MemoryShards::default();
         let catalogue = Arc::new(Catalogue::default());
-        let eligibility = Eligibility::new(Arc::clone(&models), Arc::new(ToolSets::default()));
-        let eligibility = Arc::new(eligibility.within(memory, swap));
+        let within = memory.map(|memory| (memory, swap));
+        let eligibility = Eligibility::new(Arc::clone(&models), Arc::new(ToolSets::default()), within);
+        let eligibility = Arc::new(eligibility);
         let held = Arc::new(LeaseTable::default());
         let policy = PolicySettings { least: Duration::from_millis(50), ..PolicySettings::default() };
         let shards = Shards::new(
-            LanesSettings { memory, tools: BTreeSet::new(), policy },
+            WorkerSettings { memory, policy, ..WorkerSettings::default() },
             Arc::new(source.clone()),
             Arc::clone(&catalogue),
             Arc::clone(&eligibility),
