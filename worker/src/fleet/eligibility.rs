@@ -256,13 +256,10 @@ impl Eligibility {
 }
 
 fn looked_at(configurations: &[Arc<Configuration>]) -> Looked {
-    configurations
-        .iter()
-        .flat_map(|configuration| {
-            let named = |(role, model): (&Role, &ModelIdentity)| {
-                (model.name.clone(), *role, configuration.formulation, model.content.clone())
-            };
-            configuration.models.iter().map(named).collect::<Vec<_>>()
-        })
-        .collect()
+    let models_of = |configuration: &Arc<Configuration>| {
+        let formulation = configuration.formulation;
+        let models = configuration.models.clone().into_iter();
+        models.map(move |(role, model)| (model.name, role, formulation, model.content))
+    };
+    configurations.iter().flat_map(models_of).collect()
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ResultBatch, ResultMessage, RunState};
-use lumos_tasks::{Fault, FaultKind, Finished, RunToken};
+use lumos_tasks::{FaultKind, Finished, RunToken};
 use tokio::time::{sleep, timeout};
 
 use super::result_batcher::ResultBatcher;
@@ -170,8 +170,7 @@ impl Spool {
                         "the record of the episode has {bytes} bytes, more than the queue's limit of {limit} \
                          bytes"
                     );
-                    Arc::make_mut(&mut message).outcome =
-                        faulted(Fault { kind: FaultKind::Worker, message: why });
+                    Arc::make_mut(&mut message).outcome = faulted(FaultKind::Worker, why);
                     self.discard(file.take().as_deref()).await;
                 }
                 error => {
