@@ -1,6 +1,7 @@
 //! The browsers of a worker's tools: one pool per browser name, created on first use.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,9 +11,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
-use crate::browser::{BrowserName, BrowserPool, BrowserSettings};
+use crate::browser::webdriver::BrowserPool;
+use crate::browser::{BrowserName, BrowserSettings};
 use crate::sessions::browser_shop::BrowserShop;
 use crate::sessions::catalogue::ShopFiles;
+use crate::sessions::web::BrowserPages;
+use crate::tool::Tools;
 
 /// Time limit for connecting to a WebDriver server.
 const REACHED: Duration = Duration::from_secs(5);
@@ -28,7 +32,7 @@ const CHROMIUMS: [&str; 5] =
 /// Browser pools by name, and the folder for screenshots.
 #[derive(Debug, Default)]
 pub(super) struct Browsers {
-    pools: Mutex<BTreeMap<String, Arc<BrowserPool>>>,
+    pools: Mutex<BTreeMap<String, BrowserPool>>,
     screenshots: Option<PathBuf>,
     /// Tasks that serve sites to browsers, and the token that ends them.
     sites: TaskTracker,
@@ -53,19 +57,15 @@ impl Browsers {
     ///
     /// # Errors
     /// A message that states what is missing on this host.
-    pub(super) fn of(&self, browser: &BrowserName) -> Result<(Arc<BrowserPool>, Option<PathBuf>), String> {
+    pub(super) fn of(&self, browser: &BrowserName) -> Result<(BrowserPool, Option<PathBuf>), String> {
         let settings = usable(browser)?;
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let name = browser.to_string();
-        let pool = match pools.get(&name) {
-            Some(pool) => Arc::clone(pool),
-            None => {
-                let pool = Arc::new(BrowserPool::new(settings).map_err(|fault| fault.to_string())?);
-                pools.insert(name, Arc::clone(&pool));
-                pool
-            }
+        let pool = match pools.entry(name) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(BrowserPool::new(settings).map_err(|fault| fault.to_string())?),
         };
-        Ok((pool, self.screenshots.clone()))
+        Ok((pool.clone(), self.screenshots.clone()))
     }
 
     /// Opens a shop that is used in a browser. Blocks; must be called within a tokio runtime.
@@ -75,11 +75,16 @@ impl Browsers {
     pub(super) fn shop(
         &self,
         files: &ShopFiles,
-        (pool, screenshots): (Arc<BrowserPool>, Option<PathBuf>),
-    ) -> std::io::Result<BrowserShop> {
+        (pool, screenshots): (BrowserPool, Option<PathBuf>),
+    ) -> std::io::Result<Arc<dyn Tools>> {
         let (shop, serving) = BrowserShop::open(files, pool, screenshots, self.stop.child_token())?;
         self.sites.spawn(serving);
-        Ok(shop)
+        Ok(Arc::new(shop))
+    }
+
+    /// Creates the tool whose actions on web pages are executed in a browser.
+    pub(super) fn pages(&self, (pool, screenshots): (BrowserPool, Option<PathBuf>)) -> Arc<dyn Tools> {
+        Arc::new(BrowserPages::new(pool, screenshots))
     }
 
     /// Checks that a browser can be used on this host. Blocks.

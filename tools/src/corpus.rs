@@ -30,7 +30,7 @@ pub(super) const SEARCHED_SITE: &str = " Wikipedia";
 
 /// The pages of a corpus.
 #[derive(Debug)]
-pub struct Corpus {
+pub(crate) struct Corpus {
     library: Arc<Library>,
 }
 
@@ -60,7 +60,7 @@ impl Corpus {
     ///
     /// # Errors
     /// If the file cannot be read, a line is not a page, or there are no pages.
-    pub fn read(path: &Path) -> io::Result<Self> {
+    pub(crate) fn read(path: &Path) -> io::Result<Self> {
         Self::of_lines(lines::open(path)?)
     }
 

@@ -9,14 +9,14 @@ use super::{ToolFault, Tools};
 
 /// The native mathematics service: exact, without network access.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NativeMaths;
+pub(crate) struct NativeMaths;
 
 impl NativeMaths {
     /// Incremented when answers change, so that results with old and new answers are not mixed.
-    pub const VERSION: u32 = 1;
+    pub(crate) const VERSION: u32 = 1;
 
     /// Answers a query.
-    pub fn answer(query: &str) -> MathsReply {
+    pub(crate) fn answer(query: &str) -> MathsReply {
         match maths::answer(query) {
             Ok(MathsAnswer::One(text)) => MathsReply::One(text),
             Ok(MathsAnswer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),

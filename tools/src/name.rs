@@ -16,7 +16,7 @@ use super::ranking::{Bm25Ranking, CrossEncoderRanker, DprRanker};
 use crate::browser::{BrowserName, UnknownBrowser};
 use crate::sessions::catalogue::{SHOP_VERSION, ShopFiles};
 use crate::sessions::sql::{self, MySqlSettings};
-use crate::sessions::{BrowserPages, WebPages};
+use crate::sessions::web::{BROWSER_VERSION, WebPages};
 
 /// The names of all tools, sorted. Questions to models ([`Role::Qa`](lumos_tasks::Role)) are not a tool.
 pub const TOOLS: [&str; 6] = ["maths", "rank", "shop", "sql", "web", "wiki"];
@@ -44,22 +44,6 @@ pub fn backends(tool: &str) -> &'static [&'static str] {
 /// Errors of setting up a tool's backend.
 #[derive(Debug, Error)]
 pub enum ToolSetError {
-    /// The tool has no such backend.
-    #[error("{tool}={backend}: {why}; expected one of {}", backends(tool).join(", "))]
-    Unknown {
-        /// The tool.
-        tool: String,
-        /// The requested backend.
-        backend: String,
-        /// The cause.
-        why: String,
-    },
-    /// The tool does not exist.
-    #[error("unknown tool `{tool}`: expected one of {}", TOOLS.join(", "))]
-    NoTool {
-        /// The tool.
-        tool: String,
-    },
     /// The operator of this worker does not allow the backend.
     #[error("{tool}={backend}: {refusal}")]
     NotAllowed {
@@ -90,36 +74,20 @@ pub enum ToolSetError {
         /// The cause.
         source: Box<lumos_engine::LoadError>,
     },
-    /// The WolframAlpha backend has no app id or a bad address.
-    #[error("maths=wolfram: {0}")]
-    Wolfram(String),
-    /// The settings of Wikipedia in the environment are invalid.
-    #[error("wiki=live: {0}")]
-    Live(String),
-    /// The settings of the database server on the command line or in the environment are invalid. Quotes
-    /// neither.
-    #[error("sql=mysql: {0}")]
-    MySql(String),
-    /// The browser of the backend cannot be used on this host.
-    #[error("{tool}={backend}: {why}")]
-    Browser {
-        /// The tool.
-        tool: String,
-        /// The requested backend.
-        backend: String,
-        /// What is missing.
-        why: String,
-    },
-    /// The task that sets up the backend failed.
-    #[error("failed to set up {tool}={backend}: {message}")]
-    Broken {
-        /// The tool.
-        tool: String,
-        /// The requested backend.
-        backend: String,
-        /// The cause.
-        message: String,
-    },
+    /// The tool or the backend is unknown, its settings are invalid, or this host or this build lacks what it needs.
+    /// The message names the tool.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// Creates the error of a backend that cannot be used.
+pub(super) fn unusable(backend: &str, why: impl std::fmt::Display) -> ToolSetError {
+    ToolSetError::Unusable(format!("{backend}: {why}"))
+}
+
+/// Creates the error of an unknown backend.
+fn unknown(tool: &str, backend: &str, why: &str) -> ToolSetError {
+    unusable(&format!("{tool}={backend}"), format!("{why}; expected one of {}", backends(tool).join(", ")))
 }
 
 /// A parsed backend name.
@@ -150,20 +118,16 @@ pub(super) enum Named {
 impl Named {
     /// Parses a name as given on the command line.
     pub(super) fn parse(tool: &str, backend: &str) -> Result<Self, ToolSetError> {
-        let unknown = |why: &str| ToolSetError::Unknown {
-            tool: tool.to_owned(),
-            backend: backend.to_owned(),
-            why: why.to_owned(),
-        };
         if !TOOLS.contains(&tool) {
-            return Err(ToolSetError::NoTool { tool: tool.to_owned() });
+            let message = format!("unknown tool `{tool}`: expected one of {}", TOOLS.join(", "));
+            return Err(ToolSetError::Unusable(message));
         }
         match (tool, backend.split_once(':')) {
             ("sql", None) if backend == "sqlite" => Ok(Self::Sqlite(None)),
             ("sql", Some(("sqlite", folder))) => Ok(Self::Sqlite(Some(PathBuf::from(folder)))),
             ("sql", None) if backend == "mysql" => Ok(Self::MySql),
             ("sql", Some(("mysql", _))) => {
-                MySqlSettings::address_of(backend).map_err(ToolSetError::MySql)?;
+                mysql_address(backend)?;
                 Ok(Self::MySql)
             }
             // The name is not quoted, because it may contain a password. Recorded results cannot be used:
@@ -190,10 +154,10 @@ impl Named {
             }
             ("shop", _) if backend.starts_with("memory") => {
                 let files = backend.strip_prefix("memory").and_then(ShopFiles::parse);
-                files.map(Self::Shop).ok_or_else(|| unknown("unknown backend"))
+                files.map(Self::Shop).ok_or_else(|| unknown(tool, backend, "unknown backend"))
             }
             (_, Some(("recorded", file))) => Ok(Self::Recorded(PathBuf::from(file))),
-            _ => Err(unknown("unknown backend")),
+            _ => Err(unknown(tool, backend, "unknown backend")),
         }
     }
 
@@ -253,7 +217,7 @@ impl Named {
             Self::Live => LiveWiki::VERSION,
             Self::Corpus(_) | Self::Samples => Corpus::VERSION,
             Self::Web => WebPages::VERSION,
-            Self::BrowserWeb(_) => BrowserPages::VERSION,
+            Self::BrowserWeb(_) => BROWSER_VERSION,
             Self::Wolfram | Self::Recorded(_) => 0,
             Self::Sqlite(_) | Self::MySql => sql::VERSION,
             Self::Shop(_) | Self::BrowserShop(..) => SHOP_VERSION,
@@ -273,7 +237,7 @@ impl Named {
             | Self::BrowserWeb(_)
             | Self::Sqlite(None) => Ok(String::new()),
             Self::MySql => {
-                let address = MySqlSettings::address_of(backend).map_err(ToolSetError::MySql)?;
+                let address = mysql_address(backend)?;
                 Ok(if backend == "mysql" { format!("#{address}") } else { String::new() })
             }
             Self::Sqlite(Some(folder)) => {
@@ -281,7 +245,7 @@ impl Named {
                 Ok(format!("#{}", hash.short()))
             }
             Self::Live => {
-                let settings = WikiSettings::from_environment().map_err(ToolSetError::Live)?;
+                let settings = WikiSettings::from_environment().map_err(|why| unusable("wiki=live", why))?;
                 Ok(settings.other_site().map(|site| format!("#{site}")).unwrap_or_default())
             }
             Self::Dpr(folder) | Self::CrossEncoder(folder) => {
@@ -335,7 +299,12 @@ fn is_browser(backend: &str) -> bool {
 
 /// The backend is not quoted, because it may contain a password.
 fn no_browser(tool: &str, error: &UnknownBrowser) -> ToolSetError {
-    ToolSetError::Unknown { tool: tool.to_owned(), backend: "…".to_owned(), why: error.to_string() }
+    unknown(tool, "…", &error.to_string())
+}
+
+/// The error quotes neither the command line nor the environment.
+fn mysql_address(backend: &str) -> Result<String, ToolSetError> {
+    MySqlSettings::address_of(backend).map_err(|why| unusable("sql=mysql", why))
 }
 
 fn hashed(file: &Path) -> io::Result<String> {

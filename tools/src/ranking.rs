@@ -14,14 +14,14 @@ use super::{ToolFault, Tools};
 
 /// BM25 over the passages of a call.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Bm25Ranking;
+pub(crate) struct Bm25Ranking;
 
 impl Bm25Ranking {
     /// Version of the code that determines the replies.
     pub(super) const VERSION: u32 = retrieval::VERSION;
 
     /// Returns one score per passage: how well its title and text match the question.
-    pub fn scores(question: &str, passages: &[Passage]) -> Vec<f64> {
+    pub(crate) fn scores(question: &str, passages: &[Passage]) -> Vec<f64> {
         let texts = passages.iter().map(|passage| [(passage.title.as_str(), 1), (passage.text.as_str(), 1)]);
         retrieval::scores(question, texts)
     }
@@ -42,19 +42,19 @@ impl Tools for Bm25Ranking {
 /// The reader of the original (`facebook/dpr-reader-multiset-base`), or another DPR reader. Calls of many
 /// episodes are batched.
 #[derive(Debug, Clone)]
-pub struct DprRanker {
+pub(crate) struct DprRanker {
     reader: DprReader,
 }
 
 impl DprRanker {
     /// Incremented when scores of the same weights change.
-    pub const VERSION: u32 = 1;
+    pub(crate) const VERSION: u32 = 1;
 
     /// Opens a folder in Hugging Face format.
     ///
     /// # Errors
     /// If it is not the folder of a reader.
-    pub fn open(folder: &Path) -> Result<Self, LoadError> {
+    pub(crate) fn open(folder: &Path) -> Result<Self, LoadError> {
         Ok(Self { reader: DprReader::open(folder, None)? })
     }
 }
@@ -81,19 +81,19 @@ impl Tools for DprRanker {
 /// Scores are logits. The original's library applies the logistic function, which keeps the order but maps
 /// extreme scores to equal values.
 #[derive(Debug, Clone)]
-pub struct CrossEncoderRanker {
+pub(crate) struct CrossEncoderRanker {
     encoder: CrossEncoder,
 }
 
 impl CrossEncoderRanker {
     /// Incremented when scores of the same weights change.
-    pub const VERSION: u32 = 1;
+    pub(crate) const VERSION: u32 = 1;
 
     /// Opens a folder in Hugging Face format.
     ///
     /// # Errors
     /// If it is not the folder of a cross-encoder.
-    pub fn open(folder: &Path) -> Result<Self, LoadError> {
+    pub(crate) fn open(folder: &Path) -> Result<Self, LoadError> {
         Ok(Self { encoder: CrossEncoder::open(folder, None)? })
     }
 }

@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// Recorded replies by call, from a cases file. The first reply recorded for a call is used.
 #[derive(Debug, Default)]
-pub struct RecordedTools {
+pub(crate) struct RecordedTools {
     calls: HashMap<CallKey, RecordedCall>,
 }
 
@@ -32,7 +32,7 @@ impl RecordedTools {
     ///
     /// # Errors
     /// If the file cannot be read or a line is not a recorded case.
-    pub fn read(path: &Path) -> io::Result<Self> {
+    pub(crate) fn read(path: &Path) -> io::Result<Self> {
         let mut tools = Self::default();
         for line in lines::open(path)? {
             let (number, line) = line?;

@@ -99,6 +99,12 @@ fn not_set_up(call: &ToolCall) -> ToolFault {
     }
 }
 
+/// The error of a build without a cargo feature.
+#[cfg(not(all(feature = "browser", feature = "mysql")))]
+pub(super) fn not_built_with(feature: &str) -> String {
+    format!("this program was built without `{feature}`; hint: build it with `--features {feature}`")
+}
+
 /// Returns the fault for a call that the backend does not support.
 pub(super) fn not_mine(call: &ToolCall, backend: &str) -> ToolFault {
     ToolFault { tool: call.tool(), message: format!("unsupported call of the backend {backend}") }

@@ -177,6 +177,6 @@ async fn within<T>(
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "errors and messages are passed")]
-pub(crate) fn failed(kind: FaultKind, error: impl ToString) -> Fault {
+fn failed(kind: FaultKind, error: impl ToString) -> Fault {
     Fault { kind, message: error.to_string() }
 }

@@ -12,7 +12,7 @@ use crate::tool::{ToolFault, Tools};
 
 /// The shop, with a separate visit for each episode.
 #[derive(Debug)]
-pub struct MemoryShop {
+pub(crate) struct MemoryShop {
     staff: ShopServices,
 }
 
@@ -21,7 +21,7 @@ impl MemoryShop {
     ///
     /// # Errors
     /// If its files cannot be read.
-    pub fn open(files: &ShopFiles) -> std::io::Result<Self> {
+    pub(crate) fn open(files: &ShopFiles) -> std::io::Result<Self> {
         Ok(Self { staff: staff(files)? })
     }
 }

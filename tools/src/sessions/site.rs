@@ -126,7 +126,7 @@ impl Site {
     }
 
     /// Starts a visit for a goal. Returns its path on the site.
-    pub fn begin(&self, goal: Goal) -> String {
+    pub(crate) fn begin(&self, goal: Goal) -> String {
         format!("/visits/{}", self.visits.begin(&self.staff, goal))
     }
 
@@ -139,7 +139,7 @@ impl Site {
 }
 
 /// The site's routes.
-pub fn router(site: Arc<Site>) -> Router {
+pub(crate) fn router(site: Arc<Site>) -> Router {
     Router::new()
         .route("/", get(start))
         .route("/visits", post(begin))

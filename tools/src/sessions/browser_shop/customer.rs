@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::page::{Page, Target};
-use crate::browser::{BrowserError, BrowserLease, PageElement};
+use crate::browser::webdriver::{BrowserError, BrowserLease, PageElement};
 
 /// Reads the content of the page.
 const READ: &str = include_str!("read.js");

@@ -7,6 +7,8 @@
 
 mod customer;
 mod page;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -27,12 +29,12 @@ use self::customer::{ShopDriver, Trouble};
 use super::catalogue::ShopFiles;
 use super::shop::{fault, goal_of, staff};
 use super::site::{Site, serve};
-use crate::browser::{BrowserPool, Screenshots};
+use crate::browser::webdriver::{BrowserPool, Screenshots};
 use crate::tool::{ToolFault, Tools};
 
 /// The shop, used by episodes in browsers.
 #[derive(Debug)]
-pub struct BrowserShop {
+pub(crate) struct BrowserShop {
     shared: Arc<Shared>,
     screenshots: Option<PathBuf>,
 }
@@ -43,11 +45,11 @@ struct Shared {
     site: Arc<Site>,
     /// Address of the site, as seen by browsers.
     address: String,
-    pool: Arc<BrowserPool>,
+    pool: BrowserPool,
 }
 
 /// A future that serves a site until it is cancelled.
-pub type Serving = BoxFuture<'static, ()>;
+pub(crate) type Serving = BoxFuture<'static, ()>;
 
 impl BrowserShop {
     /// Opens the shop as a site on a free port for the browsers of a pool. Returns the shop and the future
@@ -56,9 +58,9 @@ impl BrowserShop {
     ///
     /// # Errors
     /// If the files cannot be read, or no port can be bound.
-    pub fn open(
+    pub(crate) fn open(
         files: &ShopFiles,
-        pool: Arc<BrowserPool>,
+        pool: BrowserPool,
         screenshots: Option<PathBuf>,
         stop: CancellationToken,
     ) -> io::Result<(Self, Serving)> {

@@ -11,8 +11,6 @@ use lumos_environments::sql::{Cell, Row};
 
 /// Time limit of a statement, as set on the server.
 pub(super) const STATEMENT_TIME: Duration = Duration::from_secs(5);
-/// Additional time before the connection is closed, for the server to stop the statement itself.
-pub(super) const GRACE: Duration = Duration::from_secs(3);
 /// Message for a statement that exceeds its time or budget.
 pub(super) const TOO_LONG: &str = "Query execution was interrupted (it takes too long)";
 /// Maximum number of rows in a result.
@@ -21,10 +19,6 @@ pub(super) const ROWS: usize = 20_000;
 pub(super) const CELL_BYTES: usize = 256 << 10;
 /// Maximum size of a result, in bytes of its cells.
 pub(super) const RESULT_BYTES: usize = 4 << 20;
-/// Maximum number of rows written by the statements of an episode.
-pub(super) const WRITTEN_ROWS: u64 = 200_000;
-/// Maximum growth of an episode's database on a server, in bytes.
-pub(super) const WRITTEN_BYTES: u64 = 64 << 20;
 /// Maximum number of instructions of a statement, reached in one to two seconds. The time limit is only a
 /// second check, so that refusals do not depend on the machine's speed.
 const INSTRUCTIONS: u64 = 60_000_000;

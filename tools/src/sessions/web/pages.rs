@@ -12,10 +12,12 @@ use crate::tool::{ToolFault, Tools};
 
 /// Name of the tool.
 const TOOL: &str = "web";
+/// Version of the actions in a browser.
+pub(crate) const BROWSER_VERSION: u32 = 1;
 
 /// Opens sessions on the pages contained in units.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct WebPages;
+pub(crate) struct WebPages;
 
 impl WebPages {
     /// Version of the code that determines the replies.
