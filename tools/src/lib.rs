@@ -8,7 +8,7 @@
 struct Readme;
 
 pub mod browser;
-#[cfg_attr(not(feature = "browser"), path = "no_browsers.rs")]
+#[cfg_attr(not(feature = "browser"), path = "browsers/absent.rs")]
 mod browsers;
 mod corpus;
 mod live;

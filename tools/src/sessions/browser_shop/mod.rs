@@ -7,8 +7,6 @@
 
 mod customer;
 mod page;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -186,3 +184,6 @@ impl Tools for Session {
         *self.visit.lock().await = Visit::Lost;
     }
 }
+
+#[cfg(test)]
+mod tests;

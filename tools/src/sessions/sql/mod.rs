@@ -8,12 +8,10 @@ mod emulated;
 mod functions;
 mod import;
 mod limits;
-#[cfg_attr(not(feature = "mysql"), path = "no_mysql.rs")]
+#[cfg_attr(not(feature = "mysql"), path = "mysql/absent.rs")]
 mod mysql;
 mod settings;
 mod sqlite;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 use std::path::PathBuf;
@@ -199,3 +197,6 @@ fn is_plain(name: &str) -> bool {
 pub(crate) fn fault(message: impl Into<String>) -> ToolFault {
     ToolFault { tool: "sql", message: message.into() }
 }
+
+#[cfg(test)]
+mod tests;

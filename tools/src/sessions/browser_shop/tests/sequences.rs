@@ -117,7 +117,7 @@ fn sequences() -> u64 {
 
 async fn compare(name: &str, shops: Shops) {
     let began = std::time::Instant::now();
-    let together = shops.pool.pool.size() * 2;
+    let together = browsers() * 2;
     let total = stream::iter(0..sequences())
         .map(|seed| sequence(seed, &shops))
         .buffer_unordered(together)
@@ -133,8 +133,12 @@ async fn compare(name: &str, shops: Shops) {
     shops.close().await;
 }
 
+fn browsers() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8)
+}
+
 fn pool() -> TestPool {
-    TestPool::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8))
+    TestPool::new(browsers())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,14 +10,12 @@ mod database;
 mod import;
 mod names;
 mod ownership;
-mod server;
+pub(super) mod server;
 mod text_row;
 
 use super::{Databases, MySqlSettings};
 
 pub use import::into_mysql;
-#[cfg(test)]
-pub(crate) use server::MySqlServer;
 
 /// Returns the databases of a server.
 pub(super) fn databases(settings: MySqlSettings) -> Result<Box<dyn Databases>, String> {

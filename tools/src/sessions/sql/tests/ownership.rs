@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Tools;
-use crate::sessions::sql::mysql::MySqlServer;
+use crate::sessions::sql::mysql::server::MySqlServer;
 use crate::sessions::sql::{MySqlSettings, SqlTool, into_mysql};
 use lumos_environments::sql::LIBRARY;
 use lumos_tasks::SqlReply;

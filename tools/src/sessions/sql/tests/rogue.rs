@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::Tools;
-use crate::sessions::sql::mysql::MySqlServer;
+use crate::sessions::sql::mysql::server::MySqlServer;
 use crate::sessions::sql::{MySqlSettings, SqlTool};
 
 use super::mariadb::PASSWORD;

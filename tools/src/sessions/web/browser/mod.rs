@@ -2,8 +2,6 @@
 
 mod carry;
 mod sheet;
-#[cfg(test)]
-mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,3 +76,6 @@ impl Tools for Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -168,8 +168,8 @@ fn reach(url: &Url) -> Result<(), String> {
 mod tests {
     use lumos_tasks::ToolBackend;
 
-    use super::super::name::{Named, identify};
     use super::*;
+    use crate::name::{Named, identify};
 
     #[test]
     fn browsers_are_named_without_secrets() {
