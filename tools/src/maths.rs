@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use lumos_environments::maths::{self, MathsAnswer};
 use lumos_tasks::{MathsReply, ToolCall, ToolReply};
 
-use super::tool::not_mine;
+use super::tool::{blocking, not_mine};
 use super::{ToolFault, Tools};
 
 /// The native mathematics service: exact, without network access.
@@ -31,8 +31,6 @@ impl Tools for NativeMaths {
         let ToolCall::Maths { query } = call else { return Err(not_mine(call, "native")) };
         let query = query.clone();
         // A query may take up to 50 ms, which is too long for a thread of the runtime.
-        tokio::task::spawn_blocking(move || ToolReply::Maths(Self::answer(&query)))
-            .await
-            .map_err(|error| ToolFault { tool: "maths", message: error.to_string() })
+        blocking("maths", move || ToolReply::Maths(Self::answer(&query))).await
     }
 }

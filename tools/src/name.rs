@@ -1,7 +1,7 @@
 //! Names of backends: on the command line and, with a version or a hash, in the configurations of a run.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lumos_http::{AccessPolicy, AccessRefusal};
 use lumos_models::{hash_file, hash_folder};
@@ -12,7 +12,7 @@ use url::Url;
 use super::corpus::Corpus;
 use super::live::{LiveWiki, WikiSettings};
 use super::maths::NativeMaths;
-use super::ranking::{Bm25Ranking, CrossEncoderRanker, DprRanker};
+use super::ranking::{Bm25Ranking, CROSS_ENCODER_VERSION, DPR_VERSION};
 use crate::browser::{BrowserName, UnknownBrowser};
 use crate::sessions::catalogue::{SHOP_VERSION, ShopFiles};
 use crate::sessions::sql::{self, MySqlSettings};
@@ -212,8 +212,8 @@ impl Named {
         match self {
             Self::Native => NativeMaths::VERSION,
             Self::Bm25 => Bm25Ranking::VERSION,
-            Self::Dpr(_) => DprRanker::VERSION,
-            Self::CrossEncoder(_) => CrossEncoderRanker::VERSION,
+            Self::Dpr(_) => DPR_VERSION,
+            Self::CrossEncoder(_) => CROSS_ENCODER_VERSION,
             Self::Live => LiveWiki::VERSION,
             Self::Corpus(_) | Self::Samples => Corpus::VERSION,
             Self::Web => WebPages::VERSION,
@@ -227,9 +227,7 @@ impl Named {
     /// Returns the suffix of its name in a configuration: a hash of its files or the address of its server.
     /// Blocks.
     fn content(&self, tool: &str, backend: &str) -> Result<String, ToolSetError> {
-        let unreadable =
-            |source| ToolSetError::Unreadable { tool: tool.to_owned(), backend: backend.to_owned(), source };
-        match self {
+        let content = match self {
             Self::Native
             | Self::Wolfram
             | Self::Bm25
@@ -240,38 +238,33 @@ impl Named {
                 let address = mysql_address(backend)?;
                 Ok(if backend == "mysql" { format!("#{address}") } else { String::new() })
             }
-            Self::Sqlite(Some(folder)) => {
-                let hash = sql::SqliteFolder::content(folder).map_err(unreadable)?;
-                Ok(format!("#{}", hash.short()))
-            }
             Self::Live => {
                 let settings = WikiSettings::from_environment().map_err(|why| unusable("wiki=live", why))?;
                 Ok(settings.other_site().map(|site| format!("#{site}")).unwrap_or_default())
             }
-            Self::Dpr(folder) | Self::CrossEncoder(folder) => {
-                let hash = hash_folder(folder).map_err(unreadable)?;
-                Ok(format!("#{}", hash.short()))
-            }
-            Self::Samples => Ok(format!("#{}", Corpus::samples_hash().short())),
-            Self::Recorded(file) => hashed(file).map_err(unreadable),
-            Self::Shop(files) => files.content().map_err(unreadable),
-            Self::BrowserShop(browser, files) => {
-                let content = files.content().map_err(unreadable)?;
-                Ok(match browser {
-                    // The identity contains only the hash of a name that has one, so the hash must cover the
-                    // address.
-                    BrowserName::Remote(_) if !content.is_empty() => {
-                        format!("#{}", ContentHash::of_json(&(browser.to_string(), content)).short())
-                    }
-                    _ => content,
-                })
-            }
-            Self::Corpus(file) => {
-                let hash = hashed(file).map_err(unreadable)?;
-                let is_made_of_items = Corpus::is_made_of_items(file).map_err(unreadable)?;
-                Ok(if is_made_of_items { hash + ToolBackend::MADE_OF_ITEMS } else { hash })
-            }
-        }
+            Self::Sqlite(Some(folder)) => sql::SqliteFolder::content(folder).map(shown),
+            Self::Dpr(folder) | Self::CrossEncoder(folder) => hash_folder(folder).map(shown),
+            Self::Samples => Ok(shown(Corpus::samples_hash())),
+            Self::Recorded(file) => hash_file(file).map(shown),
+            Self::Shop(files) => files.content(),
+            Self::BrowserShop(browser, files) => files.content().map(|content| match browser {
+                // The identity contains only the hash of a name that has one, so the hash must cover the
+                // address.
+                BrowserName::Remote(_) if !content.is_empty() => {
+                    shown(ContentHash::of_json(&(browser.to_string(), content)))
+                }
+                _ => content,
+            }),
+            Self::Corpus(file) => hash_file(file).and_then(|hash| {
+                let suffix = if Corpus::is_made_of_items(file)? { ToolBackend::MADE_OF_ITEMS } else { "" };
+                Ok(shown(hash) + suffix)
+            }),
+        };
+        content.map_err(|source| ToolSetError::Unreadable {
+            tool: tool.to_owned(),
+            backend: backend.to_owned(),
+            source,
+        })
     }
 }
 
@@ -307,8 +300,9 @@ fn mysql_address(backend: &str) -> Result<String, ToolSetError> {
     MySqlSettings::address_of(backend).map_err(|why| unusable("sql=mysql", why))
 }
 
-fn hashed(file: &Path) -> io::Result<String> {
-    Ok(format!("#{}", hash_file(file)?.short()))
+#[expect(clippy::needless_pass_by_value, reason = "mapped over results")]
+fn shown(hash: ContentHash) -> String {
+    format!("#{}", hash.short())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lumos_engine::{CrossEncoder, DprReader};
 use lumos_http::AccessPolicy;
 use lumos_tasks::{Configuration, ToolBackend};
 use tokio::sync::OnceCell;
@@ -12,7 +13,7 @@ use super::browsers::Browsers;
 use super::corpus::Corpus;
 use super::maths::NativeMaths;
 use super::name::{Named, ToolSetError, identify, unusable, without_hash};
-use super::ranking::{Bm25Ranking, CrossEncoderRanker, DprRanker};
+use super::ranking::Bm25Ranking;
 use super::replies::{RecordedTools, Remembering};
 use super::tool::ToolSet;
 use super::{LiveWiki, Tools, WikiSettings, Wolfram, WolframSettings};
@@ -169,8 +170,8 @@ fn build(planned: &ToolBackend, browsers: &Browsers) -> Result<Arc<dyn Tools>, T
             Arc::new(Remembering::new(Arc::new(wolfram)))
         }
         Named::Bm25 => Arc::new(Bm25Ranking),
-        Named::Dpr(folder) => Arc::new(DprRanker::open(&folder).map_err(unopened)?),
-        Named::CrossEncoder(folder) => Arc::new(CrossEncoderRanker::open(&folder).map_err(unopened)?),
+        Named::Dpr(folder) => Arc::new(DprReader::open(&folder, None).map_err(unopened)?),
+        Named::CrossEncoder(folder) => Arc::new(CrossEncoder::open(&folder, None).map_err(unopened)?),
         Named::Live => {
             let wiki = WikiSettings::from_environment().and_then(LiveWiki::new);
             let wiki = wiki.map_err(|why| unusable("wiki=live", why))?;

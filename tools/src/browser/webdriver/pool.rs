@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::error::{BrowserError, BrowserFault};
+use super::error::BrowserFault;
 use super::leftovers::Owner;
 use super::page::BrowserLease;
 use super::session::Session;
@@ -65,12 +65,7 @@ impl BrowserPool {
         if let Some(mut used) = used {
             match used.refresh().await {
                 Ok(()) => return Ok(self.lend(used, place)),
-                Err(BrowserError::Fault(fault)) => {
-                    tracing::info!(%fault, "failed to reset a browser; replacing it");
-                }
-                Err(BrowserError::Refused(refusal)) => {
-                    tracing::info!(%refusal, "failed to reset a browser; replacing it");
-                }
+                Err(error) => tracing::info!(%error, "failed to reset a browser; replacing it"),
             }
         }
         let mut attempt = 1;

@@ -281,9 +281,7 @@ impl Inner {
                     if texts(connection, known).await?.is_empty() {
                         return Ok(false);
                     }
-                    for statement in statements {
-                        execute(connection, statement).await?;
-                    }
+                    execute_all(connection, &statements).await?;
                     Ok(true)
                 })
             })
@@ -417,17 +415,7 @@ impl Inner {
     pub(super) async fn drop_all(&self, names: &Names) {
         let leftovers = of(names);
         let statements: Vec<String> = leftovers.iter().map(Leftover::drop_statement).collect();
-        let dropped = self
-            .administer(SHORT * 3, &|connection| {
-                let statements = statements.clone();
-                Box::pin(async move {
-                    for statement in statements {
-                        execute(connection, statement).await?;
-                    }
-                    Ok(())
-                })
-            })
-            .await;
+        let dropped = self.administer(SHORT * 3, &|connection| execute_all(connection, &statements)).await;
         if let Err(error) = dropped {
             tracing::warn!(
                 account = names.account, %error,
@@ -457,6 +445,20 @@ impl Inner {
 fn of(names: &Names) -> Vec<Leftover> {
     let account = Leftover::Account(names.account.clone());
     std::iter::once(account).chain(names.copy.clone().map(Leftover::Database)).collect()
+}
+
+/// Executes statements one after another.
+fn execute_all<'c>(
+    connection: &'c mut MySqlConnection,
+    statements: &[String],
+) -> BoxFuture<'c, Result<(), sqlx::Error>> {
+    let statements = statements.to_vec();
+    Box::pin(async move {
+        for statement in statements {
+            execute(connection, statement).await?;
+        }
+        Ok(())
+    })
 }
 
 /// Copies all tables of a database, with their keys and foreign keys.

@@ -14,8 +14,7 @@ use super::sheet;
 use crate::browser::webdriver::{
     BrowserError, BrowserFault, BrowserLease, BrowserPool, BrowserRefusal, PageElement,
 };
-use crate::sessions::web::pages::fault;
-use crate::tool::ToolFault;
+use crate::tool::{ToolFault, blocking};
 
 /// Builds the page.
 const BUILD: &str = include_str!("scripts/build.js");
@@ -32,37 +31,29 @@ const TARGET: &str = "[data-carried-on]";
 /// Time limit for executing an action, once a browser is leased.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Executes actions in browsers of a pool.
-pub(super) struct Carrier<'a> {
-    pub(super) pool: &'a BrowserPool,
-    pub(super) takes_picture: bool,
-}
-
-impl Carrier<'_> {
-    /// Executes an action. Returns the result and, if enabled, a screenshot of the page afterwards.
-    ///
-    /// # Errors
-    /// If the browser fails. This is not a result of the action.
-    pub(super) async fn carry(
-        &self,
-        page: Arc<WebStep>,
-        attempt: &PageAction,
-    ) -> Result<(PageExecution, Option<Vec<u8>>), ToolFault> {
-        let truth = page.positives.first().cloned();
-        let rows = tokio::task::spawn_blocking(move || sheet::written(&page.page)).await;
-        let rows = match rows.map_err(|error| fault(error.to_string()))? {
-            Ok(rows) => rows,
-            Err(obstacle) => {
-                let refused = WebResult::Refused(obstacle);
-                return Ok((PageExecution { action: refused, truth: truth.map(|_| refused) }, None));
-            }
-        };
-        let mut stage = Stage { lease: self.pool.session().await? };
-        let carrying = stage.carry(rows, attempt, truth.as_deref(), self.takes_picture);
-        let late =
-            || BrowserFault { doing: "executing an action", reason: format!("timed out after {LIMIT:?}") };
-        Ok(timeout(LIMIT, carrying).await.map_err(|_| late())??)
-    }
+/// Executes an action in a browser of the pool. Returns the result and, if `takes_picture`, a screenshot of the page
+/// afterwards.
+///
+/// # Errors
+/// If the browser fails. This is not a result of the action.
+pub(super) async fn carry(
+    pool: &BrowserPool,
+    page: Arc<WebStep>,
+    attempt: &PageAction,
+    takes_picture: bool,
+) -> Result<(PageExecution, Option<Vec<u8>>), ToolFault> {
+    let truth = page.positives.first().cloned();
+    let rows = match blocking("web", move || sheet::written(&page.page)).await? {
+        Ok(rows) => rows,
+        Err(obstacle) => {
+            let refused = WebResult::Refused(obstacle);
+            return Ok((PageExecution { action: refused, truth: truth.map(|_| refused) }, None));
+        }
+    };
+    let mut stage = Stage { lease: pool.session().await? };
+    let carrying = stage.carry(rows, attempt, truth.as_deref(), takes_picture);
+    let late = || BrowserFault { doing: "executing an action", reason: format!("timed out after {LIMIT:?}") };
+    Ok(timeout(LIMIT, carrying).await.map_err(|_| late())??)
 }
 
 /// Reasons why an action was not completed.

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use lumos_tasks::families::web::PageAction;
 use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
 
-use self::carry::Carrier;
+use self::carry::carry;
 use super::pages::{Pages, fault};
 use crate::browser::webdriver::{BrowserPool, Screenshots};
 use crate::tool::{ToolFault, Tools};
@@ -57,8 +57,7 @@ struct Session {
 impl Session {
     async fn carry(&self, attempt: &PageAction) -> Result<ToolReply, ToolFault> {
         let page = self.pages.page(attempt.page)?;
-        let carrier = Carrier { pool: &self.pool, takes_picture: self.screenshots.is_some() };
-        let (carried, picture) = carrier.carry(page, attempt).await?;
+        let (carried, picture) = carry(&self.pool, page, attempt, self.screenshots.is_some()).await?;
         if let (Some(screenshots), Some(picture)) = (&self.screenshots, picture) {
             screenshots.keep(attempt.step.saturating_add(1), picture).await;
         }
