@@ -319,15 +319,15 @@ pub(crate) struct Screenshots {
 
 impl Screenshots {
     /// Starts the screenshots of an episode. Removes those of an earlier attempt.
-    pub(crate) async fn begin(below: &Path, unit: &UnitId) -> Self {
-        let folder = below.join(unit.as_str());
+    pub(crate) async fn begin(below: Option<&Path>, unit: &UnitId) -> Option<Self> {
+        let folder = below?.join(unit.as_str());
         match tokio::fs::remove_dir_all(&folder).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(folder = %folder.display(), %error, "failed to remove older screenshots");
             }
             _ => {}
         }
-        Self { folder, taken: AtomicU32::new(0) }
+        Some(Self { folder, taken: AtomicU32::new(0) })
     }
 
     /// Writes the screenshot of the next step, a PNG.

@@ -95,10 +95,7 @@ impl Tools for BrowserShop {
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         let Some(goal) = goal_of(unit)? else { return Ok(None) };
-        let screenshots = match &self.screenshots {
-            Some(folder) => Some(Screenshots::begin(folder, &unit.id).await),
-            None => None,
-        };
+        let screenshots = Screenshots::begin(self.screenshots.as_deref(), &unit.id).await;
         let visit = Mutex::new(Visit::NotBegun);
         Ok(Some(Arc::new(Session { shared: Arc::clone(&self.shared), goal, screenshots, visit })))
     }

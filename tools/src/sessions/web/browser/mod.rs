@@ -39,10 +39,7 @@ impl Tools for BrowserPages {
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         let Setup::Web { steps } = &unit.setup else { return Ok(None) };
-        let screenshots = match &self.screenshots {
-            Some(folder) => Some(Screenshots::begin(folder, &unit.id).await),
-            None => None,
-        };
+        let screenshots = Screenshots::begin(self.screenshots.as_deref(), &unit.id).await;
         Ok(Some(Arc::new(Session { pages: Pages::of(steps), pool: self.pool.clone(), screenshots })))
     }
 }
