@@ -60,8 +60,7 @@ fn goals(data: Option<&Path>) -> Result<Vec<Goal>, Failure> {
 /// `lumos serve-model` of a build without the model server.
 #[cfg(not(feature = "serve-model"))]
 pub(crate) async fn models(arguments: &ServeModelArgs, _quiet: bool) -> CommandResult {
-    let ServeModelArgs { models, listen, .. } = arguments;
-    tracing::debug!(?models, %listen, "models are not served");
+    let ServeModelArgs { models: _models, listen: _listen, engine: _engine } = arguments;
     Err(Failure::input("this program was built without `serve-model`")
         .hint("build it with `--features serve-model`"))
 }
