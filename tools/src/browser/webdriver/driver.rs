@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::process::Stdio;
-use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
@@ -61,7 +60,10 @@ impl Driver {
         let output = output.ok_or_else(|| BrowserFault::new(DOING, "chromedriver has no standard output"))?;
         driver.port = timeout(settings.start_limit, port(output))
             .await
-            .map_err(|_| late(settings.start_limit))?
+            .map_err(|_| {
+                let seconds = settings.start_limit.as_secs();
+                BrowserFault::new(DOING, format!("chromedriver did not listen on a port within {seconds} s"))
+            })?
             .ok_or_else(|| BrowserFault::new(DOING, "chromedriver exited before it listened on a port"))?;
         Ok(driver)
     }
@@ -111,10 +113,6 @@ async fn port(output: impl AsyncRead + Unpin + Send + 'static) -> Option<u16> {
         return Some(port);
     }
     None
-}
-
-fn late(limit: Duration) -> BrowserFault {
-    BrowserFault::new(DOING, format!("chromedriver did not listen on a port within {} s", limit.as_secs()))
 }
 
 /// A process group. Its leader is a child that has not been waited for, so its number cannot be reused.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Runs;
-use crate::fleet::catalogue::{Catalogue, Unpacking};
 use futures::StreamExt;
 use lumos_queue::nats::{Change, NatsError};
 use lumos_tasks::fleet::{PROTOCOL, RunState, WorkMessage};
 use tokio_util::sync::CancellationToken;
 
 use super::support::{MemoryShared, Run, assignment, configuration, identity, script};
+use crate::Runs;
+use crate::fleet::catalogue::{Catalogue, Unpacking};
 
 fn run() -> (tempfile::TempDir, Run) {
     let folder = tempfile::tempdir().unwrap();

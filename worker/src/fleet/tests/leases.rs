@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::{EpisodeLimits, LeaseTerms, RunTerms, Worker};
 use lumos_models::ModelRegistry;
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{Ending, FaultKind, Finished};
@@ -12,6 +11,7 @@ use lumos_tools::ToolSets;
 use tokio_util::sync::CancellationToken;
 
 use super::support::{Handed, LONG, assignment, configuration, identity, script, slow_models};
+use crate::{EpisodeLimits, LeaseTerms, RunTerms, Worker};
 
 fn worker(models: Arc<ModelRegistry>, runs: RunTerms, terms: LeaseTerms) -> Arc<Worker> {
     Arc::new(Worker {

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::fleet::policy::{Holding, ModelKey, PolicySettings, PullHistory, Shard, decide};
 use lumos_tasks::ContentHash;
 use lumos_tasks::RunToken;
 use lumos_tasks::fleet::ShardId;
 use proptest::prelude::*;
+
+use crate::fleet::policy::{Holding, ModelKey, PolicySettings, PullHistory, Shard, decide};
 
 fn model(number: u8) -> ModelKey {
     ModelKey { content: ContentHash::of_bytes(&[number]), dtype: None }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fleet::{FleetSummary, WorkerError, WorkerSettings, serve_fleet};
 use lumos_models::ModelRegistry;
 use lumos_queue::nats::{Access, Connecting, Layout, Server};
 use lumos_queue::{Lease, Queue};
@@ -18,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::nats_server::NatsServer;
 use super::support::{LONG, Run, configuration, identity, models, script, slow_models};
+use crate::fleet::{FleetSummary, WorkerError, WorkerSettings, serve_fleet};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 const LEASE: Duration = Duration::from_secs(6);

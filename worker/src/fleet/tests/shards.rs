@@ -4,13 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Backends;
-use crate::fleet::WorkerSettings;
-use crate::fleet::catalogue::Catalogue;
-use crate::fleet::eligibility::{Eligibility, ShardVerdict};
-use crate::fleet::lease_table::LeaseTable;
-use crate::fleet::policy::PolicySettings;
-use crate::fleet::shards::Shards;
 use lumos_models::ModelRegistry;
 use lumos_models::ModelsSettings;
 use lumos_queue::{Lease, Queue};
@@ -23,6 +16,13 @@ use lumos_tools::ToolSets;
 use tokio::time::timeout;
 
 use super::support::{LONG, MemoryShards, Run, configuration, identity, models, script};
+use crate::Backends;
+use crate::fleet::WorkerSettings;
+use crate::fleet::catalogue::Catalogue;
+use crate::fleet::eligibility::{Eligibility, ShardVerdict};
+use crate::fleet::lease_table::LeaseTable;
+use crate::fleet::policy::PolicySettings;
+use crate::fleet::shards::Shards;
 
 struct Bench {
     folder: tempfile::TempDir,

@@ -5,9 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::fleet::source::ResultsSink;
-use crate::fleet::spool::Spool;
-use crate::fleet::throughput::Throughput;
 use async_trait::async_trait;
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ResultBatch, ResultMessage, RunState};
@@ -15,6 +12,9 @@ use lumos_tasks::{ContentHash, Ending, Finished, Outcome, RunToken, Telemetry, U
 use tokio::time::timeout;
 
 use super::support::LONG;
+use crate::fleet::source::ResultsSink;
+use crate::fleet::spool::Spool;
+use crate::fleet::throughput::Throughput;
 
 /// A server that can be made unreachable.
 #[derive(Default, Clone)]

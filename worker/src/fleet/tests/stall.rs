@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::activity::Source;
 use crate::fleet::watch::Situation;
 use crate::stall::{Wait, message};
-use jiff::Timestamp;
 
 fn every_wait() -> Vec<Wait> {
     let of = |change: fn(&mut Situation)| {

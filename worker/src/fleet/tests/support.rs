@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::fleet::source::{ShardQueue, ShardSource, SharedStore};
 use async_trait::async_trait;
 use futures::FutureExt;
 use lumos_models::ModelRegistry;
@@ -19,6 +18,8 @@ use lumos_tasks::{
     Assignment, Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId,
     ModelIdentity, Role, RunToken, Setup, Task, WorkUnit,
 };
+
+use crate::fleet::source::{ShardQueue, ShardSource, SharedStore};
 
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 

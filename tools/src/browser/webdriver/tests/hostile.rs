@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::browser::webdriver::{BrowserError, BrowserRefusal};
 use serde_json::json;
 
 use crate::browser::webdriver::tests::support::{Site, TestPool};
+use crate::browser::webdriver::{BrowserError, BrowserRefusal};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn boxes_are_dismissed() {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::browser::webdriver::{BrowserError, BrowserPool};
 use tokio::task::JoinSet;
 
 use crate::browser::webdriver::tests::support::{Site, TestPool, gone, processes, settings};
+use crate::browser::webdriver::{BrowserError, BrowserPool};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_browser_and_a_killed_driver_are_faults_and_are_replaced() {

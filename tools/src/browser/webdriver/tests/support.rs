@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::browser::webdriver::{BrowserError, BrowserFault, BrowserLease, BrowserPool};
-use crate::browser::{BrowserName, BrowserSettings};
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::response::{Html, Redirect};
 use axum::routing::get;
 use serde::Deserialize;
 use serde_json::json;
+
+use crate::browser::webdriver::{BrowserError, BrowserFault, BrowserLease, BrowserPool};
+use crate::browser::{BrowserName, BrowserSettings};
 
 /// A pool whose browsers have short time limits.
 pub(crate) struct TestPool {

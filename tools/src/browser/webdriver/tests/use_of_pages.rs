@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::browser::BrowserName;
-use crate::browser::webdriver::{BrowserError, BrowserLease, BrowserRefusal};
 use serde_json::json;
 
+use crate::browser::BrowserName;
 use crate::browser::webdriver::tests::support::{Server, Site, TestPool, processes};
+use crate::browser::webdriver::{BrowserError, BrowserLease, BrowserRefusal};
 
 async fn search(lease: &mut BrowserLease, site: &Site, words: &str, kind: &str) -> Vec<String> {
     lease.goto(&site.page("/")).await.unwrap();

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::browser::BrowserName;
 use lumos_tasks::ToolReply;
 
 use super::support::{Shops, ask, unit};
+use crate::browser::BrowserName;
 use crate::browser::webdriver::tests::support::{Server, TestPool, processes};
 
 #[tokio::test(flavor = "multi_thread")]

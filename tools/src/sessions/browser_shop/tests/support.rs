@@ -4,10 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::sessions::browser_shop::BrowserShop;
-use crate::sessions::catalogue::ShopFiles;
-use crate::sessions::shop::MemoryShop;
-use crate::{ToolFault, Tools};
 use lumos_environments::shop::{Goal, GoalMode, Stock, draw};
 use lumos_tasks::families::shop::{ShopReply, ShopRequest};
 use lumos_tasks::{
@@ -18,6 +14,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::browser::webdriver::tests::support::TestPool;
+use crate::sessions::browser_shop::BrowserShop;
+use crate::sessions::catalogue::ShopFiles;
+use crate::sessions::shop::MemoryShop;
+use crate::{ToolFault, Tools};
 
 /// Both shops, and the goals of their catalogue.
 pub(crate) struct Shops {

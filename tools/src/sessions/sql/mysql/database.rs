@@ -83,10 +83,7 @@ impl MySqlDatabase {
         }
         let copy = self.server.copy(&self.names.base, &self.account).await?;
         self.names.copy = Some(copy.clone());
-        let size = self.server.size(&copy).await;
-        let size =
-            size.map_err(|error| self.server.fault("failed to read the size of a database", &error))?;
-        self.most_bytes = size.saturating_add(WRITTEN_BYTES);
+        self.most_bytes = self.server.size(&copy).await?.saturating_add(WRITTEN_BYTES);
         let Some(session) = &mut self.session else { return Err(fault("the session is closed")) };
         let moved = bounded(SHORT, async {
             // Nothing was written yet. A transaction that started earlier would not see the copy's tables.
@@ -267,13 +264,10 @@ impl Database for MySqlDatabase {
             let message = format!("The episode has written more than {WRITTEN_ROWS} rows");
             return Ok(Fetched::Failed { message });
         }
-        if let Some(copy) = &self.names.copy {
-            let size = self.server.size(copy).await;
-            let size =
-                size.map_err(|error| self.server.fault("failed to read the size of a database", &error))?;
-            if size > self.most_bytes {
-                return Ok(Fetched::Failed { message: too_large() });
-            }
+        if let Some(copy) = &self.names.copy
+            && self.server.size(copy).await? > self.most_bytes
+        {
+            return Ok(Fetched::Failed { message: too_large() });
         }
         let fetched = self.fetched(&lasting(statement), true).await?;
         Ok(self.names.restored(fetched))

@@ -371,7 +371,7 @@ impl Inner {
     }
 
     /// Returns the size of a database's files, in bytes.
-    pub(super) async fn size(&self, database: &str) -> Result<u64, sqlx::Error> {
+    pub(super) async fn size(&self, database: &str) -> Result<u64, ToolFault> {
         let files = |table: &str| {
             format!(
                 "SELECT CAST(COALESCE(SUM(file_size), 0) AS CHAR) FROM information_schema.{table} \
@@ -386,17 +386,19 @@ impl Inner {
             "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS CHAR) FROM information_schema.tables \
              WHERE table_schema = '{database}'"
         );
-        self.administer(SHORT, &|connection| {
-            let (files, estimated) = (files.clone(), estimated.clone());
-            Box::pin(async move {
-                let size = match texts(connection, files).await {
-                    Err(sqlx::Error::Database(_)) => texts(connection, estimated).await?,
-                    size => size?,
-                };
-                Ok(size.first().and_then(|size| size.parse().ok()).unwrap_or_default())
+        let size = self
+            .administer(SHORT, &|connection| {
+                let (files, estimated) = (files.clone(), estimated.clone());
+                Box::pin(async move {
+                    let size = match texts(connection, files).await {
+                        Err(sqlx::Error::Database(_)) => texts(connection, estimated).await?,
+                        size => size?,
+                    };
+                    Ok(size.first().and_then(|size| size.parse().ok()).unwrap_or_default())
+                })
             })
-        })
-        .await
+            .await;
+        size.map_err(|error| self.fault("failed to read the size of a database", &error))
     }
 
     /// Whether a session's account and copy still exist.

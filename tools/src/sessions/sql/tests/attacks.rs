@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Tools;
 use futures::StreamExt;
 use lumos_tasks::SqlReply;
 
 use super::statements::{attacks, long_values};
 use super::support::Episode;
+use crate::Tools;
 
 /// Maximum duration of an attack on a busy machine: the time limit of a statement, and the time to stop it.
 const LONGEST: Duration = Duration::from_secs(30);

@@ -2,7 +2,6 @@
 //! server, the server calls a function that the guard did not detect. `LUMOS_GENERATED=50000` generates
 //! 50,000 statements instead of 1,000, and `LUMOS_GENERATED_SEED` sets the seed.
 
-use crate::Tools;
 use lumos_environments::sql::guard;
 use lumos_tasks::SqlReply;
 use proptest::prelude::Rng as _;
@@ -11,6 +10,7 @@ use sqlx::Connection;
 
 use super::mariadb::Server;
 use super::support::{Episode, query};
+use crate::Tools;
 
 /// A call that the guard rejects wherever it detects one. The lock is held until the session ends.
 const CANARY: &str = "GET_LOCK('lumos_canary', 0)";

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::Tools;
 use futures::StreamExt;
 use lumos_tasks::{SqlGrade, SqlReply};
 use serde_json::Value;
 
 use super::support::Episode;
+use crate::Tools;
 
 /// Result of a gold query, and its grade as an answer.
 pub(crate) struct Outcome {

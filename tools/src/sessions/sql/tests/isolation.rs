@@ -1,10 +1,10 @@
 //! Episodes do not see the changes of other episodes.
 
-use crate::Tools;
 use lumos_tasks::SqlReply;
 
 use super::mariadb::Server;
 use super::support::{self, Episode};
+use crate::Tools;
 
 const COUNT: &str = "SELECT COUNT(*) FROM book";
 

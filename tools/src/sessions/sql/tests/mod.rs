@@ -19,9 +19,10 @@ mod support;
 
 use std::time::Duration;
 
+use lumos_environments::sql::LIBRARY;
+
 use crate::Tools as _;
 use crate::sessions::sql::{SqlTool, into_mysql, into_sqlite};
-use lumos_environments::sql::LIBRARY;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn embedded_databases() {

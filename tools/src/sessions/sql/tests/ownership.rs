@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Tools;
-use crate::sessions::sql::mysql::server::MySqlServer;
-use crate::sessions::sql::{MySqlSettings, SqlTool, into_mysql};
 use lumos_environments::sql::LIBRARY;
 use lumos_tasks::SqlReply;
 use tokio::sync::Notify;
 
 use super::mariadb::Server;
 use super::support::{self, Episode};
+use crate::Tools;
+use crate::sessions::sql::mysql::server::MySqlServer;
+use crate::sessions::sql::{MySqlSettings, SqlTool, into_mysql};
 
 const COUNT: &str = "SELECT COUNT(*) FROM book";
 /// Time for which a lock must be free in these tests.

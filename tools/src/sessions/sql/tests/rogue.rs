@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use crate::Tools;
-use crate::sessions::sql::mysql::server::MySqlServer;
-use crate::sessions::sql::{MySqlSettings, SqlTool};
-
 use super::mariadb::PASSWORD;
 use super::rogue_server::{greeting, packet, serve, switch};
 use super::support::Episode;
+use crate::Tools;
+use crate::sessions::sql::mysql::server::MySqlServer;
+use crate::sessions::sql::{MySqlSettings, SqlTool};
 
 /// Time limit for these servers, some of which never respond.
 const LIMIT: Duration = Duration::from_secs(5);

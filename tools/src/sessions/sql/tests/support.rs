@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::sessions::sql::MySqlSettings;
-use crate::{ToolFault, Tools};
 use lumos_tasks::{
     Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Setup,
     SqlGrade, SqlReply, Task, ToolCall, ToolReply,
@@ -12,6 +10,8 @@ use lumos_tasks::{
 use sqlx::{Connection, Row};
 
 use super::mariadb::Server;
+use crate::sessions::sql::MySqlSettings;
+use crate::{ToolFault, Tools};
 
 fn unit(database: &str, gold: &str, behaviour: Behaviour) -> EpisodeUnit {
     let configuration = Configuration {

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::sessions::web::BrowserPages;
-use crate::{ToolFault, Tools};
 use lumos_tasks::families::web::{
     ActionName, Obstacle, PageAction, PageExecution, WebResult, WebStep, prompts_hash,
 };
@@ -15,6 +13,8 @@ use lumos_tasks::{
 };
 
 use crate::browser::webdriver::tests::support::TestPool;
+use crate::sessions::web::BrowserPages;
+use crate::{ToolFault, Tools};
 
 /// An episode's pages in a separate pool of browsers.
 pub(crate) struct Stage {
