@@ -101,16 +101,11 @@ impl ShopFiles {
     /// # Errors
     /// If a file cannot be read.
     pub(crate) fn content(&self) -> io::Result<String> {
-        let mut hashes = Vec::new();
-        if let Some(folder) = &self.folder {
-            for name in files_of(folder) {
-                let path = folder.join(name);
-                hashes.push(hash_file(&path).map_err(|error| named(&path, &error))?);
-            }
-        }
-        if let Some(nouns) = &self.nouns {
-            hashes.push(hash_file(nouns).map_err(|error| named(nouns, &error))?);
-        }
+        let in_folder = |folder: &PathBuf| files_of(folder).iter().map(|name| folder.join(name)).collect();
+        let mut paths: Vec<PathBuf> = self.folder.as_ref().map(in_folder).unwrap_or_default();
+        paths.extend(self.nouns.clone());
+        let hash = |path: &PathBuf| hash_file(path).map_err(|error| named(path, &error));
+        let hashes = paths.iter().map(hash).collect::<io::Result<Vec<_>>>()?;
         if hashes.is_empty() {
             return Ok(String::new());
         }

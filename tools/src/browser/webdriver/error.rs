@@ -48,26 +48,17 @@ impl From<BrowserFault> for ToolFault {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum BrowserRefusal {
     /// No visible element matches.
-    #[error("{what} not found")]
-    NotFound {
-        /// Description of the element.
-        what: String,
-    },
+    #[error("{0} not found")]
+    NotFound(String),
     /// The element no longer exists: the page has changed.
     #[error("the element is no longer on the page")]
     Gone,
-    /// The element exists, but cannot be used: hidden, covered or disabled.
-    #[error("element not usable: {reason}")]
-    NotUsable {
-        /// The message of the driver.
-        reason: String,
-    },
+    /// The element exists, but cannot be used: hidden, covered or disabled. Contains the message of the driver.
+    #[error("element not usable: {0}")]
+    NotUsable(String),
     /// The address is not allowed, or the page redirected to an address that is not allowed.
-    #[error("address `{address}` is not allowed")]
-    NotAllowed {
-        /// The address.
-        address: String,
-    },
+    #[error("address `{0}` is not allowed")]
+    NotAllowed(String),
     /// The page, or the text to type, exceeds the size limit.
     #[error("{bytes} bytes exceed the limit of {most} bytes")]
     TooLarge {
@@ -80,26 +71,16 @@ pub(crate) enum BrowserRefusal {
 
 /// Classifies a driver error as a refusal or a fault.
 pub(super) fn read(doing: &'static str, error: &CmdError) -> BrowserError {
-    if let CmdError::Standard(said) = error {
-        let not_usable = || BrowserRefusal::NotUsable { reason: first_line(&said.message) };
-        match said.error {
-            ErrorStatus::NoSuchElement => {
-                return BrowserRefusal::NotFound { what: first_line(&said.message) }.into();
-            }
-            ErrorStatus::StaleElementReference | ErrorStatus::DetachedShadowRoot => {
-                return BrowserRefusal::Gone.into();
-            }
-            ErrorStatus::ElementClickIntercepted
-            | ErrorStatus::ElementNotInteractable
-            | ErrorStatus::ElementNotSelectable
-            | ErrorStatus::InvalidElementState
-            | ErrorStatus::MoveTargetOutOfBounds => return not_usable().into(),
-            _ => {}
-        }
+    let CmdError::Standard(said) = error else { return BrowserFault::new(doing, error).into() };
+    let reason = said.message.lines().next().unwrap_or_default().trim().to_owned();
+    match said.error {
+        ErrorStatus::NoSuchElement => BrowserRefusal::NotFound(reason).into(),
+        ErrorStatus::StaleElementReference | ErrorStatus::DetachedShadowRoot => BrowserRefusal::Gone.into(),
+        ErrorStatus::ElementClickIntercepted
+        | ErrorStatus::ElementNotInteractable
+        | ErrorStatus::ElementNotSelectable
+        | ErrorStatus::InvalidElementState
+        | ErrorStatus::MoveTargetOutOfBounds => BrowserRefusal::NotUsable(reason).into(),
+        _ => BrowserFault::new(doing, error).into(),
     }
-    BrowserFault::new(doing, error).into()
-}
-
-fn first_line(message: &str) -> String {
-    message.lines().next().unwrap_or_default().trim().to_owned()
 }

@@ -10,7 +10,7 @@ pub(super) const BLANK: &str = "about:blank";
 
 /// Parses an address and checks that its host is allowed.
 pub(super) fn checked(hosts: &AllowedHosts, address: &str) -> Result<Url, BrowserRefusal> {
-    let refused = || BrowserRefusal::NotAllowed { address: shortened(address) };
+    let refused = || BrowserRefusal::NotAllowed(shortened(address));
     let url = Url::parse(address).map_err(|_| refused())?;
     let is_web = matches!(url.scheme(), "http" | "https");
     let port = url.port_or_known_default();

@@ -130,7 +130,7 @@ impl BrowserLease {
     ) -> Result<PageElement, BrowserError> {
         let found = self.find_all(role, Some(text)).await?;
         let what = || format!("visible {role} named {text:?}");
-        found.into_iter().next().ok_or_else(|| BrowserRefusal::NotFound { what: what() }.into())
+        found.into_iter().next().ok_or_else(|| BrowserRefusal::NotFound(what()).into())
     }
 
     /// Returns all visible elements with a role, in document order, at most 1,000. If `text` is given, the
@@ -215,7 +215,7 @@ impl BrowserLease {
         let found = self.script(DOING, OPTION, arguments).await?;
         let session = self.session()?;
         let Some(PageElement(found)) = element(session, &found) else {
-            return Err(BrowserRefusal::NotFound { what: format!("option {option:?}") }.into());
+            return Err(BrowserRefusal::NotFound(format!("option {option:?}")).into());
         };
         session.loading(DOING, found.click()).await?;
         self.script(DOING, "", Vec::new()).await.map(drop)
@@ -245,7 +245,7 @@ impl BrowserLease {
         const BODY: &str = "return arguments[0].matches(':disabled, [aria-disabled=\"true\"]');";
         let is_disabled = self.script("checking an element", BODY, vec![element.argument()]).await?;
         if is_disabled == Value::Bool(true) {
-            return Err(BrowserRefusal::NotUsable { reason: "the element is disabled".to_owned() }.into());
+            return Err(BrowserRefusal::NotUsable("the element is disabled".to_owned()).into());
         }
         Ok(())
     }
@@ -292,7 +292,7 @@ impl BrowserLease {
         let allowed = checked(&self.shared.settings.hosts, &place);
         let refusal = match allowed {
             Err(refusal) => refusal,
-            Ok(_) if is_offline => BrowserRefusal::NotAllowed { address: place },
+            Ok(_) if is_offline => BrowserRefusal::NotAllowed(place),
             Ok(_) if failed => {
                 return Err(BrowserFault::new(doing, format!("failed to load {place}")).into());
             }

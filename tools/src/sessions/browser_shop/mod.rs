@@ -148,15 +148,14 @@ impl Session {
             }
         }
         if let Some(screenshots) = &self.screenshots {
-            match customer.picture().await {
+            match customer.lease.screenshot().await {
                 Ok(picture) => screenshots.keep_next(picture).await,
                 Err(trouble) => tracing::warn!(%trouble, "failed to take a screenshot of a step"),
             }
         }
-        let (page, has_clicked) = customer.page();
         Ok(match raised {
             Some(message) => ToolReply::Raised { message },
-            None => ToolReply::Shop(page.reply(has_clicked)),
+            None => ToolReply::Shop(customer.page.reply(customer.has_clicked)),
         })
     }
 }

@@ -110,7 +110,7 @@ async fn pages_given_as_text_run_nothing_and_ask_nobody() {
         }
         refused => refused,
     };
-    assert!(matches!(outcome, Err(BrowserError::Refused(BrowserRefusal::NotAllowed { .. }))), "{outcome:?}");
+    assert!(matches!(outcome, Err(BrowserError::Refused(BrowserRefusal::NotAllowed(_)))), "{outcome:?}");
     assert_eq!(site.requests.load(Ordering::SeqCst), 0);
 
     // Large, deep and malformed pages are displayed, or rejected with a reason.

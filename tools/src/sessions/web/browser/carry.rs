@@ -75,17 +75,17 @@ impl From<BrowserError> for Stopped {
 /// differ between machines.
 fn obstacle(refusal: &BrowserRefusal) -> Obstacle {
     match refusal {
-        BrowserRefusal::NotFound { .. } | BrowserRefusal::Gone => Obstacle::NoElement,
-        BrowserRefusal::NotAllowed { .. } => Obstacle::PageLeft,
+        BrowserRefusal::NotFound(_) | BrowserRefusal::Gone => Obstacle::NoElement,
+        BrowserRefusal::NotAllowed(_) => Obstacle::PageLeft,
         BrowserRefusal::TooLarge { .. } => Obstacle::TextTooLong,
-        BrowserRefusal::NotUsable { reason } if reason.starts_with("element click intercepted") => {
+        BrowserRefusal::NotUsable(reason) if reason.starts_with("element click intercepted") => {
             Obstacle::Covered
         }
-        BrowserRefusal::NotUsable { reason } if reason.starts_with("invalid element state") => {
+        BrowserRefusal::NotUsable(reason) if reason.starts_with("invalid element state") => {
             Obstacle::NotEditable
         }
-        BrowserRefusal::NotUsable { reason } if reason.contains("disabled") => Obstacle::Disabled,
-        BrowserRefusal::NotUsable { .. } => Obstacle::Hidden,
+        BrowserRefusal::NotUsable(reason) if reason.contains("disabled") => Obstacle::Disabled,
+        BrowserRefusal::NotUsable(_) => Obstacle::Hidden,
     }
 }
 
@@ -162,7 +162,7 @@ impl Stage {
 
     async fn select(&mut self, list: &PageElement, option: &str) -> Result<(), Stopped> {
         match self.lease.select(list, option).await {
-            Err(BrowserError::Refused(BrowserRefusal::NotFound { .. })) => {
+            Err(BrowserError::Refused(BrowserRefusal::NotFound(_))) => {
                 Err(Stopped::Refused(Obstacle::NoOption))
             }
             other => Ok(other?),
@@ -215,10 +215,10 @@ mod tests {
 
     #[test]
     fn refusals_are_obstacles_without_the_browsers_words() {
-        let not_usable = |reason: &str| BrowserRefusal::NotUsable { reason: reason.to_owned() };
+        let not_usable = |reason: &str| BrowserRefusal::NotUsable(reason.to_owned());
         for (refusal, expected) in [
             (BrowserRefusal::Gone, Obstacle::NoElement),
-            (BrowserRefusal::NotAllowed { address: "file:///".to_owned() }, Obstacle::PageLeft),
+            (BrowserRefusal::NotAllowed("file:///".to_owned()), Obstacle::PageLeft),
             (BrowserRefusal::TooLarge { bytes: 2, most: 1 }, Obstacle::TextTooLong),
             (not_usable("element click intercepted: <p> disabled </p>"), Obstacle::Covered),
             (not_usable("invalid element state"), Obstacle::NotEditable),

@@ -71,16 +71,11 @@ pub(super) fn written(page: &str) -> Result<String, Obstacle> {
 
 /// Returns a CSS selector for the element with an id that may contain any characters.
 pub(super) fn selector(id: &str) -> String {
-    let mut selector = "[backend_node_id=\"".to_owned();
-    for character in id.chars() {
-        if character.is_ascii_alphanumeric() {
-            selector.push(character);
-        } else {
-            selector.push_str(&format!("\\{:x} ", u32::from(character)));
-        }
-    }
-    selector.push_str("\"]");
-    selector
+    let escaped = |character: char| match character.is_ascii_alphanumeric() {
+        true => character.to_string(),
+        false => format!("\\{:x} ", u32::from(character)),
+    };
+    format!("[backend_node_id=\"{}\"]", id.chars().map(escaped).collect::<String>())
 }
 
 #[cfg(test)]
