@@ -79,25 +79,12 @@ pub(super) struct Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StatementNumber(u64);
 
-impl Default for Budget {
-    fn default() -> Self {
-        Self::new(LONGEST)
-    }
-}
-
 impl Budget {
     /// Creates a budget. Statements are stopped after `longest`, whatever their cost.
     pub(super) fn new(longest: Duration) -> Self {
-        Self {
-            spent: AtomicU64::new(0),
-            deadline: AtomicU64::new(u64::MAX),
-            longest,
-            origin: Instant::now(),
-            is_stopped: AtomicBool::new(false),
-            running: AtomicU64::new(0),
-            latest: AtomicU64::new(0),
-            cancelled: AtomicU64::new(0),
-        }
+        let (spent, is_stopped, running, latest, cancelled) = Default::default();
+        let (deadline, origin) = (AtomicU64::new(u64::MAX), Instant::now());
+        Self { spent, deadline, longest, origin, is_stopped, running, latest, cancelled }
     }
 
     /// Assigns a number to a new statement.
@@ -155,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_statement_stops_when_its_budget_is_spent_or_it_is_cancelled() {
-        let budget = Budget::default();
+        let budget = Budget::new(LONGEST);
         let (first, second) = (budget.announce(), budget.announce());
         budget.start(first);
         assert!(!budget.charge(INSTRUCTIONS));
