@@ -10,7 +10,7 @@ use crate::sessions::catalogue::ShopFiles;
 use crate::tool::{Tools, not_built_with};
 
 /// No browsers.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Browsers;
 
 impl Browsers {

@@ -30,7 +30,7 @@ const CHROMIUMS: [&str; 5] =
     ["google-chrome", "google-chrome-stable", "chrome", "chromium", "chromium-browser"];
 
 /// Browser pools by name, and the folder for screenshots.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Browsers {
     pools: Mutex<BTreeMap<String, BrowserPool>>,
     screenshots: Option<PathBuf>,
@@ -222,7 +222,7 @@ mod tests {
         let url = Url::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
         assert_eq!(reach(&url), Ok(()));
         drop(listener);
-        let error = Browsers::default().of(&BrowserName::Remote(url.clone())).unwrap_err();
+        let error = Browsers::default().of(&BrowserName::Remote(url.clone())).err().unwrap();
         assert!(error.contains(url.as_str()), "{error}");
     }
 }

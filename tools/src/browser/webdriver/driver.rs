@@ -1,6 +1,5 @@
 //! A local chromedriver in its own process group, which is killed with it.
 
-use std::fmt;
 use std::process::Stdio;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -22,12 +21,6 @@ pub(super) struct Driver {
     group: Option<Group>,
     port: u16,
     folder: tempfile::TempDir,
-}
-
-impl fmt::Debug for Driver {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Driver").field("port", &self.port).finish_non_exhaustive()
-    }
 }
 
 impl Driver {

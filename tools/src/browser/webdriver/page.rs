@@ -33,7 +33,6 @@ const CONTAINED: &str = "<!DOCTYPE html><meta http-equiv=\"Content-Security-Poli
 
 /// A leased browser. Dropping it returns the browser to the pool, or ends the browser if its last command
 /// failed or was cancelled.
-#[derive(Debug)]
 pub(crate) struct BrowserLease {
     session: Option<Session>,
     shared: Arc<Shared>,

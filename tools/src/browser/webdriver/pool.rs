@@ -18,13 +18,12 @@ const SESSION: u64 = 512 << 20;
 
 /// A pool of browsers. Clones share the pool; browsers end when the last clone and the last lease are
 /// dropped.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct BrowserPool {
     shared: Arc<Shared>,
 }
 
 /// State shared by the pool and its leases.
-#[derive(Debug)]
 pub(super) struct Shared {
     pub(super) settings: BrowserSettings,
     places: Arc<Semaphore>,

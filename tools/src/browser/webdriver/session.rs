@@ -1,6 +1,5 @@
 //! A browser and the connection to it.
 
-use std::fmt;
 use std::time::Duration;
 
 use fantoccini::error::CmdError;
@@ -47,12 +46,6 @@ pub(super) struct Session {
     pub(super) leases: usize,
     page_limit: Duration,
     command_limit: Duration,
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Session").field("driver", &self.driver).field("state", &self.state).finish()
-    }
 }
 
 impl Drop for Session {

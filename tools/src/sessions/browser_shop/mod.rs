@@ -31,14 +31,12 @@ use crate::browser::webdriver::{BrowserPool, Screenshots};
 use crate::tool::{ToolFault, Tools};
 
 /// The shop, used by episodes in browsers.
-#[derive(Debug)]
 pub(crate) struct BrowserShop {
     shared: Arc<Shared>,
     screenshots: Option<PathBuf>,
 }
 
 /// State shared by visits.
-#[derive(Debug)]
 struct Shared {
     site: Arc<Site>,
     /// Address of the site, as seen by browsers.

@@ -17,7 +17,7 @@ use crate::tool::{ToolFault, Tools};
 
 /// Opens sessions on the pages contained in units. Candidates are computed from the pages as in
 /// [`WebPages`](super::WebPages); actions are executed in a leased browser.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct BrowserPages {
     pool: BrowserPool,
     screenshots: Option<PathBuf>,
