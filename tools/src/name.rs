@@ -132,11 +132,7 @@ impl Named {
             }
             // The name is not quoted, because it may contain a password. Recorded results cannot be used:
             // they have no sessions.
-            ("sql", _) => Err(ToolSetError::Unknown {
-                tool: "sql".to_owned(),
-                backend: "…".to_owned(),
-                why: "unknown backend".to_owned(),
-            }),
+            ("sql", _) => Err(unknown(tool, "…", "unknown backend")),
             ("maths", None) if backend == "native" => Ok(Self::Native),
             ("maths", None) if backend == "wolfram" => Ok(Self::Wolfram),
             ("rank", None) if backend == "bm25" => Ok(Self::Bm25),
