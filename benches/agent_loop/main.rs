@@ -30,8 +30,7 @@ use lumos_tasks::{
 };
 use lumos_tools::ToolSets;
 use lumos_worker::activity::EpisodeProgress;
-use lumos_worker::drive::Backends;
-use lumos_worker::{EpisodeLimits, drive};
+use lumos_worker::{Backends, EpisodeLimits, drive};
 
 use rationale::Rationales;
 

@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use lumos_benchmarks::{DataSource, find, replay};
 use lumos_tasks::{EpisodeUnit, Formulation, ToolCall};
 use lumos_tools::Tools;
-use lumos_tools::sessions::sql::{SqlTool, SqliteFolder};
+use lumos_tools::sessions::sql::SqlTool;
 use tokio::runtime::{Builder, Runtime};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
@@ -16,9 +16,8 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     builder.enable_all().max_blocking_threads(2).build().expect("failed to start the runtime")
 });
 static TOOL: LazyLock<SqlTool> = LazyLock::new(|| {
-    let samples = SqliteFolder::open(None).expect("failed to open the samples");
     // The default limit of a worker is 20 s.
-    SqlTool::sqlite(samples.with_longest(Duration::from_millis(500)))
+    SqlTool::sqlite(None, Some(Duration::from_millis(500))).expect("failed to open the samples")
 });
 static UNIT: LazyLock<EpisodeUnit> = LazyLock::new(|| {
     let benchmark = find("intercode_sql").expect("unknown benchmark");

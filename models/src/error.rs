@@ -4,7 +4,6 @@ use std::io;
 use std::path::PathBuf;
 
 use lumos_http::AccessRefusal;
-use lumos_tasks::Role;
 use thiserror::Error;
 
 use super::located::LocateError;
@@ -24,17 +23,6 @@ pub enum IdentifyError {
         /// The refused path or host.
         refusal: AccessRefusal,
     },
-    /// The model cannot be used for this role.
-    #[error(
-        "model {name} cannot be used as {role}; hint: use it as planner and grounder (formulations \
-         iterative, onetime, integrated)"
-    )]
-    NoSuchRole {
-        /// The model's name.
-        name: String,
-        /// The requested role.
-        role: Role,
-    },
     /// A file cannot be read.
     #[error(
         "model {name}: failed to read {}: {source}; hint: check that it exists and that its permissions \
@@ -49,14 +37,6 @@ pub enum IdentifyError {
         /// The system's error.
         source: io::Error,
     },
-    /// The settings of the model's server are invalid.
-    #[error("model {name}: {message}")]
-    Settings {
-        /// The model's name.
-        name: String,
-        /// What is wrong.
-        message: String,
-    },
     /// Its files were found neither locally nor on the hub.
     #[error("model {name}: {source}")]
     Located {
@@ -65,17 +45,16 @@ pub enum IdentifyError {
         /// Cause and hint.
         source: Box<LocateError>,
     },
-    /// The folder has no weights.
-    #[error(
-        "model {name}: no weights in {}; hint: copy *.safetensors, pytorch_model*.bin or a *.gguf into it",
-        path.display()
-    )]
-    NoWeights {
-        /// The model's name.
-        name: String,
-        /// The folder.
-        path: PathBuf,
-    },
+    /// It cannot be used for the role, the settings of its server are invalid, or its folder has no weights. The message
+    /// names the model.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+impl IdentifyError {
+    pub(crate) fn unusable(name: impl std::fmt::Display, message: impl std::fmt::Display) -> Self {
+        Self::Unusable(format!("model {name}: {message}"))
+    }
 }
 
 /// A model could not be loaded.

@@ -19,6 +19,7 @@ mod name;
 mod openai;
 mod registry;
 mod script;
+#[cfg(feature = "serve-model")]
 pub mod serve_model;
 mod settings;
 mod swap_lock;

@@ -7,7 +7,7 @@ use lumos_engine::{AdapterBase, LoadError, ModelSource, adapter_base};
 use lumos_http::{AccessPolicy, AccessRefusal};
 use thiserror::Error;
 
-use crate::hub::{Hub, HubError, HubName};
+use crate::hub::{Hub, HubError, HubModel, HubName};
 
 /// Separator between a base and its adapter.
 const SEPARATOR: char = '+';
@@ -79,7 +79,7 @@ pub fn locate(
             access.check_path(path)?;
             return Ok(Part { path: path.to_owned(), name: None });
         };
-        let model = hub.fetch(&asked)?;
+        let model = fetch(hub, &asked)?;
         Ok::<_, LocateError>(Part { path: model.path(), name: Some(model.name) })
     };
     // Paths that are not allowed are not checked for existence, because the split of a name would reveal
@@ -105,6 +105,20 @@ pub fn locate(
     }
     let pinned = part.name.map(|name| format!("candle:{name}"));
     Ok(EngineModel { source: ModelSource::of_path(&part.path)?, pinned })
+}
+
+/// Provides a model of the hub, from the cache or as a download.
+#[cfg(feature = "hub")]
+fn fetch(hub: &Hub, name: &HubName) -> Result<HubModel, HubError> {
+    hub.fetch(name)
+}
+
+/// Reports that this build has no client for the hub.
+#[cfg(not(feature = "hub"))]
+fn fetch(_: &Hub, name: &HubName) -> Result<HubModel, HubError> {
+    let message =
+        format!("{name}: this program was built without `hub`; hint: build it with `--features hub`");
+    Err(HubError::Settings { message })
 }
 
 fn adapted(base: &Part, adapter: &Part) -> Result<EngineModel, LocateError> {

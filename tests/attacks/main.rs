@@ -17,7 +17,7 @@ mod fleet;
 #[path = "../it/followed.rs"]
 mod followed;
 mod http;
-#[path = "../../tools/tests/it/sql/mariadb.rs"]
+#[path = "../../tools/tests/support/mariadb.rs"]
 mod mariadb;
 #[path = "../it/model_server.rs"]
 #[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
@@ -25,7 +25,7 @@ mod model_server;
 #[path = "../../queue/tests/support/nats_server.rs"]
 mod nats;
 mod record;
-#[path = "../../tools/tests/it/sql/rogue_server.rs"]
+#[path = "../../tools/tests/support/rogue_server.rs"]
 mod rogue_server;
 mod secrets;
 #[path = "../it/serving.rs"]
@@ -33,7 +33,7 @@ mod secrets;
 mod serving;
 mod sql;
 mod sql_agent;
-#[path = "../../tools/tests/it/sql/statements.rs"]
+#[path = "../../tools/tests/support/statements.rs"]
 mod statements;
 #[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
 #[path = "../it/support.rs"]

@@ -21,7 +21,7 @@ mod disk;
 #[path = "../fleet/fleet.rs"]
 mod fleet;
 mod inject;
-#[path = "../../tools/tests/it/sql/mariadb.rs"]
+#[path = "../../tools/tests/support/mariadb.rs"]
 mod mariadb;
 #[path = "../../queue/tests/support/nats_server.rs"]
 mod nats;

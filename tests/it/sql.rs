@@ -14,7 +14,7 @@ use crate::support::{expect, lumos, text};
 
 #[path = "../../examples/script_sql/author.rs"]
 mod author;
-#[path = "../../tools/tests/it/sql/mariadb.rs"]
+#[path = "../../tools/tests/support/mariadb.rs"]
 mod mariadb;
 
 /// Writes the agent's replies to all items of a source.

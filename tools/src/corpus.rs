@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::tool::not_mine;
+use super::tool::{blocking, not_mine};
 use super::{ToolFault, Tools};
 
 /// Wikipedia's address.
@@ -30,7 +30,7 @@ pub(super) const SEARCHED_SITE: &str = " Wikipedia";
 
 /// The pages of a corpus.
 #[derive(Debug)]
-pub struct Corpus {
+pub(crate) struct Corpus {
     library: Arc<Library>,
 }
 
@@ -60,7 +60,7 @@ impl Corpus {
     ///
     /// # Errors
     /// If the file cannot be read, a line is not a page, or there are no pages.
-    pub fn read(path: &Path) -> io::Result<Self> {
+    pub(crate) fn read(path: &Path) -> io::Result<Self> {
         Self::of_lines(lines::open(path)?)
     }
 
@@ -152,13 +152,12 @@ impl Tools for Corpus {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
         let (library, call) = (Arc::clone(&self.library), call.clone());
         // A search among millions of pages takes milliseconds, which is too long for a thread of the runtime.
-        tokio::task::spawn_blocking(move || match &call {
+        blocking("wiki", move || match &call {
             ToolCall::Wiki { request, .. } => Ok(ToolReply::Wiki(page(&library, request))),
             ToolCall::Search { query, most } => Ok(ToolReply::Search(search(&library, query, *most))),
             _ => Err(not_mine(&call, "corpus")),
         })
-        .await
-        .map_err(|error| ToolFault { tool: "wiki", message: error.to_string() })?
+        .await?
     }
 }
 

@@ -8,6 +8,7 @@
 struct Readme;
 
 pub mod browser;
+#[cfg_attr(not(feature = "browser"), path = "browsers/absent.rs")]
 mod browsers;
 mod corpus;
 mod live;
@@ -20,12 +21,10 @@ pub mod sessions;
 mod tool;
 mod wolfram;
 
-pub use corpus::Corpus;
 pub use live::{LiveWiki, WikiSettings};
-pub use maths::NativeMaths;
 pub use name::{TOOLS, ToolSetError, backends};
-pub use ranking::{Bm25Ranking, CrossEncoderRanker, DprRanker, rank_backend};
+pub use ranking::rank_backend;
 pub use registry::ToolSets;
-pub use replies::{RecordedTools, Remembering};
+pub use replies::Remembering;
 pub use tool::{ToolFault, Tools};
 pub use wolfram::{Wolfram, WolframSettings};

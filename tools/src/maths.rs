@@ -4,19 +4,19 @@ use async_trait::async_trait;
 use lumos_environments::maths::{self, MathsAnswer};
 use lumos_tasks::{MathsReply, ToolCall, ToolReply};
 
-use super::tool::not_mine;
+use super::tool::{blocking, not_mine};
 use super::{ToolFault, Tools};
 
 /// The native mathematics service: exact, without network access.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NativeMaths;
+pub(crate) struct NativeMaths;
 
 impl NativeMaths {
     /// Incremented when answers change, so that results with old and new answers are not mixed.
-    pub const VERSION: u32 = 1;
+    pub(crate) const VERSION: u32 = 1;
 
     /// Answers a query.
-    pub fn answer(query: &str) -> MathsReply {
+    pub(crate) fn answer(query: &str) -> MathsReply {
         match maths::answer(query) {
             Ok(MathsAnswer::One(text)) => MathsReply::One(text),
             Ok(MathsAnswer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),
@@ -31,8 +31,6 @@ impl Tools for NativeMaths {
         let ToolCall::Maths { query } = call else { return Err(not_mine(call, "native")) };
         let query = query.clone();
         // A query may take up to 50 ms, which is too long for a thread of the runtime.
-        tokio::task::spawn_blocking(move || ToolReply::Maths(Self::answer(&query)))
-            .await
-            .map_err(|error| ToolFault { tool: "maths", message: error.to_string() })
+        blocking("maths", move || ToolReply::Maths(Self::answer(&query))).await
     }
 }

@@ -1,7 +1,7 @@
 //! Names of backends: on the command line and, with a version or a hash, in the configurations of a run.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lumos_http::{AccessPolicy, AccessRefusal};
 use lumos_models::{hash_file, hash_folder};
@@ -12,11 +12,11 @@ use url::Url;
 use super::corpus::Corpus;
 use super::live::{LiveWiki, WikiSettings};
 use super::maths::NativeMaths;
-use super::ranking::{Bm25Ranking, CrossEncoderRanker, DprRanker};
+use super::ranking::{Bm25Ranking, CROSS_ENCODER_VERSION, DPR_VERSION};
 use crate::browser::{BrowserName, UnknownBrowser};
 use crate::sessions::catalogue::{SHOP_VERSION, ShopFiles};
 use crate::sessions::sql::{self, MySqlSettings};
-use crate::sessions::{BrowserPages, WebPages};
+use crate::sessions::web::{BROWSER_VERSION, WebPages};
 
 /// The names of all tools, sorted. Questions to models ([`Role::Qa`](lumos_tasks::Role)) are not a tool.
 pub const TOOLS: [&str; 6] = ["maths", "rank", "shop", "sql", "web", "wiki"];
@@ -44,22 +44,6 @@ pub fn backends(tool: &str) -> &'static [&'static str] {
 /// Errors of setting up a tool's backend.
 #[derive(Debug, Error)]
 pub enum ToolSetError {
-    /// The tool has no such backend.
-    #[error("{tool}={backend}: {why}; expected one of {}", backends(tool).join(", "))]
-    Unknown {
-        /// The tool.
-        tool: String,
-        /// The requested backend.
-        backend: String,
-        /// The cause.
-        why: String,
-    },
-    /// The tool does not exist.
-    #[error("unknown tool `{tool}`: expected one of {}", TOOLS.join(", "))]
-    NoTool {
-        /// The tool.
-        tool: String,
-    },
     /// The operator of this worker does not allow the backend.
     #[error("{tool}={backend}: {refusal}")]
     NotAllowed {
@@ -90,36 +74,20 @@ pub enum ToolSetError {
         /// The cause.
         source: Box<lumos_engine::LoadError>,
     },
-    /// The WolframAlpha backend has no app id or a bad address.
-    #[error("maths=wolfram: {0}")]
-    Wolfram(String),
-    /// The settings of Wikipedia in the environment are invalid.
-    #[error("wiki=live: {0}")]
-    Live(String),
-    /// The settings of the database server on the command line or in the environment are invalid. Quotes
-    /// neither.
-    #[error("sql=mysql: {0}")]
-    MySql(String),
-    /// The browser of the backend cannot be used on this host.
-    #[error("{tool}={backend}: {why}")]
-    Browser {
-        /// The tool.
-        tool: String,
-        /// The requested backend.
-        backend: String,
-        /// What is missing.
-        why: String,
-    },
-    /// The task that sets up the backend failed.
-    #[error("failed to set up {tool}={backend}: {message}")]
-    Broken {
-        /// The tool.
-        tool: String,
-        /// The requested backend.
-        backend: String,
-        /// The cause.
-        message: String,
-    },
+    /// The tool or the backend is unknown, its settings are invalid, or this host or this build lacks what it needs.
+    /// The message names the tool.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// Creates the error of a backend that cannot be used.
+pub(super) fn unusable(backend: &str, why: impl std::fmt::Display) -> ToolSetError {
+    ToolSetError::Unusable(format!("{backend}: {why}"))
+}
+
+/// Creates the error of an unknown backend.
+fn unknown(tool: &str, backend: &str, why: &str) -> ToolSetError {
+    unusable(&format!("{tool}={backend}"), format!("{why}; expected one of {}", backends(tool).join(", ")))
 }
 
 /// A parsed backend name.
@@ -150,29 +118,21 @@ pub(super) enum Named {
 impl Named {
     /// Parses a name as given on the command line.
     pub(super) fn parse(tool: &str, backend: &str) -> Result<Self, ToolSetError> {
-        let unknown = |why: &str| ToolSetError::Unknown {
-            tool: tool.to_owned(),
-            backend: backend.to_owned(),
-            why: why.to_owned(),
-        };
         if !TOOLS.contains(&tool) {
-            return Err(ToolSetError::NoTool { tool: tool.to_owned() });
+            let message = format!("unknown tool `{tool}`: expected one of {}", TOOLS.join(", "));
+            return Err(ToolSetError::Unusable(message));
         }
         match (tool, backend.split_once(':')) {
             ("sql", None) if backend == "sqlite" => Ok(Self::Sqlite(None)),
             ("sql", Some(("sqlite", folder))) => Ok(Self::Sqlite(Some(PathBuf::from(folder)))),
             ("sql", None) if backend == "mysql" => Ok(Self::MySql),
             ("sql", Some(("mysql", _))) => {
-                MySqlSettings::address_of(backend).map_err(ToolSetError::MySql)?;
+                mysql_address(backend)?;
                 Ok(Self::MySql)
             }
             // The name is not quoted, because it may contain a password. Recorded results cannot be used:
             // they have no sessions.
-            ("sql", _) => Err(ToolSetError::Unknown {
-                tool: "sql".to_owned(),
-                backend: "…".to_owned(),
-                why: "unknown backend".to_owned(),
-            }),
+            ("sql", _) => Err(unknown(tool, "…", "unknown backend")),
             ("maths", None) if backend == "native" => Ok(Self::Native),
             ("maths", None) if backend == "wolfram" => Ok(Self::Wolfram),
             ("rank", None) if backend == "bm25" => Ok(Self::Bm25),
@@ -190,10 +150,10 @@ impl Named {
             }
             ("shop", _) if backend.starts_with("memory") => {
                 let files = backend.strip_prefix("memory").and_then(ShopFiles::parse);
-                files.map(Self::Shop).ok_or_else(|| unknown("unknown backend"))
+                files.map(Self::Shop).ok_or_else(|| unknown(tool, backend, "unknown backend"))
             }
             (_, Some(("recorded", file))) => Ok(Self::Recorded(PathBuf::from(file))),
-            _ => Err(unknown("unknown backend")),
+            _ => Err(unknown(tool, backend, "unknown backend")),
         }
     }
 
@@ -248,12 +208,12 @@ impl Named {
         match self {
             Self::Native => NativeMaths::VERSION,
             Self::Bm25 => Bm25Ranking::VERSION,
-            Self::Dpr(_) => DprRanker::VERSION,
-            Self::CrossEncoder(_) => CrossEncoderRanker::VERSION,
+            Self::Dpr(_) => DPR_VERSION,
+            Self::CrossEncoder(_) => CROSS_ENCODER_VERSION,
             Self::Live => LiveWiki::VERSION,
             Self::Corpus(_) | Self::Samples => Corpus::VERSION,
             Self::Web => WebPages::VERSION,
-            Self::BrowserWeb(_) => BrowserPages::VERSION,
+            Self::BrowserWeb(_) => BROWSER_VERSION,
             Self::Wolfram | Self::Recorded(_) => 0,
             Self::Sqlite(_) | Self::MySql => sql::VERSION,
             Self::Shop(_) | Self::BrowserShop(..) => SHOP_VERSION,
@@ -263,9 +223,7 @@ impl Named {
     /// Returns the suffix of its name in a configuration: a hash of its files or the address of its server.
     /// Blocks.
     fn content(&self, tool: &str, backend: &str) -> Result<String, ToolSetError> {
-        let unreadable =
-            |source| ToolSetError::Unreadable { tool: tool.to_owned(), backend: backend.to_owned(), source };
-        match self {
+        let content = match self {
             Self::Native
             | Self::Wolfram
             | Self::Bm25
@@ -273,41 +231,36 @@ impl Named {
             | Self::BrowserWeb(_)
             | Self::Sqlite(None) => Ok(String::new()),
             Self::MySql => {
-                let address = MySqlSettings::address_of(backend).map_err(ToolSetError::MySql)?;
+                let address = mysql_address(backend)?;
                 Ok(if backend == "mysql" { format!("#{address}") } else { String::new() })
             }
-            Self::Sqlite(Some(folder)) => {
-                let hash = sql::SqliteFolder::content(folder).map_err(unreadable)?;
-                Ok(format!("#{}", hash.short()))
-            }
             Self::Live => {
-                let settings = WikiSettings::from_environment().map_err(ToolSetError::Live)?;
+                let settings = WikiSettings::from_environment().map_err(|why| unusable("wiki=live", why))?;
                 Ok(settings.other_site().map(|site| format!("#{site}")).unwrap_or_default())
             }
-            Self::Dpr(folder) | Self::CrossEncoder(folder) => {
-                let hash = hash_folder(folder).map_err(unreadable)?;
-                Ok(format!("#{}", hash.short()))
-            }
-            Self::Samples => Ok(format!("#{}", Corpus::samples_hash().short())),
-            Self::Recorded(file) => hashed(file).map_err(unreadable),
-            Self::Shop(files) => files.content().map_err(unreadable),
-            Self::BrowserShop(browser, files) => {
-                let content = files.content().map_err(unreadable)?;
-                Ok(match browser {
-                    // The identity contains only the hash of a name that has one, so the hash must cover the
-                    // address.
-                    BrowserName::Remote(_) if !content.is_empty() => {
-                        format!("#{}", ContentHash::of_json(&(browser.to_string(), content)).short())
-                    }
-                    _ => content,
-                })
-            }
-            Self::Corpus(file) => {
-                let hash = hashed(file).map_err(unreadable)?;
-                let is_made_of_items = Corpus::is_made_of_items(file).map_err(unreadable)?;
-                Ok(if is_made_of_items { hash + ToolBackend::MADE_OF_ITEMS } else { hash })
-            }
-        }
+            Self::Sqlite(Some(folder)) => sql::SqliteFolder::content(folder).map(shown),
+            Self::Dpr(folder) | Self::CrossEncoder(folder) => hash_folder(folder).map(shown),
+            Self::Samples => Ok(shown(Corpus::samples_hash())),
+            Self::Recorded(file) => hash_file(file).map(shown),
+            Self::Shop(files) => files.content(),
+            Self::BrowserShop(browser, files) => files.content().map(|content| match browser {
+                // The identity contains only the hash of a name that has one, so the hash must cover the
+                // address.
+                BrowserName::Remote(_) if !content.is_empty() => {
+                    shown(ContentHash::of_json(&(browser.to_string(), content)))
+                }
+                _ => content,
+            }),
+            Self::Corpus(file) => hash_file(file).and_then(|hash| {
+                let suffix = if Corpus::is_made_of_items(file)? { ToolBackend::MADE_OF_ITEMS } else { "" };
+                Ok(shown(hash) + suffix)
+            }),
+        };
+        content.map_err(|source| ToolSetError::Unreadable {
+            tool: tool.to_owned(),
+            backend: backend.to_owned(),
+            source,
+        })
     }
 }
 
@@ -335,11 +288,17 @@ fn is_browser(backend: &str) -> bool {
 
 /// The backend is not quoted, because it may contain a password.
 fn no_browser(tool: &str, error: &UnknownBrowser) -> ToolSetError {
-    ToolSetError::Unknown { tool: tool.to_owned(), backend: "…".to_owned(), why: error.to_string() }
+    unknown(tool, "…", &error.to_string())
 }
 
-fn hashed(file: &Path) -> io::Result<String> {
-    Ok(format!("#{}", hash_file(file)?.short()))
+/// The error quotes neither the command line nor the environment.
+fn mysql_address(backend: &str) -> Result<String, ToolSetError> {
+    MySqlSettings::address_of(backend).map_err(|why| unusable("sql=mysql", why))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "mapped over results")]
+fn shown(hash: ContentHash) -> String {
+    format!("#{}", hash.short())
 }
 
 #[cfg(test)]

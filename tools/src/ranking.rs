@@ -5,23 +5,23 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use lumos_engine::{CrossEncoder, DprReader, EncoderError, LoadError, ReaderPassage};
+use lumos_engine::{CrossEncoder, DprReader, EncoderError, ReaderPassage};
 use lumos_environments::retrieval;
 use lumos_tasks::{Passage, ToolCall, ToolReply};
 
-use super::tool::not_mine;
+use super::tool::{blocking, not_mine};
 use super::{ToolFault, Tools};
 
 /// BM25 over the passages of a call.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Bm25Ranking;
+pub(crate) struct Bm25Ranking;
 
 impl Bm25Ranking {
     /// Version of the code that determines the replies.
     pub(super) const VERSION: u32 = retrieval::VERSION;
 
     /// Returns one score per passage: how well its title and text match the question.
-    pub fn scores(question: &str, passages: &[Passage]) -> Vec<f64> {
+    pub(crate) fn scores(question: &str, passages: &[Passage]) -> Vec<f64> {
         let texts = passages.iter().map(|passage| [(passage.title.as_str(), 1), (passage.text.as_str(), 1)]);
         retrieval::scores(question, texts)
     }
@@ -33,44 +33,24 @@ impl Tools for Bm25Ranking {
         let ToolCall::Rank { question, passages } = call else { return Err(not_mine(call, "bm25")) };
         let (question, passages) = (question.clone(), passages.clone());
         // A hundred passages take a millisecond, which is too long for a thread of the runtime.
-        tokio::task::spawn_blocking(move || ToolReply::Rank(Self::scores(&question, &passages)))
-            .await
-            .map_err(|error| ToolFault { tool: "rank", message: error.to_string() })
+        blocking("rank", move || ToolReply::Rank(Self::scores(&question, &passages))).await
     }
 }
+
+/// Incremented when scores of the same weights of a reader change.
+pub(super) const DPR_VERSION: u32 = 1;
+/// Incremented when scores of the same weights of a cross-encoder change.
+pub(super) const CROSS_ENCODER_VERSION: u32 = 1;
 
 /// The reader of the original (`facebook/dpr-reader-multiset-base`), or another DPR reader. Calls of many
 /// episodes are batched.
-#[derive(Debug, Clone)]
-pub struct DprRanker {
-    reader: DprReader,
-}
-
-impl DprRanker {
-    /// Incremented when scores of the same weights change.
-    pub const VERSION: u32 = 1;
-
-    /// Opens a folder in Hugging Face format.
-    ///
-    /// # Errors
-    /// If it is not the folder of a reader.
-    pub fn open(folder: &Path) -> Result<Self, LoadError> {
-        Ok(Self { reader: DprReader::open(folder, None)? })
-    }
-}
-
 #[async_trait]
-impl Tools for DprRanker {
+impl Tools for DprReader {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
         let ToolCall::Rank { question, passages } = call else { return Err(not_mine(call, "dpr")) };
         let passage =
             |Passage { title, text }: &Passage| ReaderPassage { title: title.clone(), text: text.clone() };
-        let scores = self
-            .reader
-            .score(question, passages.iter().map(passage).collect())
-            .await
-            .map_err(|error: EncoderError| ToolFault { tool: "rank", message: error.to_string() })?;
-        Ok(ToolReply::Rank(scores.into_iter().map(f64::from).collect()))
+        scored(self.score(question, passages.iter().map(passage).collect()).await)
     }
 }
 
@@ -79,23 +59,21 @@ impl Tools for DprRanker {
 /// architectures. Calls of many episodes are batched.
 ///
 /// Scores are logits. The original's library applies the logistic function, which keeps the order but maps
-/// extreme scores to equal values.
-#[derive(Debug, Clone)]
-pub struct CrossEncoderRanker {
-    encoder: CrossEncoder,
+/// extreme scores to equal values. A passage without a title is scored by its text alone.
+#[async_trait]
+impl Tools for CrossEncoder {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let ToolCall::Rank { question, passages } = call else { return Err(not_mine(call, "cross-encoder")) };
+        let text = |Passage { title, text }: &Passage| {
+            if title.is_empty() { text.clone() } else { format!("{title} {text}") }
+        };
+        scored(self.score(question, passages.iter().map(text).collect()).await)
+    }
 }
 
-impl CrossEncoderRanker {
-    /// Incremented when scores of the same weights change.
-    pub const VERSION: u32 = 1;
-
-    /// Opens a folder in Hugging Face format.
-    ///
-    /// # Errors
-    /// If it is not the folder of a cross-encoder.
-    pub fn open(folder: &Path) -> Result<Self, LoadError> {
-        Ok(Self { encoder: CrossEncoder::open(folder, None)? })
-    }
+fn scored(scores: Result<Vec<f32>, EncoderError>) -> Result<ToolReply, ToolFault> {
+    let scores = scores.map_err(|error| ToolFault { tool: "rank", message: error.to_string() })?;
+    Ok(ToolReply::Rank(scores.into_iter().map(f64::from).collect()))
 }
 
 /// Returns the backend of `rank` for a model folder, by the `model_type` in its config.json. Returns `dpr` if
@@ -110,24 +88,6 @@ pub fn rank_backend(folder: &Path) -> &'static str {
     match config.and_then(|config| config.model_type).as_deref() {
         Some("roberta" | "deberta-v2") => "cross-encoder",
         _ => "dpr",
-    }
-}
-
-/// Returns the text that is scored against the query. A passage without a title is scored by its text alone.
-fn text(Passage { title, text }: &Passage) -> String {
-    if title.is_empty() { text.clone() } else { format!("{title} {text}") }
-}
-
-#[async_trait]
-impl Tools for CrossEncoderRanker {
-    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        let ToolCall::Rank { question, passages } = call else { return Err(not_mine(call, "cross-encoder")) };
-        let scores = self
-            .encoder
-            .score(question, passages.iter().map(text).collect())
-            .await
-            .map_err(|error| ToolFault { tool: "rank", message: error.to_string() })?;
-        Ok(ToolReply::Rank(scores.into_iter().map(f64::from).collect()))
     }
 }
 

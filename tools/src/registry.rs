@@ -4,20 +4,22 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lumos_engine::{CrossEncoder, DprReader};
 use lumos_http::AccessPolicy;
 use lumos_tasks::{Configuration, ToolBackend};
 use tokio::sync::OnceCell;
 
 use super::browsers::Browsers;
-use super::name::{Named, ToolSetError, identify, without_hash};
+use super::corpus::Corpus;
+use super::maths::NativeMaths;
+use super::name::{Named, ToolSetError, identify, unusable, without_hash};
+use super::ranking::Bm25Ranking;
+use super::replies::{RecordedTools, Remembering};
 use super::tool::ToolSet;
-use super::{
-    Bm25Ranking, Corpus, CrossEncoderRanker, DprRanker, LiveWiki, NativeMaths, RecordedTools, Remembering,
-    Tools, WikiSettings, Wolfram, WolframSettings,
-};
+use super::{LiveWiki, Tools, WikiSettings, Wolfram, WolframSettings};
 use crate::sessions::shop::MemoryShop;
-use crate::sessions::sql::{MySqlServer, MySqlSettings, SqlTool, SqliteFolder};
-use crate::sessions::{BrowserPages, WebPages};
+use crate::sessions::sql::{MySqlSettings, SqlTool};
+use crate::sessions::web::WebPages;
 
 /// A backend that is set up by the first caller.
 type Built = Arc<OnceCell<Arc<dyn Tools>>>;
@@ -89,19 +91,15 @@ impl ToolSets {
                  planned with: {why}"
             ));
         }
-        if backend == "wolfram" {
-            WolframSettings::from_environment()
-                .map_err(|error| format!("tool {tool}={backend} cannot be used from this host: {error}"))?;
-        }
-        if named == Named::MySql {
-            MySqlSettings::named(without_hash(backend))
-                .map_err(|error| format!("tool {tool}={backend} cannot be used from this host: {error}"))?;
-        }
-        if let Some(browser) = named.browser() {
-            Browsers::check(browser)
-                .map_err(|error| format!("tool {tool}={backend} cannot be used on this host: {error}"))?;
-        }
-        Ok(())
+        let usable = match &named {
+            Named::Wolfram => WolframSettings::from_environment().map(drop).map_err(|why| (why, "from")),
+            Named::MySql => MySqlSettings::named(without_hash(backend))
+                .and_then(SqlTool::mysql)
+                .map(drop)
+                .map_err(|why| (why, "from")),
+            named => named.browser().map_or(Ok(()), Browsers::check).map_err(|why| (why, "on")),
+        };
+        usable.map_err(|(why, at)| format!("tool {tool}={backend} cannot be used {at} this host: {why}"))
     }
 
     /// Parses a backend's name and checks that it may be used here.
@@ -142,16 +140,16 @@ impl ToolSets {
             let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(built.entry(key).or_default())
         };
-        cell.get_or_try_init(|| set_up(planned.clone(), Arc::clone(&self.browsers))).await.cloned()
+        let (tool, backend) = (&planned.tool, &planned.backend);
+        let broken = |error: tokio::task::JoinError| {
+            ToolSetError::Unusable(format!("failed to set up {tool}={backend}: {error}"))
+        };
+        let set_up = async || {
+            let (planned, browsers) = (planned.clone(), Arc::clone(&self.browsers));
+            tokio::task::spawn_blocking(move || build(&planned, &browsers)).await.map_err(broken)?
+        };
+        cell.get_or_try_init(set_up).await.cloned()
     }
-}
-
-/// Sets up a backend on a blocking thread, because files are read and indexed.
-async fn set_up(planned: ToolBackend, browsers: Arc<Browsers>) -> Result<Arc<dyn Tools>, ToolSetError> {
-    let ToolBackend { tool, backend, .. } = planned.clone();
-    tokio::task::spawn_blocking(move || build(&planned, &browsers))
-        .await
-        .map_err(|error| ToolSetError::Broken { tool, backend, message: error.to_string() })?
 }
 
 fn build(planned: &ToolBackend, browsers: &Browsers) -> Result<Arc<dyn Tools>, ToolSetError> {
@@ -163,40 +161,37 @@ fn build(planned: &ToolBackend, browsers: &Browsers) -> Result<Arc<dyn Tools>, T
         backend: backend.clone(),
         source: Box::new(source),
     };
-    let unusable = |why| ToolSetError::Browser { tool: tool.clone(), backend: backend.clone(), why };
+    let no_browser = |why| unusable(&format!("{tool}={backend}"), why);
     Ok(match Named::parse_planned(tool, backend)? {
         Named::Native => Arc::new(NativeMaths),
         Named::Wolfram => {
-            let settings = WolframSettings::from_environment().map_err(ToolSetError::Wolfram)?;
-            let wolfram = Wolfram::new(settings).map_err(ToolSetError::Wolfram)?;
+            let wolfram = WolframSettings::from_environment().and_then(Wolfram::new);
+            let wolfram = wolfram.map_err(|why| unusable("maths=wolfram", why))?;
             Arc::new(Remembering::new(Arc::new(wolfram)))
         }
         Named::Bm25 => Arc::new(Bm25Ranking),
-        Named::Dpr(folder) => Arc::new(DprRanker::open(&folder).map_err(unopened)?),
-        Named::CrossEncoder(folder) => Arc::new(CrossEncoderRanker::open(&folder).map_err(unopened)?),
+        Named::Dpr(folder) => Arc::new(DprReader::open(&folder, None).map_err(unopened)?),
+        Named::CrossEncoder(folder) => Arc::new(CrossEncoder::open(&folder, None).map_err(unopened)?),
         Named::Live => {
-            let settings = WikiSettings::from_environment().map_err(ToolSetError::Live)?;
-            let wiki = LiveWiki::new(settings).map_err(ToolSetError::Live)?;
+            let wiki = WikiSettings::from_environment().and_then(LiveWiki::new);
+            let wiki = wiki.map_err(|why| unusable("wiki=live", why))?;
             Arc::new(Remembering::new(Arc::new(wiki)))
         }
         Named::Samples => Arc::new(Corpus::samples().map_err(unreadable)?),
         Named::Corpus(file) => Arc::new(Corpus::read(&file).map_err(unreadable)?),
         Named::Web => Arc::new(WebPages),
         Named::Recorded(file) => Arc::new(RecordedTools::read(&file).map_err(unreadable)?),
-        Named::Sqlite(folder) => Arc::new(SqlTool::sqlite(SqliteFolder::open(folder).map_err(unreadable)?)),
+        Named::Sqlite(folder) => Arc::new(SqlTool::sqlite(folder, None).map_err(unreadable)?),
         Named::MySql => {
-            let settings = MySqlSettings::named(without_hash(backend)).map_err(ToolSetError::MySql)?;
-            Arc::new(SqlTool::mysql(MySqlServer::new(settings)))
+            let tool = MySqlSettings::named(without_hash(backend)).and_then(SqlTool::mysql);
+            Arc::new(tool.map_err(|why| unusable("sql=mysql", why))?)
         }
         Named::Shop(files) => Arc::new(MemoryShop::open(&files).map_err(unreadable)?),
         Named::BrowserShop(browser, files) => {
-            let means = browsers.of(&browser).map_err(unusable)?;
-            Arc::new(browsers.shop(&files, means).map_err(unreadable)?)
+            let lent = browsers.of(&browser).map_err(no_browser)?;
+            browsers.shop(&files, lent).map_err(unreadable)?
         }
-        Named::BrowserWeb(browser) => {
-            let (pool, screenshots) = browsers.of(&browser).map_err(unusable)?;
-            Arc::new(BrowserPages::new(pool, screenshots))
-        }
+        Named::BrowserWeb(browser) => browsers.pages(browsers.of(&browser).map_err(no_browser)?),
     })
 }
 

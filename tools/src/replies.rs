@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use lumos_environments::lines;
-use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::recorded::{self, CallKey, Case, RecordedCall};
-use lumos_tasks::{MathsReply, SqlReply, ToolCall, ToolReply};
+use lumos_tasks::{ToolCall, ToolReply};
+use serde::Serialize;
 use tokio::sync::OnceCell;
 
 use super::{ToolFault, Tools};
@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// Recorded replies by call, from a cases file. The first reply recorded for a call is used.
 #[derive(Debug, Default)]
-pub struct RecordedTools {
+pub(crate) struct RecordedTools {
     calls: HashMap<CallKey, RecordedCall>,
 }
 
@@ -32,7 +32,7 @@ impl RecordedTools {
     ///
     /// # Errors
     /// If the file cannot be read or a line is not a recorded case.
-    pub fn read(path: &Path) -> io::Result<Self> {
+    pub(crate) fn read(path: &Path) -> io::Result<Self> {
         let mut tools = Self::default();
         for line in lines::open(path)? {
             let (number, line) = line?;
@@ -84,7 +84,7 @@ impl Remembering {
 
     /// Counts a reply and evicts the oldest ones if the cache is too large.
     fn keep(&self, call: &ToolCall, reply: &ToolReply) {
-        let size = size_of_call(call) * 2 + size_of_reply(reply);
+        let size = size_of(call) * 2 + size_of(reply);
         let mut memory = self.memory();
         memory.bytes += size;
         memory.order.push_back((call.clone(), size));
@@ -131,54 +131,12 @@ impl Tools for Remembering {
     }
 }
 
-/// Estimated overhead of an entry, in bytes.
+/// Estimated memory of an entry in addition to its texts.
 const ENTRY: usize = 256;
 
-fn size_of_call(call: &ToolCall) -> usize {
-    let texts = match call {
-        ToolCall::Maths { query } | ToolCall::Search { query, .. } => query.len(),
-        ToolCall::Wiki { request, .. } => request.text().len(),
-        ToolCall::Rank { question, passages } => {
-            let passages = passages.iter().map(|passage| passage.title.len() + passage.text.len() + ENTRY);
-            question.len() + passages.sum::<usize>()
-        }
-        ToolCall::Chat { messages, .. } => messages.iter().map(|message| message.content.len() + ENTRY).sum(),
-        ToolCall::Candidates { .. } | ToolCall::Carry(_) => 0,
-        ToolCall::Sql { statement } => statement.len(),
-        ToolCall::SqlSubmit => 0,
-        // Calls of sessions are not cached.
-        ToolCall::Shop(request) => request.action.len(),
-    };
-    texts + ENTRY
-}
-
-fn size_of_reply(reply: &ToolReply) -> usize {
-    let all = |texts: &[String]| texts.iter().map(|text| text.len() + 32).sum::<usize>();
-    let texts = match reply {
-        ToolReply::Maths(MathsReply::One(text)) => text.len(),
-        ToolReply::Maths(MathsReply::Many(texts)) => {
-            texts.iter().map(|text| text.as_ref().map_or(0, String::len) + 32).sum()
-        }
-        ToolReply::Maths(MathsReply::Empty) => 0,
-        ToolReply::Maths(MathsReply::NoResult { message })
-        | ToolReply::Wiki(WikiPage::Unreadable { message })
-        | ToolReply::Raised { message } => message.len(),
-        ToolReply::Wiki(WikiPage::Listed(entries)) => all(entries),
-        ToolReply::Wiki(WikiPage::Article { table, sentences }) => {
-            table.as_ref().map_or(0, String::len) + all(sentences)
-        }
-        ToolReply::Search(addresses) => all(addresses),
-        ToolReply::Rank(scores) => size_of_val(scores.as_slice()),
-        ToolReply::Chat(reply) => reply.text.len(),
-        ToolReply::Candidates(elements) => {
-            elements.iter().map(|element| element.id.len() + element.text.len() + ENTRY).sum()
-        }
-        ToolReply::Sql(SqlReply::Rows { rows, .. }) => all(rows),
-        ToolReply::Sql(SqlReply::Error(message)) => message.len(),
-        ToolReply::Carried(_) | ToolReply::Sql(SqlReply::Nothing) | ToolReply::SqlGrade(_) => 0,
-        ToolReply::Shop(reply) => reply.observation.len(),
-    };
-    texts + ENTRY
+/// Estimates the memory of a call or a reply.
+fn size_of(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |json| json.len()) + ENTRY
 }
 
 #[cfg(test)]
@@ -187,6 +145,7 @@ mod tests {
     use std::time::Duration;
 
     use futures::future::join_all;
+    use lumos_tasks::MathsReply;
 
     use super::*;
 

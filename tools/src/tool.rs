@@ -62,7 +62,11 @@ impl Tools for ToolSet {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
         match self.backends.get(call.tool()) {
             Some(backend) => backend.call(call).await,
-            None => Err(not_set_up(call)),
+            None => {
+                let tool = call.tool();
+                let message = format!("no backend configured; hint: name one with `--tool {tool}=<BACKEND>`");
+                Err(ToolFault { tool, message })
+            }
         }
     }
 
@@ -90,13 +94,18 @@ impl Tools for ToolSet {
     }
 }
 
-/// Returns the fault for a call whose tool has no backend.
-fn not_set_up(call: &ToolCall) -> ToolFault {
-    let tool = call.tool();
-    ToolFault {
-        tool,
-        message: format!("no backend configured; hint: name one with `--tool {tool}=<BACKEND>`"),
-    }
+/// Runs work that takes too long for a thread of the runtime.
+pub(super) async fn blocking<T: Send + 'static>(
+    tool: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ToolFault> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| ToolFault { tool, message: error.to_string() })
+}
+
+/// The error of a build without a cargo feature.
+#[cfg(not(all(feature = "browser", feature = "mysql")))]
+pub(super) fn not_built_with(feature: &str) -> String {
+    format!("this program was built without `{feature}`; hint: build it with `--features {feature}`")
 }
 
 /// Returns the fault for a call that the backend does not support.

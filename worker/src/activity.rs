@@ -1,6 +1,6 @@
 //! Activity of a worker's episodes: the time of the latest progress, and what each episode is waiting for.
 //!
-//! [`mod@crate::drive`] registers every wait for a model, a tool or a session. [`crate::stall`] reports the
+//! [`crate::drive()`] registers every wait for a model, a tool or a session. [`crate::stall`] reports the
 //! waits when there has been no progress for a long time.
 
 use std::collections::BTreeMap;
@@ -29,12 +29,12 @@ impl Default for Activity {
 
 impl Activity {
     /// Records progress.
-    pub fn mark(&self) {
+    pub(crate) fn mark(&self) {
         self.lock().last = Instant::now();
     }
 
     /// Time of the latest progress.
-    pub fn last(&self) -> Instant {
+    pub(crate) fn last(&self) -> Instant {
         self.lock().last
     }
 
@@ -49,7 +49,7 @@ impl Activity {
     }
 
     /// Returns what episodes are waiting for, with the number of episodes each; the most frequent first.
-    pub fn sources(&self) -> Vec<(Source, usize)> {
+    pub(crate) fn sources(&self) -> Vec<(Source, usize)> {
         let mut counts: BTreeMap<Source, usize> = BTreeMap::new();
         for (what, configuration) in self.lock().waits.values() {
             *counts.entry(Source::of(*what, configuration)).or_default() += 1;
@@ -86,12 +86,12 @@ pub struct EpisodeProgress {
 
 impl EpisodeProgress {
     /// Creates the progress of an episode that is executed by this worker.
-    pub fn of(worker: &Activity) -> Self {
+    pub(crate) fn of(worker: &Activity) -> Self {
         Self { own: Activity::default(), worker: Some(worker.clone()) }
     }
 
     /// Records progress of the episode.
-    pub fn mark(&self) {
+    pub(crate) fn mark(&self) {
         self.own.mark();
         if let Some(worker) = &self.worker {
             worker.mark();
@@ -99,7 +99,7 @@ impl EpisodeProgress {
     }
 
     /// Time of the episode's latest progress.
-    pub fn last(&self) -> Instant {
+    pub(crate) fn last(&self) -> Instant {
         self.own.last()
     }
 
@@ -127,31 +127,16 @@ pub(crate) enum Awaited {
 pub enum Source {
     /// Loading of models and tools.
     SetUp,
-    /// A model server.
-    ModelServer {
-        /// Name of the model.
-        name: String,
-    },
-    /// A model in this process.
-    Model {
-        /// Name of the model.
-        name: String,
-    },
-    /// A browser.
-    Browser {
-        /// Tool and backend, as `tool=backend`.
-        tool: String,
-    },
-    /// A database server.
-    Database {
-        /// Tool and backend, as `tool=backend`.
-        tool: String,
-    },
-    /// Any other tool.
-    Tool {
-        /// Tool and backend, as `tool=backend`.
-        tool: String,
-    },
+    /// A model server, by the name of the model.
+    ModelServer(String),
+    /// A model in this process, by its name.
+    Model(String),
+    /// A browser, by tool and backend: `tool=backend`.
+    Browser(String),
+    /// A database server, by tool and backend: `tool=backend`.
+    Database(String),
+    /// Any other tool, with its backend: `tool=backend`.
+    Tool(String),
 }
 
 impl Source {
@@ -161,7 +146,7 @@ impl Source {
             Awaited::Model(role) => {
                 let name = configuration.models.get(&role).map(|model| model.name.clone());
                 let name = name.unwrap_or_else(|| role.to_string());
-                if name.starts_with("openai:") { Self::ModelServer { name } } else { Self::Model { name } }
+                if name.starts_with("openai:") { Self::ModelServer(name) } else { Self::Model(name) }
             }
             Awaited::Tool(tool) => Self::of_tool(tool, configuration),
             // Only shops and databases have sessions, and a configuration has at most one of them.
@@ -180,31 +165,31 @@ impl Source {
         let named = format!("{tool}={backend}");
         let in_browser = backend.starts_with("chromedriver") || backend.starts_with("http:");
         match tool {
-            "web" | "shop" if in_browser => Self::Browser { tool: named },
-            "sql" if backend.starts_with("mysql") => Self::Database { tool: named },
-            _ => Self::Tool { tool: named },
+            "web" | "shop" if in_browser => Self::Browser(named),
+            "sql" if backend.starts_with("mysql") => Self::Database(named),
+            _ => Self::Tool(named),
         }
     }
 
     /// What the user can do about the wait.
     pub(crate) fn hint(&self) -> String {
-        match self {
-            Self::SetUp => "no action needed: large models and corpora take minutes to load".to_owned(),
-            Self::ModelServer { name } => {
+        let hint = match self {
+            Self::SetUp => "no action needed: large models and corpora take minutes to load",
+            Self::ModelServer(name) => {
                 let url = name.split_once('@').map_or("URL", |(_, url)| url.trim_end_matches('/'));
-                format!("check that the model server answers: curl {url}/models")
+                return format!("check that the model server answers: curl {url}/models");
             }
-            Self::Model { .. } => {
+            Self::Model(_) => {
                 "no action needed if the processor or the GPU is busy (top, nvidia-smi): long prompts take \
                  minutes"
-                    .to_owned()
             }
-            Self::Browser { .. } => "check the browser: chromedriver --version, lumos doctor".to_owned(),
-            Self::Database { .. } => {
-                "check that the database server of LUMOS_SQL_URL runs and accepts connections".to_owned()
+            Self::Browser(_) => "check the browser: chromedriver --version, lumos doctor",
+            Self::Database(_) => {
+                "check that the database server of LUMOS_SQL_URL runs and accepts connections"
             }
-            Self::Tool { .. } => "check that the tool's service can be reached from this machine".to_owned(),
-        }
+            Self::Tool(_) => "check that the tool's service can be reached from this machine",
+        };
+        hint.to_owned()
     }
 }
 
@@ -212,11 +197,11 @@ impl fmt::Display for Source {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SetUp => formatter.write_str("models and tools that are being set up"),
-            Self::ModelServer { name } => write!(formatter, "the model server of {name}"),
-            Self::Model { name } => write!(formatter, "model {name}"),
-            Self::Browser { tool } => write!(formatter, "the browser of {tool}"),
-            Self::Database { tool } => write!(formatter, "the database server of {tool}"),
-            Self::Tool { tool } => write!(formatter, "tool {tool}"),
+            Self::ModelServer(name) => write!(formatter, "the model server of {name}"),
+            Self::Model(name) => write!(formatter, "model {name}"),
+            Self::Browser(tool) => write!(formatter, "the browser of {tool}"),
+            Self::Database(tool) => write!(formatter, "the database server of {tool}"),
+            Self::Tool(tool) => write!(formatter, "tool {tool}"),
         }
     }
 }

@@ -7,11 +7,10 @@
 struct Readme;
 
 pub mod activity;
-pub mod drive;
+mod drive;
 pub mod fleet;
-pub mod serve;
+mod serve;
 pub mod stall;
 
 pub use drive::{Backends, EpisodeLimits, drive};
-pub use fleet::{FleetSummary, WorkerError, WorkerSettings, serve_fleet};
 pub use serve::{LeaseTerms, RunTerms, Runs, ServeError, Worker};

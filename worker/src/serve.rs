@@ -66,13 +66,10 @@ impl Runs for RunTerms {
     }
 }
 
-/// Errors that stop a worker before its queue is empty.
+/// A failed operation of a queue that stops a worker before its queue is empty.
 #[derive(Debug, Error)]
-pub enum ServeError {
-    /// A queue operation failed.
-    #[error("queue: {0}")]
-    Queue(#[from] QueueError),
-}
+#[error("queue: {0}")]
+pub struct ServeError(#[from] QueueError);
 
 /// A worker: its models, tools and slots.
 pub struct Worker {
@@ -177,7 +174,7 @@ impl Worker {
                 let seconds = progress.last().elapsed().as_secs();
                 let message = format!("no reply for {seconds} s; the episode was aborted");
                 tracing::warn!(unit = lease.id(), "{message}");
-                self.record(lease.body(), Fault { kind: FaultKind::Timeout, message })
+                self.record(lease.body(), FaultKind::Timeout, message)
             }
         };
         if finished.outcome.is_fault() && matches!(lease.extend().await, Err(QueueError::LeaseLost(_))) {
@@ -246,7 +243,7 @@ impl Worker {
                 lease.deliveries()
             );
             tracing::warn!(unit = lease.id(), "{message}");
-            return self.record(assignment, Fault { kind: FaultKind::Worker, message });
+            return self.record(assignment, FaultKind::Worker, message);
         }
         let WorkUnit::Episode(unit) = &assignment.unit;
         let driven = AssertUnwindSafe(async {
@@ -260,18 +257,17 @@ impl Worker {
         .await;
         match driven {
             Ok(Ok((outcome, telemetry))) => self.sign(assignment, outcome, telemetry),
-            Ok(Err(fault)) => self.record(assignment, fault),
+            Ok(Err(Fault { kind, message })) => self.record(assignment, kind, message),
             Err(panic) => {
                 let message = format!("the episode panicked: {}", panic_message(panic.as_ref()));
-                self.record(assignment, Fault { kind: FaultKind::Worker, message })
+                self.record(assignment, FaultKind::Worker, message)
             }
         }
     }
 
     /// Creates the result of an assignment that failed.
-    fn record(&self, assignment: &Assignment, fault: Fault) -> Finished {
-        let outcome = Outcome { ending: Ending::Faulted(fault), evidence: None, steps: Vec::new() };
-        self.sign(assignment, outcome, Telemetry::default())
+    fn record(&self, assignment: &Assignment, kind: FaultKind, message: String) -> Finished {
+        self.sign(assignment, faulted(kind, message), Telemetry::default())
     }
 
     fn sign(&self, assignment: &Assignment, outcome: Outcome, mut telemetry: Telemetry) -> Finished {
@@ -285,6 +281,11 @@ impl Worker {
             run: assignment.run.clone(),
         }
     }
+}
+
+/// The outcome of a unit that failed outside of its episode.
+pub(crate) fn faulted(kind: FaultKind, message: String) -> Outcome {
+    Outcome { ending: Ending::Faulted(Fault { kind, message }), evidence: None, steps: Vec::new() }
 }
 
 /// Terminates a message of a cancelled run. The coordinator does the same.

@@ -2,8 +2,7 @@
 //! this process. Pure except for the two loops at the end, which read the current state.
 //!
 //! Every wait that can keep a worker from making progress is a [`Wait`]: its cause, and a hint for the user.
-//! For some waits the hint is that no action is needed. [`crate::fleet::watch`] selects the wait of a queue's
-//! worker.
+//! For some waits the hint is that no action is needed. `fleet::watch` selects the wait of a queue's worker.
 
 use std::fmt;
 use std::pin::pin;
@@ -24,11 +23,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(500);
 /// What a worker is waiting for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wait {
-    /// A coordinator that sets up the server.
-    SetUp {
-        /// What is missing.
-        why: String,
-    },
+    /// A coordinator that sets up the server, which lacks this.
+    SetUp(String),
     /// A connection to the server.
     Connection,
     /// The server accepting results.
@@ -49,16 +45,10 @@ pub enum Wait {
     Configurations,
     /// Models to be found and verified.
     Models,
-    /// A run that this worker can serve.
-    Capability {
-        /// Why it cannot serve the active runs.
-        refusals: Vec<String>,
-    },
-    /// Units of the active runs.
-    Units {
-        /// Number of their shards.
-        shards: usize,
-    },
+    /// A run that this worker can serve, with the reasons why it cannot serve the active runs.
+    Capability(Vec<String>),
+    /// Units of the active runs, with the number of their shards.
+    Units(usize),
     /// A run.
     Runs,
     /// Loading of the data and models of a run that is being planned.
@@ -73,9 +63,9 @@ pub enum Wait {
 
 impl Wait {
     /// What the user can do about it.
-    pub fn hint(&self) -> String {
+    fn hint(&self) -> String {
         let hint = match self {
-            Self::SetUp { .. } => {
+            Self::SetUp(_) => {
                 "start a coordinator of the same version with this --queue: lumos run --queue URL …"
             }
             Self::Connection => "check that the server runs and can be reached: lumos status --queue URL",
@@ -99,13 +89,11 @@ impl Wait {
                 "check that the coordinator of the run is running: it stores the configurations again"
             }
             Self::Models => "no action needed: large models take minutes to verify",
-            Self::Capability { .. } => {
+            Self::Capability(_) => {
                 "copy the missing files to this machine (pass the location of a model with --model-at \
                  <PLANNED=LOCAL>), or leave these runs to other workers"
             }
-            Self::Units { .. } => {
-                "no action needed: other workers have the units, or the run is about to end"
-            }
+            Self::Units(_) => "no action needed: other workers have the units, or the run is about to end",
             Self::Runs => "start a run: lumos run --queue URL …",
             Self::Planning => {
                 "no action needed: large files take minutes to read, and models are downloaded from the hub"
@@ -139,7 +127,7 @@ fn named(names: &[String]) -> String {
 impl fmt::Display for Wait {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SetUp { why } => write!(formatter, "the NATS server to be set up: {why}"),
+            Self::SetUp(why) => write!(formatter, "the NATS server to be set up: {why}"),
             Self::Connection => formatter.write_str("a connection to the NATS server"),
             Self::Results { count, why } => {
                 write!(formatter, "the NATS server to accept {count} results: {why}")
@@ -165,10 +153,10 @@ impl fmt::Display for Wait {
             }
             Self::Configurations => formatter.write_str("the configurations of a run"),
             Self::Models => formatter.write_str("models to be found and verified"),
-            Self::Capability { refusals } => {
+            Self::Capability(refusals) => {
                 write!(formatter, "a run that this worker can serve: {}", named(refusals))
             }
-            Self::Units { shards } => write!(formatter, "units in {shards} shards, which are empty"),
+            Self::Units(shards) => write!(formatter, "units in {shards} shards, which are empty"),
             Self::Runs => formatter.write_str("a run: none is active on this queue"),
             Self::Planning => formatter.write_str("the data and the models of the run to be read"),
             Self::Loading => formatter.write_str("the models and tools of the run to be loaded"),
@@ -179,7 +167,7 @@ impl fmt::Display for Wait {
 }
 
 /// Formats the warning about a wait that started `silence` before `now`.
-pub fn message(wait: &Wait, silence: Duration, now: Timestamp) -> String {
+pub(crate) fn message(wait: &Wait, silence: Duration, now: Timestamp) -> String {
     let since = SignedDuration::try_from(silence).ok().and_then(|silence| now.checked_sub(silence).ok());
     stall_message(wait, &wait.hint(), silence, since.unwrap_or(now).strftime("%H:%M:%S UTC"))
 }

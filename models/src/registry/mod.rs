@@ -144,15 +144,14 @@ impl ModelRegistry {
         let (files, dtype) = match self.permitted(name)? {
             ModelName::OpenAi(here) => return self.identify_remote(name, &here),
             ModelName::BuiltinTiny => {
-                let files = files::builtin_files(role, formulation)
-                    .ok_or_else(|| IdentifyError::NoSuchRole { name: name.to_owned(), role })?;
+                let files = files::builtin_files(role, formulation).ok_or_else(|| unsupported(name, role))?;
                 (files::builtin_listed(files), Some(engine.computed_in()))
             }
             ModelName::Candle(path) => self.located(name, &path, engine, &mut known_as)?,
             ModelName::Lumos(pair) => {
                 let asked = pair
                     .resolve(role, formulation)
-                    .map_err(|message| IdentifyError::Settings { name: name.to_owned(), message })?;
+                    .map_err(|message| IdentifyError::unusable(name, message))?;
                 self.located(name, Path::new(&asked.to_string()), engine, &mut known_as)?
             }
             ModelName::Script(file) => {
@@ -171,7 +170,7 @@ impl ModelRegistry {
         let checked = match &here {
             ModelName::Script(file) => access.check_path(file),
             ModelName::OpenAi(server) => {
-                let wrong = |message| IdentifyError::Settings { name: here.to_string(), message };
+                let wrong = |message| IdentifyError::unusable(&here, message);
                 access.check_url(&server.clone().resolved().map_err(wrong)?.1)
             }
             ModelName::BuiltinTiny | ModelName::Candle(_) | ModelName::Lumos(_) => Ok(()),
@@ -217,7 +216,7 @@ impl ModelRegistry {
     /// If this host maps the name to another server ([`ModelsSettings::names`]), the identity is that of the
     /// planned name.
     fn identify_remote(&self, name: &str, here: &OpenAiName) -> Result<Identified, IdentifyError> {
-        let wrong = |message| IdentifyError::Settings { name: here.to_string(), message };
+        let wrong = |message| IdentifyError::unusable(here, message);
         let planned = match name.parse()? {
             ModelName::OpenAi(planned) => planned,
             _ => here.clone(),
@@ -239,7 +238,7 @@ impl ModelRegistry {
         };
         let (name, model) = (here.to_string(), here.model.clone());
         let backend = self.servers.backend(here, self.settings.openai.as_ref());
-        let backend = backend.map_err(|message| IdentifyError::Settings { name, message })?;
+        let backend = backend.map_err(|message| IdentifyError::unusable(name, message))?;
         Ok(if backend.is_priced() { ModelPricing::Known } else { ModelPricing::Unknown { model } })
     }
 
@@ -411,11 +410,6 @@ impl ModelRegistry {
     pub fn engines(&self) -> Vec<EngineUse> {
         self.uses.told()
     }
-
-    /// Number of loaded engines: one per content, however many roles and configurations share it.
-    pub async fn loaded(&self) -> usize {
-        self.engines.lock().await.values().filter(|slot| slot.loaded.initialized()).count()
-    }
 }
 
 /// How to load an engine, from local files or files that are downloaded first.
@@ -512,12 +506,21 @@ fn files_of(name: &str, source: ModelSource) -> Result<Vec<ModelFile>, IdentifyE
     for (folder, read) in places {
         let files = read(&folder).map_err(|source| unreadable(name, &folder, source))?;
         if !files.iter().any(|file| is_weights(&file.name)) {
-            return Err(IdentifyError::NoWeights { name: name.to_owned(), path: folder });
+            let hint = "copy *.safetensors, pytorch_model*.bin or a *.gguf into it";
+            let message = format!("no weights in {}; hint: {hint}", folder.display());
+            return Err(IdentifyError::unusable(name, message));
         }
         all.extend(files);
     }
     all.sort();
     Ok(all)
+}
+
+fn unsupported(name: &str, role: Role) -> IdentifyError {
+    IdentifyError::Unusable(format!(
+        "model {name} cannot be used as {role}; hint: use it as planner and grounder (formulations \
+         iterative, onetime, integrated)"
+    ))
 }
 
 fn unreadable(name: &str, path: &Path, source: io::Error) -> IdentifyError {

@@ -24,7 +24,8 @@ impl Uses {
     /// Records that an engine was requested for a role.
     pub(super) fn asked(&self, key: &Key, identity: &ModelIdentity, role: Role, in_turns: bool) {
         let mut uses = self.lock();
-        let told = &mut uses.entry(key.clone()).or_insert_with(|| Use::new(key, identity)).told;
+        let new = || Use { told: EngineUse::new(identity, key.2.to_string()), time: Duration::ZERO };
+        let told = &mut uses.entry(key.clone()).or_insert_with(new).told;
         told.roles.insert(role);
         told.in_turns = in_turns;
     }
@@ -53,11 +54,5 @@ impl Uses {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Use>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Use {
-    fn new((_, _, device): &Key, identity: &ModelIdentity) -> Self {
-        Self { told: EngineUse::new(identity, device.to_string()), time: Duration::ZERO }
     }
 }

@@ -1,30 +1,8 @@
-//! Real browsers, controlled over WebDriver.
-//!
-//! A [`BrowserPool`] has as many sessions as fit on the machine; further requests wait in order. A session is
-//! a browser with a fresh profile: Chromium with a `chromedriver` that this process starts, or a session of a
-//! remote WebDriver server (a Selenium grid). [`BrowserPool::session`] returns a [`BrowserLease`], whose commands
-//! load pages, find elements by role and text, type, click and read. Every command has a client-side time
-//! limit, because a browser in an endless script does not respond.
-//!
-//! A command fails in one of two ways. A [`BrowserRefusal`] is about the page or the request (an element not
-//! found, an address that is not allowed) and leaves the session usable. A [`BrowserFault`] is about the
-//! infrastructure, ends the session, and can be retried.
-//!
-//! Processes are always killed: each driver has a process group that is killed when its session is dropped,
-//! and groups that a killed worker left behind are killed by the next pool on the machine.
+//! Real browsers, controlled over WebDriver: their names and settings, and in builds with the feature `browser` the
+//! client.
 
-mod driver;
-mod error;
-mod hosts;
-mod leftovers;
-mod page;
-mod pool;
-mod session;
 mod settings;
+#[cfg(feature = "browser")]
+pub(crate) mod webdriver;
 
-pub use error::{BrowserError, BrowserFault, BrowserRefusal};
-pub use lumos_http::AllowedHosts;
-pub(crate) use page::Screenshots;
-pub use page::{BrowserLease, PageElement};
-pub use pool::BrowserPool;
 pub use settings::{BrowserName, BrowserSettings, UnknownBrowser};

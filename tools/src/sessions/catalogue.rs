@@ -48,10 +48,7 @@ const FOLDER: &str = ",folder=";
 impl ShopFiles {
     /// Parses the part of a backend's name after `memory`: empty, `:<folder>`, `,nouns=<file>`, or both.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (folder, nouns) = match text.split_once(NOUNS) {
-            Some((folder, nouns)) => (folder, Some(PathBuf::from(nouns))),
-            None => (text, None),
-        };
+        let (folder, nouns) = split(text, NOUNS);
         let folder = match folder.strip_prefix(':') {
             Some(folder) => Some(PathBuf::from(folder)),
             None if folder.is_empty() => None,
@@ -62,10 +59,16 @@ impl ShopFiles {
 
     /// Returns the name of the backend with these files.
     pub fn backend(&self) -> String {
-        let folder = self.folder.as_ref().map_or_else(String::new, |folder| format!(":{}", folder.display()));
-        let nouns =
-            self.nouns.as_ref().map_or_else(String::new, |nouns| format!("{NOUNS}{}", nouns.display()));
-        format!("memory{folder}{nouns}")
+        format!("memory{}", self.suffix(":"))
+    }
+
+    /// The part of a backend's name that names the files.
+    fn suffix(&self, before_folder: &str) -> String {
+        let part = |before: &str, path: &Option<PathBuf>| match path {
+            Some(path) => format!("{before}{}", path.display()),
+            None => String::new(),
+        };
+        part(before_folder, &self.folder) + &part(NOUNS, &self.nouns)
     }
 
     /// Parses the name of a browser backend: `chromedriver`, followed by the same as `memory`, or the address
@@ -74,29 +77,18 @@ impl ShopFiles {
         if let Some(files) = name.strip_prefix("chromedriver").and_then(Self::parse) {
             return Ok((BrowserName::Chromedriver, files));
         }
-        let (name, nouns) = match name.split_once(NOUNS) {
-            Some((name, nouns)) => (name, Some(PathBuf::from(nouns))),
-            None => (name, None),
-        };
-        let (name, folder) = match name.split_once(FOLDER) {
-            Some((name, folder)) => (name, Some(PathBuf::from(folder))),
-            None => (name, None),
-        };
+        let (name, nouns) = split(name, NOUNS);
+        let (name, folder) = split(name, FOLDER);
         Ok((name.parse()?, Self { folder, nouns }))
     }
 
     /// Returns the name of the backend that uses these files in a browser.
     pub fn backend_in(&self, browser: &BrowserName) -> String {
-        match (browser, &self.folder) {
-            (BrowserName::Chromedriver, _) => self.backend().replacen("memory", "chromedriver", 1),
-            (BrowserName::Remote(_), folder) => {
-                let folder =
-                    folder.as_ref().map_or_else(String::new, |path| format!("{FOLDER}{}", path.display()));
-                let nouns = self.nouns.as_ref();
-                let nouns = nouns.map_or_else(String::new, |path| format!("{NOUNS}{}", path.display()));
-                format!("{browser}{folder}{nouns}")
-            }
-        }
+        let before_folder = match browser {
+            BrowserName::Chromedriver => ":",
+            BrowserName::Remote(_) => FOLDER,
+        };
+        format!("{browser}{}", self.suffix(before_folder))
     }
 
     /// Returns a backend's name with a file of nouns added.
@@ -109,16 +101,11 @@ impl ShopFiles {
     /// # Errors
     /// If a file cannot be read.
     pub(crate) fn content(&self) -> io::Result<String> {
-        let mut hashes = Vec::new();
-        if let Some(folder) = &self.folder {
-            for name in files_of(folder) {
-                let path = folder.join(name);
-                hashes.push(hash_file(&path).map_err(|error| named(&path, &error))?);
-            }
-        }
-        if let Some(nouns) = &self.nouns {
-            hashes.push(hash_file(nouns).map_err(|error| named(nouns, &error))?);
-        }
+        let in_folder = |folder: &PathBuf| files_of(folder).iter().map(|name| folder.join(name)).collect();
+        let mut paths: Vec<PathBuf> = self.folder.as_ref().map(in_folder).unwrap_or_default();
+        paths.extend(self.nouns.clone());
+        let hash = |path: &PathBuf| hash_file(path).map_err(|error| named(path, &error));
+        let hashes = paths.iter().map(hash).collect::<io::Result<Vec<_>>>()?;
         if hashes.is_empty() {
             return Ok(String::new());
         }
@@ -165,6 +152,14 @@ impl ShopFiles {
             }
         }
         Ok(KnownNouns::new(known, Approximation))
+    }
+}
+
+/// Splits a path off the end of a name.
+fn split<'a>(name: &'a str, before_path: &str) -> (&'a str, Option<PathBuf>) {
+    match name.split_once(before_path) {
+        Some((name, path)) => (name, Some(PathBuf::from(path))),
+        None => (name, None),
     }
 }
 

@@ -8,11 +8,11 @@ use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
 use serde::Deserialize;
 
 use super::catalogue::ShopFiles;
-use crate::tool::{ToolFault, Tools};
+use crate::tool::{ToolFault, Tools, blocking};
 
 /// The shop, with a separate visit for each episode.
 #[derive(Debug)]
-pub struct MemoryShop {
+pub(crate) struct MemoryShop {
     staff: ShopServices,
 }
 
@@ -21,7 +21,7 @@ impl MemoryShop {
     ///
     /// # Errors
     /// If its files cannot be read.
-    pub fn open(files: &ShopFiles) -> std::io::Result<Self> {
+    pub(crate) fn open(files: &ShopFiles) -> std::io::Result<Self> {
         Ok(Self { staff: staff(files)? })
     }
 }
@@ -74,7 +74,7 @@ impl Tools for Session {
         let (visit, request) = (Arc::clone(&self.visit), request.clone());
         // A search among a million products takes milliseconds, which is too long for a thread of the
         // runtime.
-        tokio::task::spawn_blocking(move || {
+        blocking("shop", move || {
             let mut visit = visit.lock().unwrap_or_else(PoisonError::into_inner);
             match visit.serve(&request) {
                 Ok(reply) => ToolReply::Shop(reply),
@@ -82,6 +82,5 @@ impl Tools for Session {
             }
         })
         .await
-        .map_err(|error| fault(error.to_string()))
     }
 }

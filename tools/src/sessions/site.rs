@@ -5,7 +5,7 @@
 //! text, manually or with a browser driver, therefore has the same effect as the in-memory shop.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
@@ -61,52 +61,11 @@ impl Place {
     }
 }
 
-/// Visits, by unguessable name.
-#[derive(Debug)]
-struct Visits {
-    most: usize,
-    inner: Mutex<Inner>,
-}
-
+/// Visits by unguessable name, with their order, and the number of visits so far.
 #[derive(Debug, Default)]
-struct Inner {
-    visits: HashMap<String, (u64, Arc<Mutex<Place>>)>,
+struct Visits {
+    open: HashMap<String, (u64, Arc<Mutex<Place>>)>,
     begun: u64,
-}
-
-impl Visits {
-    /// Creates an empty collection. When it exceeds `most` visits, the oldest one ends.
-    fn at_most(most: usize) -> Self {
-        Self { most, inner: Mutex::default() }
-    }
-
-    /// Starts a visit. Returns its name.
-    fn begin(&self, staff: &ShopServices, goal: Goal) -> String {
-        let name = format!("{:032x}", rand::rng().random::<u128>());
-        let place = Place { visit: ShopSession::new(staff.clone(), goal), steps: 0, raised: None };
-        let place = Arc::new(Mutex::new(place));
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.visits.len() >= self.most {
-            let oldest =
-                inner.visits.iter().min_by_key(|(_, (begun, _))| *begun).map(|(name, _)| name.clone());
-            oldest.and_then(|oldest| inner.visits.remove(&oldest));
-        }
-        inner.begun += 1;
-        let begun = inner.begun;
-        inner.visits.insert(name.clone(), (begun, place));
-        name
-    }
-
-    /// Returns the visit with this name.
-    fn find(&self, name: &str) -> Option<Arc<Mutex<Place>>> {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.visits.get(name).map(|(_, visit)| Arc::clone(visit))
-    }
-
-    /// Ends a visit.
-    fn end(&self, name: &str) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).visits.remove(name);
-    }
 }
 
 /// A shop and the goals for which clients can start visits.
@@ -114,7 +73,9 @@ impl Visits {
 pub struct Site {
     staff: ShopServices,
     goals: Vec<Goal>,
-    visits: Visits,
+    /// When there are more visits, the oldest one ends.
+    most: usize,
+    visits: Mutex<Visits>,
 }
 
 impl Site {
@@ -122,24 +83,45 @@ impl Site {
     /// oldest one ends.
     pub fn new(staff: ShopServices, goals: Vec<Goal>) -> Self {
         let most = if goals.is_empty() { MOST_OF_EPISODES } else { MOST_OF_CLIENTS };
-        Self { staff, goals, visits: Visits::at_most(most) }
+        Self { staff, goals, most, visits: Mutex::default() }
     }
 
     /// Starts a visit for a goal. Returns its path on the site.
-    pub fn begin(&self, goal: Goal) -> String {
-        format!("/visits/{}", self.visits.begin(&self.staff, goal))
+    pub(crate) fn begin(&self, goal: Goal) -> String {
+        let name = format!("{:032x}", rand::rng().random::<u128>());
+        let place = Place { visit: ShopSession::new(self.staff.clone(), goal), steps: 0, raised: None };
+        let path = format!("/visits/{name}");
+        let mut visits = self.visits();
+        if visits.open.len() >= self.most {
+            let oldest =
+                visits.open.iter().min_by_key(|(_, (begun, _))| *begun).map(|(name, _)| name.clone());
+            oldest.and_then(|oldest| visits.open.remove(&oldest));
+        }
+        visits.begun += 1;
+        let begun = visits.begun;
+        visits.open.insert(name, (begun, Arc::new(Mutex::new(place))));
+        path
     }
 
     /// Ends the visit at a path.
     pub fn end(&self, path: &str) {
         if let Some(name) = path.strip_prefix("/visits/") {
-            self.visits.end(name);
+            self.visits().open.remove(name);
         }
+    }
+
+    /// Returns the visit with this name.
+    fn find(&self, name: &str) -> Result<Arc<Mutex<Place>>, Refusal> {
+        self.visits().open.get(name).map(|(_, place)| Arc::clone(place)).ok_or(Refusal::NoVisit)
+    }
+
+    fn visits(&self) -> MutexGuard<'_, Visits> {
+        self.visits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The site's routes.
-pub fn router(site: Arc<Site>) -> Router {
+fn router(site: Arc<Site>) -> Router {
     Router::new()
         .route("/", get(start))
         .route("/visits", post(begin))
@@ -200,7 +182,7 @@ async fn begin(State(site): State<Arc<Site>>, Form(chosen): Form<Chosen>) -> Res
 }
 
 async fn show(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Result<Response, Refusal> {
-    let place = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
+    let place = site.find(&name)?;
     let place = place.lock().unwrap_or_else(PoisonError::into_inner);
     html(render_page(&place, &format!("/visits/{name}")))
 }
@@ -234,7 +216,7 @@ async fn click(
 
 /// Executes an action and redirects to the resulting page.
 async fn act(site: Arc<Site>, name: String, action: String) -> Result<Redirect, Refusal> {
-    let place = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
+    let place = site.find(&name)?;
     tokio::task::spawn_blocking(move || {
         place.lock().unwrap_or_else(PoisonError::into_inner).step(&action);
     })
@@ -245,7 +227,7 @@ async fn act(site: Arc<Site>, name: String, action: String) -> Result<Redirect, 
 
 /// Returns the state of a visit, to verify what a browser reads from its page.
 async fn state(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Result<Response, Refusal> {
-    let place = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
+    let place = site.find(&name)?;
     let place = place.lock().unwrap_or_else(PoisonError::into_inner);
     let visit = &place.visit;
     let state = serde_json::json!({

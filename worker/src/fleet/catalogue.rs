@@ -27,16 +27,16 @@ type Configurations = BTreeMap<ContentHash, (Arc<Configuration>, RunToken)>;
 
 /// A shard of an active run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct KnownShard {
+pub(crate) struct KnownShard {
     /// Its id.
-    pub id: ShardId,
+    pub(crate) id: ShardId,
     /// The configurations of its units, over all runs.
-    pub configurations: Vec<Arc<Configuration>>,
+    pub(crate) configurations: Vec<Arc<Configuration>>,
 }
 
 /// Why a work message was not unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unpacking {
+pub(crate) enum Unpacking {
     /// Its run, or the shared inputs of its run, are not known yet.
     Unknown,
     /// Its run accepts no more results.
@@ -48,8 +48,8 @@ pub enum Unpacking {
 }
 
 /// The known runs.
-#[derive(Debug)]
-pub struct Catalogue {
+#[derive(Debug, Default)]
+pub(crate) struct Catalogue {
     state: Mutex<State>,
     changed: watch::Sender<u64>,
 }
@@ -80,15 +80,9 @@ struct Heading {
     name: Option<String>,
 }
 
-impl Default for Catalogue {
-    fn default() -> Self {
-        Self { state: Mutex::default(), changed: watch::Sender::new(0) }
-    }
-}
-
 impl Catalogue {
     /// Records a run's notice, or its deletion.
-    pub fn update(&self, key: &str, value: Option<&[u8]>) {
+    pub(crate) fn update(&self, key: &str, value: Option<&[u8]>) {
         let mut state = self.lock();
         match value.map(|value| read(key, value)) {
             None => {
@@ -105,7 +99,7 @@ impl Catalogue {
     }
 
     /// Returns the shared inputs that are needed and were not fetched yet.
-    pub fn wanted(&self) -> BTreeSet<ContentHash> {
+    pub(crate) fn wanted(&self) -> BTreeSet<ContentHash> {
         let state = self.lock();
         let needed = state.runs.values().filter(|run| run.is_active()).map(|run| &run.notice.shared);
         needed
@@ -115,7 +109,7 @@ impl Catalogue {
     }
 
     /// Records fetched shared inputs, or the error of fetching them.
-    pub fn supply(&self, hash: &ContentHash, bytes: Result<Vec<u8>, NatsError>) {
+    pub(crate) fn supply(&self, hash: &ContentHash, bytes: Result<Vec<u8>, NatsError>) {
         let mut state = self.lock();
         let read = bytes.map(|bytes| serde_json::from_slice::<SharedInputs>(&bytes));
         match read {
@@ -147,12 +141,12 @@ impl Catalogue {
     }
 
     /// Returns the number of active runs.
-    pub fn active(&self) -> usize {
+    pub(crate) fn active(&self) -> usize {
         self.lock().runs.values().filter(|run| run.is_active()).count()
     }
 
     /// Returns the shards of all active runs whose configurations are known.
-    pub fn shards(&self) -> Arc<Vec<KnownShard>> {
+    pub(crate) fn shards(&self) -> Arc<Vec<KnownShard>> {
         Arc::clone(&self.lock().shards)
     }
 
@@ -160,7 +154,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// See [`Unpacking`].
-    pub fn unpack(&self, shard: &ShardId, message: &WorkMessage) -> Result<Assignment, Unpacking> {
+    pub(crate) fn unpack(&self, shard: &ShardId, message: &WorkMessage) -> Result<Assignment, Unpacking> {
         let configurations = {
             let state = self.lock();
             let run = state.runs.get(&message.run).ok_or(Unpacking::Unknown)?;
@@ -180,17 +174,17 @@ impl Catalogue {
     }
 
     /// Returns the state of a run, or `None` if the run is unknown.
-    pub fn state_of(&self, run: &RunToken) -> Option<RunState> {
+    pub(crate) fn state_of(&self, run: &RunToken) -> Option<RunState> {
         self.lock().runs.get(run).map(|run| run.notice.state)
     }
 
     /// Returns a counter that is incremented with every change.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
     /// Follows a bucket of notices until `stop` is cancelled.
-    pub async fn follow(
+    pub(crate) async fn follow(
         self: Arc<Self>,
         changes: impl Stream<Item = Change> + Send,
         store: Arc<dyn SharedStore>,

@@ -22,32 +22,32 @@ const AGAIN: Duration = Duration::from_secs(60);
 
 /// A model that a shard needs, with a name under which it was found on this host.
 #[derive(Debug, Clone)]
-pub struct ShardModel {
+pub(crate) struct ShardModel {
     /// Its identity.
-    pub identity: ModelIdentity,
+    pub(crate) identity: ModelIdentity,
     /// A role it serves.
-    pub role: Role,
+    pub(crate) role: Role,
     /// A configuration that names it.
-    pub configuration: Arc<Configuration>,
+    pub(crate) configuration: Arc<Configuration>,
     /// Size in memory in bytes if memory is limited, otherwise the size of its stored weights.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The requirements of a shard, all available on this host.
 #[derive(Debug, Default)]
-pub struct Needs {
+pub(crate) struct Needs {
     /// Its models.
-    pub models: Vec<ShardModel>,
+    pub(crate) models: Vec<ShardModel>,
     /// Their keys. If they are swapped with each other, the single key of all of them together.
-    pub keys: Arc<BTreeSet<ModelKey>>,
+    pub(crate) keys: Arc<BTreeSet<ModelKey>>,
     /// Key of all models together if they are swapped with each other within the whole memory. They are then
     /// loaded and unloaded as one.
-    pub turns: Option<ModelKey>,
+    pub(crate) turns: Option<ModelKey>,
 }
 
 /// Whether a shard can be served.
 #[derive(Debug, Clone)]
-pub enum ShardVerdict {
+pub(crate) enum ShardVerdict {
     /// It can be served.
     Fits(Arc<Needs>),
     /// It cannot be served, with the reason for messages.
@@ -68,7 +68,7 @@ type Looked = BTreeSet<(String, Role, Formulation, ContentHash)>;
 type Asked = (String, Option<(Role, Formulation)>);
 
 /// Verifies shards on this host, and keeps the verdicts.
-pub struct Eligibility {
+pub(crate) struct Eligibility {
     models: Arc<ModelRegistry>,
     tools: Arc<ToolSets>,
     /// The memory for models in bytes, and whether they may be swapped; `None` for no limit.
@@ -82,32 +82,20 @@ pub struct Eligibility {
 }
 
 impl Eligibility {
-    /// Creates an instance without verdicts.
-    pub fn new(models: Arc<ModelRegistry>, tools: Arc<ToolSets>) -> Self {
-        Self {
-            models,
-            tools,
-            memory: None,
-            judged: Mutex::default(),
-            found: Mutex::default(),
-            looking: AtomicBool::new(false),
-            changed: watch::Sender::new(0),
-        }
-    }
-
-    /// Sets the memory for models in bytes, and whether they may be swapped.
-    #[must_use]
-    pub fn within(self, memory: Option<u64>, swap: Swap) -> Self {
-        Self { memory: memory.map(|memory| (memory, swap)), ..self }
+    /// Creates an instance without verdicts. `memory` is the memory for models in bytes, and whether they may
+    /// be swapped.
+    pub(crate) fn new(models: Arc<ModelRegistry>, tools: Arc<ToolSets>, memory: Option<(u64, Swap)>) -> Self {
+        let (judged, found, looking, changed) = Default::default();
+        Self { models, tools, memory, judged, found, looking, changed }
     }
 
     /// Returns the verdict for shards with these needs, or `None` if they were not verified yet.
-    pub fn of(&self, needs: &RunToken) -> Option<ShardVerdict> {
+    pub(crate) fn of(&self, needs: &RunToken) -> Option<ShardVerdict> {
         self.judged().get(needs).map(|judged| judged.verdict.clone())
     }
 
     /// Returns the reasons for refused shards, for messages.
-    pub fn refusals(&self) -> Vec<String> {
+    pub(crate) fn refusals(&self) -> Vec<String> {
         let judged = self.judged();
         let refusals = judged.values().filter_map(|judged| match &judged.verdict {
             ShardVerdict::Refused(message) => Some(message.clone()),
@@ -117,7 +105,7 @@ impl Eligibility {
     }
 
     /// Refuses a shard whose model failed to load. It is verified again later.
-    pub fn refuse(&self, needs: &RunToken, error: &LoadModelError) {
+    pub(crate) fn refuse(&self, needs: &RunToken, error: &LoadModelError) {
         tracing::warn!("{error}");
         if let Some(judged) = self.judged().get_mut(needs) {
             judged.verdict = ShardVerdict::Refused(error.to_string());
@@ -128,17 +116,17 @@ impl Eligibility {
 
     /// Returns whether a shard is being verified, for example by hashing its models. It may be servable
     /// afterwards.
-    pub fn is_looking(&self) -> bool {
+    pub(crate) fn is_looking(&self) -> bool {
         self.looking.load(Ordering::Relaxed)
     }
 
     /// Returns a counter that is incremented with every change.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
     /// Verifies the shards of a catalogue as they appear, until `stop` is cancelled.
-    pub async fn follow(self: Arc<Self>, catalogue: Arc<Catalogue>, stop: CancellationToken) {
+    pub(crate) async fn follow(self: Arc<Self>, catalogue: Arc<Catalogue>, stop: CancellationToken) {
         let mut changes = catalogue.changes();
         let verifying = async {
             loop {
@@ -158,7 +146,7 @@ impl Eligibility {
     }
 
     /// Verifies a shard, unless its verdict is still valid.
-    pub async fn verify(self: &Arc<Self>, shard: &KnownShard) {
+    pub(crate) async fn verify(self: &Arc<Self>, shard: &KnownShard) {
         let looked_at = looked_at(&shard.configurations);
         let mut before = None;
         if let Some(judged) = self.judged().get(&shard.id.needs) {
@@ -238,13 +226,8 @@ impl Eligibility {
                         error @ IdentifyError::NotAllowed { .. } => error.to_string(),
                         error => format!("model `{}` not available on this host: {error}", identity.name),
                     })?;
-                let bytes = match self.memory {
-                    Some(_) => self
-                        .models
-                        .needed(identity, role, configuration)
-                        .map_err(|error| error.to_string())?,
-                    None => None,
-                };
+                let needed = || self.models.needed(identity, role, configuration);
+                let bytes = self.memory.map_or(Ok(None), |_| needed()).map_err(|error| error.to_string())?;
                 let found =
                     (identified.identity.content.clone(), bytes.unwrap_or_else(|| identified.bytes()));
                 self.found().insert(asked, found.clone());
@@ -273,13 +256,10 @@ impl Eligibility {
 }
 
 fn looked_at(configurations: &[Arc<Configuration>]) -> Looked {
-    configurations
-        .iter()
-        .flat_map(|configuration| {
-            let named = |(role, model): (&Role, &ModelIdentity)| {
-                (model.name.clone(), *role, configuration.formulation, model.content.clone())
-            };
-            configuration.models.iter().map(named).collect::<Vec<_>>()
-        })
-        .collect()
+    let models_of = |configuration: &Arc<Configuration>| {
+        let formulation = configuration.formulation;
+        let models = configuration.models.clone().into_iter();
+        models.map(move |(role, model)| (model.name, role, formulation, model.content))
+    };
+    configurations.iter().flat_map(models_of).collect()
 }

@@ -14,16 +14,10 @@ use tokio::sync::watch;
 use super::policy::ModelKey;
 
 /// The leases that a worker holds.
-#[derive(Debug)]
-pub struct LeaseTable {
+#[derive(Debug, Default)]
+pub(crate) struct LeaseTable {
     entries: Mutex<Entries>,
     changed: watch::Sender<u64>,
-}
-
-impl Default for LeaseTable {
-    fn default() -> Self {
-        Self { entries: Mutex::default(), changed: watch::Sender::new(0) }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -43,7 +37,7 @@ struct Entry {
 
 impl LeaseTable {
     /// Tracks a lease until it ends.
-    pub fn hold(
+    pub(crate) fn hold(
         self: &Arc<Self>,
         lease: Lease<WorkMessage>,
         assignment: Assignment,
@@ -56,13 +50,11 @@ impl LeaseTable {
         });
         let (id, deliveries) = (lease.id().to_owned(), lease.deliveries());
         let (token, duration) = (lease.token().map(str::to_owned), lease.duration());
-        let number = {
-            let mut entries = self.lock();
-            entries.next += 1;
-            let number = entries.next;
-            entries.leases.insert(number, Entry { lease: told, models });
-            number
-        };
+        let mut entries = self.lock();
+        entries.next += 1;
+        let number = entries.next;
+        entries.leases.insert(number, Entry { lease: told, models });
+        drop(entries);
         self.changed.send_modify(|count| *count += 1);
         let control = Tracked {
             lease: tokio::sync::Mutex::new(Some(lease)),
@@ -75,17 +67,17 @@ impl LeaseTable {
     }
 
     /// Returns the number of leases.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.lock().leases.len()
     }
 
     /// Returns the ids of their messages.
-    pub fn messages(&self) -> Vec<String> {
+    pub(crate) fn messages(&self) -> Vec<String> {
         self.lock().leases.values().filter_map(|entry| Some(entry.lease.as_ref()?.message.clone())).collect()
     }
 
     /// Returns the leases that were claimed since the last call of this method or [`LeaseTable::all_told`].
-    pub fn untold(&self) -> Vec<HeldLease> {
+    pub(crate) fn untold(&self) -> Vec<HeldLease> {
         let mut entries = self.lock();
         let since = entries.told;
         entries.told = entries.next;
@@ -93,19 +85,19 @@ impl LeaseTable {
     }
 
     /// Returns all leases, and marks them as published.
-    pub fn all_told(&self) -> Vec<HeldLease> {
+    pub(crate) fn all_told(&self) -> Vec<HeldLease> {
         let mut entries = self.lock();
         entries.told = entries.next;
         entries.leases.values().filter_map(|entry| entry.lease.clone()).collect()
     }
 
     /// Returns the models that the held units need.
-    pub fn models(&self) -> BTreeSet<ModelKey> {
+    pub(crate) fn models(&self) -> BTreeSet<ModelKey> {
         self.lock().leases.values().flat_map(|entry| entry.models.iter().cloned()).collect()
     }
 
     /// Returns a counter that is incremented with every change.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 

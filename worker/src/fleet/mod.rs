@@ -1,16 +1,18 @@
 //! A worker of a fleet: executes the units of all runs on a shared server until it is stopped.
 
-pub mod catalogue;
-pub mod eligibility;
-pub mod lease_table;
-pub mod policy;
-pub mod presence;
+mod catalogue;
+mod eligibility;
+mod lease_table;
+mod policy;
+mod presence;
 mod result_batcher;
-pub mod shards;
-pub mod source;
-pub mod spool;
+mod shards;
+mod source;
+mod spool;
 mod spool_files;
-pub mod watch;
+#[cfg(test)]
+mod tests;
+mod watch;
 mod worker;
 
 pub use worker::{FleetSummary, WorkerError, WorkerSettings, serve_fleet, worker_access, worker_name};

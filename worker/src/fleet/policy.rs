@@ -17,15 +17,15 @@ use lumos_tasks::{ContentHash, ModelIdentity};
 const SOON: Duration = Duration::from_millis(250);
 
 /// Time since the worker started.
-pub type Moment = Duration;
+pub(crate) type Moment = Duration;
 
 /// Identity of a loaded model: content and compute dtype.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ModelKey {
+pub(crate) struct ModelKey {
     /// Hash of its content.
-    pub content: ContentHash,
+    pub(crate) content: ContentHash,
     /// Compute dtype, if it can be chosen.
-    pub dtype: Option<String>,
+    pub(crate) dtype: Option<String>,
 }
 
 impl From<&ModelIdentity> for ModelKey {
@@ -36,36 +36,32 @@ impl From<&ModelIdentity> for ModelKey {
 
 /// State of a shard, as input of the policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shard {
+pub(crate) struct Shard {
     /// Its id.
-    pub id: ShardId,
+    pub(crate) id: ShardId,
     /// The models it needs, with their sizes in bytes.
-    pub models: BTreeMap<ModelKey, u64>,
+    pub(crate) models: BTreeMap<ModelKey, u64>,
     /// The tools it needs in addition to those that every worker has.
-    pub tools: BTreeSet<String>,
+    pub(crate) tools: BTreeSet<String>,
     /// Whether this worker cannot serve it: a model is missing or differs, or the shard is not verified yet.
-    pub refused: bool,
-    /// When it last returned work.
-    pub last_work: Option<Moment>,
-    /// Start of the current series of pulls without work.
-    pub dry_since: Option<Moment>,
-    /// When it was last pulled without work.
-    pub last_dry: Option<Moment>,
+    pub(crate) refused: bool,
+    /// The results of recent pulls from it.
+    pub(crate) history: PullHistory,
 }
 
 /// State of the worker, as input of the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Holding {
+pub(crate) struct Holding {
     /// Memory limit for models in bytes; `None` for no limit.
-    pub memory: Option<u64>,
+    pub(crate) memory: Option<u64>,
     /// Loaded models, with their sizes in bytes.
-    pub loaded: BTreeMap<ModelKey, u64>,
+    pub(crate) loaded: BTreeMap<ModelKey, u64>,
     /// Models that the held units need.
-    pub in_use: BTreeSet<ModelKey>,
+    pub(crate) in_use: BTreeSet<ModelKey>,
     /// Tools in addition to those that every worker has.
-    pub tools: BTreeSet<String>,
+    pub(crate) tools: BTreeSet<String>,
     /// When models were last switched.
-    pub last_switch: Option<Moment>,
+    pub(crate) last_switch: Option<Moment>,
 }
 
 /// Estimated cost of loading models, and the waiting times that depend on it.
@@ -98,13 +94,13 @@ impl Default for PolicySettings {
 
 impl PolicySettings {
     /// Returns the estimated time to load `bytes` bytes.
-    pub fn cost(&self, bytes: u64) -> Duration {
+    pub(crate) fn cost(&self, bytes: u64) -> Duration {
         let seconds = bytes as f64 / self.bytes_per_second.max(1) as f64;
         self.least + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 4)
     }
 
     /// Returns how long loaded shards must have been without work before `bytes` bytes are loaded.
-    pub fn patience(&self, bytes: u64) -> Duration {
+    pub(crate) fn patience(&self, bytes: u64) -> Duration {
         let seconds = self.cost(bytes).as_secs_f64() * self.patience.max(0.0);
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 2)
     }
@@ -112,26 +108,31 @@ impl PolicySettings {
 
 /// A switch of models. Executed only if the shard has work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Switch {
+pub(crate) struct Switch {
     /// The shard to switch to.
-    pub to: ShardId,
+    pub(crate) to: ShardId,
     /// Models to unload first.
-    pub unload: Vec<ModelKey>,
+    pub(crate) unload: Vec<ModelKey>,
     /// Models to load then.
-    pub load: Vec<ModelKey>,
+    pub(crate) load: Vec<ModelKey>,
 }
 
 /// Result of the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Decision {
+pub(crate) struct Decision {
     /// Shards to pull from, in this order.
-    pub ask: Vec<ShardId>,
+    pub(crate) ask: Vec<ShardId>,
     /// The switch to execute if they have no work.
-    pub switch: Option<Switch>,
+    pub(crate) switch: Option<Switch>,
 }
 
 /// Decides which shards to pull from, and whether to switch models.
-pub fn decide(shards: &[Shard], holding: &Holding, now: Moment, settings: &PolicySettings) -> Decision {
+pub(crate) fn decide(
+    shards: &[Shard],
+    holding: &Holding,
+    now: Moment,
+    settings: &PolicySettings,
+) -> Decision {
     let (mut loaded, others): (Vec<&Shard>, Vec<&Shard>) =
         shards.iter().filter(|shard| holding.can_hold(shard)).partition(|shard| holding.has_loaded(shard));
     loaded.sort_by_key(|shard| order(shard));
@@ -153,9 +154,10 @@ fn quiet_for(
 ) -> Option<Duration> {
     let mut since = holding.last_switch;
     for shard in loaded {
+        let PullHistory { last_work, dry_since, last_dry } = shard.history;
         // A worker without free slots has not pulled for a while, so the last result does not count.
-        shard.last_dry.filter(|last| now.saturating_sub(*last) <= settings.fresh)?;
-        since = since.max(Some(shard.dry_since?)).max(shard.last_work);
+        last_dry.filter(|last| now.saturating_sub(*last) <= settings.fresh)?;
+        since = since.max(Some(dry_since?)).max(last_work);
     }
     Some(since.map_or(Duration::MAX, |since| now.saturating_sub(since)))
 }
@@ -170,8 +172,8 @@ fn choose(
     settings: &PolicySettings,
 ) -> Option<Switch> {
     let found_dry = |shard: &Shard| {
-        let Some(last) = shard.last_dry else { return false };
-        let dry = last.saturating_sub(shard.dry_since.unwrap_or(last));
+        let Some(last) = shard.history.last_dry else { return false };
+        let dry = last.saturating_sub(shard.history.dry_since.unwrap_or(last));
         now.saturating_sub(last) < (dry / 4).max(SOON).min(settings.dry_for)
     };
     candidates
@@ -185,7 +187,7 @@ fn choose(
 
 impl Holding {
     /// Whether this worker could serve a shard if it served no other shard.
-    pub fn can_hold(&self, shard: &Shard) -> bool {
+    pub(crate) fn can_hold(&self, shard: &Shard) -> bool {
         let bytes: u64 = shard.models.values().sum();
         !shard.refused
             && shard.tools.is_subset(&self.tools)
@@ -193,7 +195,7 @@ impl Holding {
     }
 
     /// Whether all models of a shard are loaded.
-    pub fn has_loaded(&self, shard: &Shard) -> bool {
+    pub(crate) fn has_loaded(&self, shard: &Shard) -> bool {
         shard.models.keys().all(|model| self.loaded.contains_key(model))
     }
 
@@ -247,47 +249,29 @@ impl Holding {
 /// Returns when a model was last needed, or `None` if no servable shard needs it.
 fn last_needed(model: &ModelKey, shards: &[Shard]) -> Option<Moment> {
     let needing = shards.iter().filter(|shard| !shard.refused && shard.models.contains_key(model));
-    needing.map(|shard| shard.last_work.unwrap_or_default()).max()
+    needing.map(|shard| shard.history.last_work.unwrap_or_default()).max()
 }
 
 /// Recent results of pulls from one shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ShardHistory {
+pub(crate) struct PullHistory {
     /// When it last returned work.
-    pub last_work: Option<Moment>,
+    pub(crate) last_work: Option<Moment>,
     /// Start of the current series of pulls without work.
-    pub dry_since: Option<Moment>,
+    pub(crate) dry_since: Option<Moment>,
     /// When it was last pulled without work.
-    pub last_dry: Option<Moment>,
-}
-
-/// Results of recent pulls from all shards.
-#[derive(Debug, Clone, Default)]
-pub struct PullHistory {
-    shards: BTreeMap<ShardId, ShardHistory>,
+    pub(crate) last_dry: Option<Moment>,
 }
 
 impl PullHistory {
-    /// Records that a shard returned work.
-    pub fn gave_work(&mut self, shard: &ShardId, now: Moment) {
-        let answers = self.shards.entry(shard.clone()).or_default();
-        *answers = ShardHistory { last_work: Some(now), ..ShardHistory::default() };
+    /// Records that the shard returned work.
+    pub(crate) fn gave_work(&mut self, now: Moment) {
+        *self = Self { last_work: Some(now), ..Self::default() };
     }
 
-    /// Records that a shard had no work.
-    pub fn was_dry(&mut self, shard: &ShardId, now: Moment) {
-        let answers = self.shards.entry(shard.clone()).or_default();
-        answers.dry_since.get_or_insert(now);
-        answers.last_dry = Some(now);
-    }
-
-    /// Returns the results of a shard.
-    pub fn of(&self, shard: &ShardId) -> ShardHistory {
-        self.shards.get(shard).copied().unwrap_or_default()
-    }
-
-    /// Removes shards that no longer exist.
-    pub fn keep_only(&mut self, known: impl Fn(&ShardId) -> bool) {
-        self.shards.retain(|shard, _| known(shard));
+    /// Records that the shard had no work.
+    pub(crate) fn was_dry(&mut self, now: Moment) {
+        self.dry_since.get_or_insert(now);
+        self.last_dry = Some(now);
     }
 }

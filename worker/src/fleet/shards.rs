@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lumos_models::ModelRegistry;
+use lumos_models::{LoadModelError, ModelRegistry};
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ShardId, WorkMessage};
 use lumos_tasks::{Assignment, ModelIdentity, Swap};
@@ -18,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::catalogue::{Catalogue, Unpacking};
 use super::eligibility::{Eligibility, Needs, ShardVerdict};
 use super::lease_table::LeaseTable;
-use super::policy::{self, Decision, Holding, ModelKey, Moment, PolicySettings, PullHistory, Shard, Switch};
+use super::policy::{self, Decision, Holding, ModelKey, Moment, PullHistory, Shard, Switch};
 use super::source::{ShardQueue, ShardSource};
+use super::worker::WorkerSettings;
 
 /// Time limit of a claim from one shard before all shards are pulled again.
 const WAIT: Duration = Duration::from_secs(1);
@@ -30,19 +31,9 @@ const STEADY: Duration = Duration::from_millis(250);
 /// How long units of an unknown run are held before they are returned to the queue.
 const UNKNOWN: Duration = Duration::from_secs(5);
 
-/// Settings of [`Shards`].
-pub struct LanesSettings {
-    /// Memory limit for models in bytes; `None` for no limit.
-    pub memory: Option<u64>,
-    /// Tools in addition to those that every worker has.
-    pub tools: BTreeSet<String>,
-    /// When models are switched.
-    pub policy: PolicySettings,
-}
-
 /// The shards of all runs, as one queue to claim from. Only one claim may run at a time.
-pub struct Shards {
-    settings: LanesSettings,
+pub(crate) struct Shards {
+    settings: WorkerSettings,
     source: Arc<dyn ShardSource>,
     catalogue: Arc<Catalogue>,
     eligibility: Arc<Eligibility>,
@@ -55,7 +46,7 @@ pub struct Shards {
 
 #[derive(Default)]
 struct State {
-    history: PullHistory,
+    history: BTreeMap<ShardId, PullHistory>,
     open: BTreeMap<ShardId, Arc<dyn ShardQueue>>,
     last_switch: Option<Moment>,
     /// Deleted shards that were not recreated yet.
@@ -103,8 +94,8 @@ impl View {
 
 impl Shards {
     /// Creates the queue. No shard is open yet.
-    pub fn new(
-        settings: LanesSettings,
+    pub(crate) fn new(
+        settings: WorkerSettings,
         source: Arc<dyn ShardSource>,
         catalogue: Arc<Catalogue>,
         eligibility: Arc<Eligibility>,
@@ -230,12 +221,12 @@ impl Shards {
         });
         let now = self.started.elapsed();
         if claimed.is_empty() {
-            self.state().history.was_dry(shard, now);
+            self.state().history.entry(shard.clone()).or_default().was_dry(now);
             return Vec::new();
         }
         {
             let mut state = self.state();
-            state.history.gave_work(shard, now);
+            state.history.entry(shard.clone()).or_default().gave_work(now);
             state.gone.remove(shard);
         }
         let keys = view.needs.get(shard).map(|needs| Arc::clone(&needs.keys)).unwrap_or_default();
@@ -330,7 +321,7 @@ impl Shards {
         }
     }
 
-    async fn load(&self, needs: &Needs, switch: &Switch) -> Result<(), lumos_models::LoadModelError> {
+    async fn load(&self, needs: &Needs, switch: &Switch) -> Result<(), LoadModelError> {
         let turns = self.state().turns.take_if(|turns| switch.unload.contains(&turns.key));
         for identity in turns.iter().flat_map(|turns| &turns.models) {
             tracing::info!(model = identity.name, "model no longer swapped with others");
@@ -358,7 +349,7 @@ impl Shards {
     }
 
     /// Arranges models to be swapped with each other within the whole memory.
-    async fn take_turns(&self, needs: &Needs) -> Result<(), lumos_models::LoadModelError> {
+    async fn take_turns(&self, needs: &Needs) -> Result<(), LoadModelError> {
         let configurations: Vec<_> =
             needs.models.iter().map(|model| Arc::clone(&model.configuration)).collect();
         let (models, memory) = (Arc::clone(&self.models), self.settings.memory);
@@ -366,7 +357,7 @@ impl Shards {
             models.arrange(configurations.iter().map(AsRef::as_ref), memory, Swap::Always)
         });
         let name = needs.models.first().map(|model| model.identity.name.as_str()).unwrap_or_default();
-        let failed = |message: String| lumos_models::LoadModelError::new(name, message);
+        let failed = |message: String| LoadModelError::new(name, message);
         let arranged = arranging.await.map_err(|error| failed(error.to_string()))?;
         arranged.map_err(|error| failed(error.to_string()))?;
         // In reverse order, so that the first one stays loaded.
@@ -390,7 +381,7 @@ impl Shards {
         let mut shards = Vec::with_capacity(known.len());
         let mut state = self.state();
         let ids: BTreeSet<&ShardId> = known.iter().map(|shard| &shard.id).collect();
-        state.history.keep_only(|id| ids.contains(id));
+        state.history.retain(|id, _| ids.contains(id));
         state.gone.retain(|id| ids.contains(id));
         state.open.retain(|id, queue| {
             let kept = ids.contains(id);
@@ -400,20 +391,16 @@ impl Shards {
             kept
         });
         for shard in known.iter() {
-            let answers = state.history.of(&shard.id);
             let mut models: BTreeMap<ModelKey, u64> = BTreeMap::new();
             let refused = match self.eligibility.of(&shard.id.needs) {
                 Some(ShardVerdict::Fits(fits)) => {
-                    let bytes = |model: &super::eligibility::ShardModel| {
-                        (ModelKey::from(&model.identity), model.bytes)
-                    };
-                    match &fits.turns {
+                    let sizes =
+                        fits.models.iter().map(|model| (ModelKey::from(&model.identity), model.bytes));
+                    models = match &fits.turns {
                         // Swapped models are loaded and unloaded as one, which uses the whole memory.
-                        Some(turns) => {
-                            models.insert(turns.clone(), self.settings.memory.unwrap_or(0));
-                        }
-                        None => models.extend(fits.models.iter().map(bytes)),
-                    }
+                        Some(turns) => BTreeMap::from([(turns.clone(), self.settings.memory.unwrap_or(0))]),
+                        None => sizes.collect(),
+                    };
                     needs.insert(shard.id.clone(), fits);
                     false
                 }
@@ -425,9 +412,7 @@ impl Shards {
                 models,
                 tools: extra_tools(shard),
                 refused,
-                last_work: answers.last_work,
-                dry_since: answers.dry_since,
-                last_dry: answers.last_dry,
+                history: state.history.get(&shard.id).copied().unwrap_or_default(),
             });
         }
         if let Some(turns) = &state.turns {

@@ -10,26 +10,17 @@ use lumos_tasks::{ContentHash, RunToken};
 
 /// The claiming end of one shard. Dropping a pending claim loses no messages.
 #[async_trait]
-pub trait ShardQueue: Send + Sync {
+pub(crate) trait ShardQueue: Queue<WorkMessage> {
     /// Claims up to `max` messages that are available now.
     ///
     /// # Errors
     /// If the queue cannot be reached or does not exist.
     async fn try_claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError>;
-
-    /// Claims up to `max` messages; waits until there is at least one.
-    ///
-    /// # Errors
-    /// If the queue cannot be reached or does not exist.
-    async fn claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError>;
-
-    /// Stops claiming, and returns prefetched messages.
-    fn close(&self);
 }
 
 /// Opens shards.
 #[async_trait]
-pub trait ShardSource: Send + Sync {
+pub(crate) trait ShardSource: Send + Sync {
     /// Opens a shard. Returns `None` if it does not exist yet.
     ///
     /// # Errors
@@ -39,7 +30,7 @@ pub trait ShardSource: Send + Sync {
 
 /// Opens the results queues of runs.
 #[async_trait]
-pub trait ResultsSink: Send + Sync {
+pub(crate) trait ResultsSink: Send + Sync {
     /// Returns the publishing end of a run's results.
     ///
     /// # Errors
@@ -49,7 +40,7 @@ pub trait ResultsSink: Send + Sync {
 
 /// Stores the inputs that the units of a run share.
 #[async_trait]
-pub trait SharedStore: Send + Sync {
+pub(crate) trait SharedStore: Send + Sync {
     /// Returns the bytes with a hash, verified.
     ///
     /// # Errors
@@ -61,14 +52,6 @@ pub trait SharedStore: Send + Sync {
 impl ShardQueue for NatsQueue<WorkMessage> {
     async fn try_claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError> {
         NatsQueue::try_claim(self, max).await
-    }
-
-    async fn claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError> {
-        Queue::claim(self, max).await
-    }
-
-    fn close(&self) {
-        Queue::close(self);
     }
 }
 

@@ -20,28 +20,27 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ResultBatch, ResultMessage, RunState};
-use lumos_tasks::{Ending, Fault, FaultKind, Finished, Outcome, RunToken, Throughput};
+use lumos_tasks::{FaultKind, Finished, RunToken, Throughput};
 use tokio::time::{sleep, timeout};
 
 use super::result_batcher::ResultBatcher;
 use super::source::ResultsSink;
 use super::spool_files as files;
+use crate::serve::faulted;
 
 /// Time limit for sending a result before it is also written to a file.
 const PROMPT: Duration = Duration::from_secs(2);
 /// Maximum delay between two attempts.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The batcher of each run's results.
-type Lines = BTreeMap<RunToken, Arc<ResultBatcher>>;
-
 /// Sends results to the server, and stores those that cannot be sent.
-pub struct Spool {
+pub(crate) struct Spool {
     sink: Arc<dyn ResultsSink>,
     folder: Option<PathBuf>,
     meter: Arc<Throughput>,
     waiting: AtomicU64,
-    runs: Mutex<Lines>,
+    /// The batcher of each run's results.
+    runs: Mutex<BTreeMap<RunToken, Arc<ResultBatcher>>>,
     /// The error of the last result that could not be sent.
     refused: Mutex<Option<String>>,
 }
@@ -68,7 +67,7 @@ impl Spool {
     ///
     /// # Errors
     /// If the folder cannot be created.
-    pub fn new(
+    pub(crate) fn new(
         sink: Arc<dyn ResultsSink>,
         folder: Option<PathBuf>,
         meter: Arc<Throughput>,
@@ -76,23 +75,17 @@ impl Spool {
         if let Some(folder) = &folder {
             std::fs::create_dir_all(folder)?;
         }
-        Ok(Self {
-            sink,
-            folder,
-            meter,
-            waiting: AtomicU64::new(0),
-            runs: Mutex::default(),
-            refused: Mutex::default(),
-        })
+        let (waiting, runs, refused) = Default::default();
+        Ok(Self { sink, folder, meter, waiting, runs, refused })
     }
 
     /// Returns the number of results that wait to be sent.
-    pub fn waiting(&self) -> u64 {
+    pub(crate) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 
     /// Returns why results wait: the error of the last one that could not be sent.
-    pub fn refused(&self) -> Option<String> {
+    pub(crate) fn refused(&self) -> Option<String> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -101,7 +94,7 @@ impl Spool {
     }
 
     /// Lists the results that earlier processes left in the folder.
-    pub async fn leftovers(&self) -> Vec<PathBuf> {
+    pub(crate) async fn leftovers(&self) -> Vec<PathBuf> {
         let Some(folder) = self.folder.clone() else { return Vec::new() };
         blocking(move || files::list(&folder)).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "failed to list the spool folder");
@@ -111,7 +104,7 @@ impl Spool {
 
     /// Sends results that earlier processes left. Returns those that must wait because their run is unknown
     /// or the server cannot be reached.
-    pub async fn send_leftovers(
+    pub(crate) async fn send_leftovers(
         &self,
         left: Vec<PathBuf>,
         state_of: impl Fn(&RunToken) -> Option<RunState>,
@@ -176,13 +169,7 @@ impl Spool {
                         "the record of the episode has {bytes} bytes, more than the queue's limit of {limit} \
                          bytes"
                     );
-                    let fault = Fault { kind: FaultKind::Worker, message: why };
-                    let outcome =
-                        Outcome { ending: Ending::Faulted(fault), evidence: None, steps: Vec::new() };
-                    let telemetry = message.telemetry.clone();
-                    let (run, unit) = (message.run.clone(), message.unit.clone());
-                    message =
-                        Arc::new(ResultMessage { run, unit, attempt: message.attempt, outcome, telemetry });
+                    Arc::make_mut(&mut message).outcome = faulted(FaultKind::Worker, why);
                     self.discard(file.take().as_deref()).await;
                 }
                 error => {
@@ -245,7 +232,7 @@ impl Spool {
         }
     }
 
-    fn runs(&self) -> MutexGuard<'_, Lines> {
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunToken, Arc<ResultBatcher>>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

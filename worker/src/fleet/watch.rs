@@ -1,50 +1,45 @@
-//! Determines what a worker of a queue is waiting for. The decision is a pure function of the current state; `Watch`
-//! reads that state.
+//! Determines what a worker of a queue is waiting for. The decision is a pure function of the current state;
+//! `WorkerParts::watch` reads that state.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumos_models::ModelRegistry;
-use lumos_queue::nats::Server;
-use lumos_tasks::{Reminder, Throughput};
+use lumos_tasks::Reminder;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::catalogue::Catalogue;
-use super::eligibility::Eligibility;
-use super::lease_table::LeaseTable;
-use super::spool::Spool;
-use crate::activity::{Activity, Source};
+use super::worker::WorkerParts;
+use crate::activity::Source;
 use crate::stall::{LOOK, Wait, remind};
 
 /// State of a worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Situation {
+pub(crate) struct Situation {
     /// Whether there is a connection to the server.
-    pub connected: bool,
+    pub(crate) connected: bool,
     /// Number of results that wait to be sent.
-    pub spooled: u64,
+    pub(crate) spooled: u64,
     /// The error of the last attempt to send them.
-    pub refused: Option<String>,
+    pub(crate) refused: Option<String>,
     /// Ids of the work messages that it holds.
-    pub held: Vec<String>,
+    pub(crate) held: Vec<String>,
     /// The models and tools that have not replied, with the number of episodes.
-    pub sources: Vec<(Source, usize)>,
+    pub(crate) sources: Vec<(Source, usize)>,
     /// Number of active runs.
-    pub runs: usize,
+    pub(crate) runs: usize,
     /// Whether the configurations of some runs were not fetched yet.
-    pub unknown: bool,
+    pub(crate) unknown: bool,
     /// Number of shards of these runs.
-    pub shards: usize,
+    pub(crate) shards: usize,
     /// Whether models are being verified.
-    pub looking: bool,
+    pub(crate) looking: bool,
     /// Reasons for refused shards.
-    pub refusals: Vec<String>,
+    pub(crate) refusals: Vec<String>,
 }
 
 impl Situation {
     /// Returns what the worker waits for: the first applicable cause, since the others follow from it.
-    pub fn wait(self) -> Wait {
+    pub(crate) fn wait(self) -> Wait {
         let Self { connected, spooled, refused, held, sources, runs, unknown, shards, looking, refusals } =
             self;
         match () {
@@ -57,29 +52,16 @@ impl Situation {
             () if runs == 0 => Wait::Runs,
             () if unknown => Wait::Configurations,
             () if looking => Wait::Models,
-            () if !refusals.is_empty() => Wait::Capability { refusals },
-            () => Wait::Units { shards },
+            () if !refusals.is_empty() => Wait::Capability(refusals),
+            () => Wait::Units(shards),
         }
     }
 }
 
-/// Warns when a worker makes no progress for a long time.
-pub(super) struct Watch {
-    pub(super) limit: Duration,
-    pub(super) server: Server,
-    pub(super) catalogue: Arc<Catalogue>,
-    pub(super) eligibility: Arc<Eligibility>,
-    pub(super) models: Arc<ModelRegistry>,
-    pub(super) held: Arc<LeaseTable>,
-    pub(super) meter: Arc<Throughput>,
-    pub(super) spool: Arc<Spool>,
-    pub(super) activity: Activity,
-}
-
-impl Watch {
-    /// Watches the worker until `ended` is cancelled.
-    pub(super) async fn watch(self, ended: CancellationToken) {
-        let mut reminder = Reminder::new(self.limit);
+impl WorkerParts {
+    /// Warns when the worker makes no progress for `limit`, until `ended` is cancelled.
+    pub(super) async fn watch(self: Arc<Self>, limit: Duration, ended: CancellationToken) {
+        let mut reminder = Reminder::new(limit);
         let mut known = self.signature();
         let mut since = Instant::now();
         let watching = async {

@@ -10,7 +10,7 @@ use lumos_http::AccessPolicy;
 use lumos_models::ModelRegistry;
 use lumos_models::hub::HubSettings;
 use lumos_queue::Queue;
-use lumos_queue::nats::{NatsError, Server};
+use lumos_queue::nats::{KeyValue, NatsError, Server};
 use lumos_tasks::fleet::{Holdings, PROTOCOL, WorkerNotice};
 use lumos_tasks::{Reminder, Swap, Throughput};
 use lumos_tools::{ToolSets, WikiSettings};
@@ -24,10 +24,9 @@ use super::catalogue::Catalogue;
 use super::eligibility::Eligibility;
 use super::lease_table::LeaseTable;
 use super::policy::PolicySettings;
-use super::presence::{Presence, ServerBoard};
-use super::shards::{LanesSettings, Shards};
+use super::presence::Presence;
+use super::shards::Shards;
 use super::spool::Spool;
-use super::watch::Watch;
 use crate::activity::Activity;
 use crate::serve::{LeaseTerms, ServeError, Worker};
 use crate::stall::{Wait, remind};
@@ -187,7 +186,7 @@ pub async fn serve_fleet(
         return Err(WorkerError::Name(name));
     }
     let nothing_done = FleetSummary { name: name.clone(), finished: 0, idle: false };
-    let prepared = tokio::select! {
+    let (runs, notices) = tokio::select! {
         prepared = prepare(&server, settings.stall_warning) => prepared?,
         () = drain.cancelled() => return Ok(nothing_done),
         () = stop.cancelled() => return Ok(nothing_done),
@@ -196,68 +195,55 @@ pub async fn serve_fleet(
     let (draining, stopping, ended) =
         (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
 
-    let catalogue = Arc::new(Catalogue::default());
-    for (key, value) in prepared.runs.entries().await.unwrap_or_default() {
+    let source = Arc::new(server.clone());
+    let memory = settings.memory.map(|memory| (memory, settings.swap));
+    let meter = Arc::new(Throughput::since(Instant::now()));
+    let spool = Spool::new(Arc::clone(&source) as _, settings.spool.clone(), Arc::clone(&meter))
+        .map_err(|source| WorkerError::Spool { path: settings.spool.clone().unwrap_or_default(), source })?;
+    let parts = Arc::new(WorkerParts {
+        server,
+        catalogue: Arc::default(),
+        eligibility: Arc::new(Eligibility::new(Arc::clone(&models), Arc::clone(&tools), memory)),
+        models: Arc::clone(&models),
+        held: Arc::default(),
+        meter,
+        spool: Arc::new(spool),
+        activity: Activity::default(),
+    });
+    let WorkerParts { catalogue, eligibility, held, spool, .. } = &*parts;
+    for (key, value) in runs.entries().await.unwrap_or_default() {
         catalogue.update(&key, Some(&value));
     }
-    let eligibility = Arc::new(
-        Eligibility::new(Arc::clone(&models), Arc::clone(&tools)).within(settings.memory, settings.swap),
-    );
-    let held = Arc::new(LeaseTable::default());
-    let meter = Arc::new(Throughput::since(Instant::now()));
-    let spool = Spool::new(Arc::new(server.clone()), settings.spool.clone(), Arc::clone(&meter))
-        .map_err(|source| WorkerError::Spool { path: settings.spool.clone().unwrap_or_default(), source })?;
-    let spool = Arc::new(spool);
     let shards = Arc::new(Shards::new(
-        LanesSettings { memory: settings.memory, tools: settings.tools.clone(), policy: settings.policy },
-        Arc::new(server.clone()),
-        Arc::clone(&catalogue),
-        Arc::clone(&eligibility),
+        settings.clone(),
+        Arc::clone(&source) as _,
+        Arc::clone(catalogue),
+        Arc::clone(eligibility),
         Arc::clone(&models),
-        Arc::clone(&held),
+        Arc::clone(held),
     ));
 
     let mut background = JoinSet::new();
-    let store = Arc::new(server.clone());
-    background.spawn(Arc::clone(&catalogue).follow(prepared.runs.watch(), store, ended.clone()));
-    background.spawn(Arc::clone(&eligibility).follow(Arc::clone(&catalogue), ended.clone()));
+    background.spawn(Arc::clone(catalogue).follow(runs.watch(), source, ended.clone()));
+    background.spawn(Arc::clone(eligibility).follow(Arc::clone(catalogue), ended.clone()));
     let presence = Presence {
-        board: Arc::new(ServerBoard { notices: prepared.workers, server: server.clone() }),
+        parts: Arc::clone(&parts),
+        notices,
         notice: first_notice(&settings),
         every: settings.heartbeat,
-        held: Arc::clone(&held),
-        catalogue: Arc::clone(&catalogue),
-        eligibility: Arc::clone(&eligibility),
-        models: Arc::clone(&models),
-        meter: Arc::clone(&meter),
-        spool: Arc::clone(&spool),
         draining: draining.clone(),
     };
     let mut telling = JoinSet::new();
     let told = CancellationToken::new();
     telling.spawn(presence.tell(told.clone()));
-
-    let activity = Activity::default();
-    let watch = Watch {
-        limit: settings.stall_warning,
-        server: server.clone(),
-        catalogue: Arc::clone(&catalogue),
-        eligibility: Arc::clone(&eligibility),
-        models: Arc::clone(&models),
-        held: Arc::clone(&held),
-        meter: Arc::clone(&meter),
-        spool: Arc::clone(&spool),
-        activity: activity.clone(),
-    };
-    background.spawn(watch.watch(ended.clone()));
+    background.spawn(Arc::clone(&parts).watch(settings.stall_warning, ended.clone()));
 
     // Results of earlier workers are sent first, so that their units are not executed again.
     let left = spool.leftovers().await;
     if !left.is_empty() {
         tracing::info!(results = left.len(), "found results left by earlier workers");
         let (sender, sent) = tokio::sync::oneshot::channel();
-        let (spool, catalogue) = (Arc::clone(&spool), Arc::clone(&catalogue));
-        background.spawn(send_leftovers(spool, catalogue, left, sender, ended.clone()));
+        background.spawn(send_leftovers(Arc::clone(&parts), left, sender, ended.clone()));
         let _ = timeout(LEFTOVERS, sent).await;
     }
 
@@ -282,8 +268,7 @@ pub async fn serve_fleet(
         }
     });
     if let Some(limit) = settings.idle_exit {
-        let idle = idle.clone();
-        background.spawn(watch_idleness(held, eligibility, limit, idle, ended.clone()));
+        background.spawn(watch_idleness(Arc::clone(&parts), limit, idle.clone(), ended.clone()));
     }
 
     let worker = Arc::new(Worker {
@@ -291,16 +276,16 @@ pub async fn serve_fleet(
         concurrency: settings.concurrency,
         models,
         tools,
-        runs: catalogue,
+        runs: Arc::clone(catalogue) as _,
         terms: LeaseTerms {
             stall: Some(settings.stall),
             max_deliveries: Some(settings.max_deliveries),
             grace: Some(settings.grace),
             stop: stopping,
-            activity,
+            activity: parts.activity.clone(),
         },
     });
-    let served = worker.serve(Arc::clone(&shards) as _, spool, draining).await;
+    let served = worker.serve(Arc::clone(&shards) as _, Arc::clone(spool) as _, draining).await;
     shards.close();
     ended.cancel();
     while background.join_next().await.is_some() {}
@@ -308,24 +293,30 @@ pub async fn serve_fleet(
     told.cancel();
     while telling.join_next().await.is_some() {}
     served?;
-    Ok(FleetSummary { name, finished: meter.units(), idle: idle.is_cancelled() })
+    Ok(FleetSummary { name, finished: parts.meter.units(), idle: idle.is_cancelled() })
 }
 
-/// The buckets a worker needs.
-struct Prepared {
-    runs: lumos_queue::nats::KeyValue,
-    workers: lumos_queue::nats::KeyValue,
+/// What the tasks of a worker share.
+pub(super) struct WorkerParts {
+    pub(super) server: Server,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) eligibility: Arc<Eligibility>,
+    pub(super) models: Arc<ModelRegistry>,
+    pub(super) held: Arc<LeaseTable>,
+    pub(super) meter: Arc<Throughput>,
+    pub(super) spool: Arc<Spool>,
+    pub(super) activity: Activity,
 }
 
-/// Waits until a coordinator has set the server up.
-async fn prepare(server: &Server, stall_warning: Duration) -> Result<Prepared, NatsError> {
+/// Waits until a coordinator has set the server up. Returns the buckets of runs and of workers' notices.
+async fn prepare(server: &Server, stall_warning: Duration) -> Result<(KeyValue, KeyValue), NatsError> {
     let mut said = false;
     let began = tokio::time::Instant::now();
     let mut reminder = Reminder::new(stall_warning);
     loop {
         let prepared = async {
             server.check().await?;
-            Ok(Prepared { runs: server.runs().await?, workers: server.workers().await? })
+            Ok((server.runs().await?, server.workers().await?))
         };
         match prepared.await {
             Ok(prepared) => return Ok(prepared),
@@ -334,7 +325,7 @@ async fn prepare(server: &Server, stall_warning: Duration) -> Result<Prepared, N
                     tracing::warn!("{error}; retrying");
                     said = true;
                 } else {
-                    remind(&mut reminder, began.elapsed(), || Wait::SetUp { why: error.to_string() });
+                    remind(&mut reminder, began.elapsed(), || Wait::SetUp(error.to_string()));
                 }
                 sleep(RETRY).await;
             }
@@ -367,8 +358,7 @@ fn first_notice(settings: &WorkerSettings) -> WorkerNotice {
 /// Sends results that earlier workers left, retrying until all are sent. Signals `tried` after the first
 /// attempt to send all of them.
 async fn send_leftovers(
-    spool: Arc<Spool>,
-    catalogue: Arc<Catalogue>,
+    parts: Arc<WorkerParts>,
     mut left: Vec<PathBuf>,
     tried: tokio::sync::oneshot::Sender<()>,
     ended: CancellationToken,
@@ -376,7 +366,7 @@ async fn send_leftovers(
     let mut tried = Some(tried);
     let sending = async {
         while !left.is_empty() {
-            left = spool.send_leftovers(left, |run| catalogue.state_of(run)).await;
+            left = parts.spool.send_leftovers(left, |run| parts.catalogue.state_of(run)).await;
             if let Some(tried) = tried.take() {
                 let _ = tried.send(());
             }
@@ -388,19 +378,18 @@ async fn send_leftovers(
 
 /// Cancels `idle` once the worker has held no lease for `limit` and no shard is being verified.
 async fn watch_idleness(
-    held: Arc<LeaseTable>,
-    eligibility: Arc<Eligibility>,
+    parts: Arc<WorkerParts>,
     limit: Duration,
     idle: CancellationToken,
     ended: CancellationToken,
 ) {
-    let mut changes = held.changes();
+    let mut changes = parts.held.changes();
     let watching = async {
         loop {
             changes.mark_unchanged();
-            if held.count() > 0 {
+            if parts.held.count() > 0 {
                 let _ = changes.changed().await;
-            } else if timeout(limit, changes.changed()).await.is_err() && !eligibility.is_looking() {
+            } else if timeout(limit, changes.changed()).await.is_err() && !parts.eligibility.is_looking() {
                 tracing::info!("idle for {} s; stopping", limit.as_secs());
                 idle.cancel();
                 return;

@@ -12,8 +12,7 @@ use lumos_tasks::{
 };
 use lumos_tools::{ToolFault, Tools};
 use lumos_worker::activity::EpisodeProgress;
-use lumos_worker::drive::Backends;
-use lumos_worker::{EpisodeLimits, drive};
+use lumos_worker::{Backends, EpisodeLimits, drive};
 
 /// Counts its sessions. Does not open a session for the question `no session`.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::page::{Page, Target};
-use crate::browser::{BrowserError, BrowserLease, PageElement};
+use crate::browser::webdriver::{BrowserError, BrowserLease, PageElement};
 
 /// Reads the content of the page.
 const READ: &str = include_str!("read.js");
@@ -44,10 +44,10 @@ pub(super) enum Trouble {
 
 /// A browser that shows the page of a visit.
 pub(super) struct ShopDriver {
-    lease: BrowserLease,
-    page: Page,
+    pub(super) lease: BrowserLease,
+    pub(super) page: Page,
     /// Whether the last action clicked something.
-    has_clicked: bool,
+    pub(super) has_clicked: bool,
 }
 
 impl ShopDriver {
@@ -56,16 +56,6 @@ impl ShopDriver {
         lease.goto(address).await?;
         let page = next_page(&mut lease, None).await?;
         Ok(Self { lease, page, has_clicked: false })
-    }
-
-    /// Returns the page and whether the last action clicked an element.
-    pub(super) fn page(&self) -> (&Page, bool) {
-        (&self.page, self.has_clicked)
-    }
-
-    /// Returns a screenshot of the page, as PNG.
-    pub(super) async fn picture(&mut self) -> Result<Vec<u8>, Trouble> {
-        Ok(self.lease.screenshot().await?)
     }
 
     /// Executes an action. Invalid actions and targets that cannot be clicked have no effect. The inner error

@@ -27,27 +27,25 @@ use self::customer::{ShopDriver, Trouble};
 use super::catalogue::ShopFiles;
 use super::shop::{fault, goal_of, staff};
 use super::site::{Site, serve};
-use crate::browser::{BrowserPool, Screenshots};
+use crate::browser::webdriver::{BrowserPool, Screenshots};
 use crate::tool::{ToolFault, Tools};
 
 /// The shop, used by episodes in browsers.
-#[derive(Debug)]
-pub struct BrowserShop {
+pub(crate) struct BrowserShop {
     shared: Arc<Shared>,
     screenshots: Option<PathBuf>,
 }
 
 /// State shared by visits.
-#[derive(Debug)]
 struct Shared {
     site: Arc<Site>,
     /// Address of the site, as seen by browsers.
     address: String,
-    pool: Arc<BrowserPool>,
+    pool: BrowserPool,
 }
 
 /// A future that serves a site until it is cancelled.
-pub type Serving = BoxFuture<'static, ()>;
+pub(crate) type Serving = BoxFuture<'static, ()>;
 
 impl BrowserShop {
     /// Opens the shop as a site on a free port for the browsers of a pool. Returns the shop and the future
@@ -56,9 +54,9 @@ impl BrowserShop {
     ///
     /// # Errors
     /// If the files cannot be read, or no port can be bound.
-    pub fn open(
+    pub(crate) fn open(
         files: &ShopFiles,
-        pool: Arc<BrowserPool>,
+        pool: BrowserPool,
         screenshots: Option<PathBuf>,
         stop: CancellationToken,
     ) -> io::Result<(Self, Serving)> {
@@ -95,10 +93,7 @@ impl Tools for BrowserShop {
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         let Some(goal) = goal_of(unit)? else { return Ok(None) };
-        let screenshots = match &self.screenshots {
-            Some(folder) => Some(Screenshots::begin(folder, &unit.id).await),
-            None => None,
-        };
+        let screenshots = Screenshots::begin(self.screenshots.as_deref(), &unit.id).await;
         let visit = Mutex::new(Visit::NotBegun);
         Ok(Some(Arc::new(Session { shared: Arc::clone(&self.shared), goal, screenshots, visit })))
     }
@@ -151,15 +146,14 @@ impl Session {
             }
         }
         if let Some(screenshots) = &self.screenshots {
-            match customer.picture().await {
+            match customer.lease.screenshot().await {
                 Ok(picture) => screenshots.keep_next(picture).await,
                 Err(trouble) => tracing::warn!(%trouble, "failed to take a screenshot of a step"),
             }
         }
-        let (page, has_clicked) = customer.page();
         Ok(match raised {
             Some(message) => ToolReply::Raised { message },
-            None => ToolReply::Shop(page.reply(has_clicked)),
+            None => ToolReply::Shop(customer.page.reply(customer.has_clicked)),
         })
     }
 }
@@ -184,3 +178,6 @@ impl Tools for Session {
         *self.visit.lock().await = Visit::Lost;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -239,7 +239,7 @@ mod tests {
     /// A connection with the replacements, and a plain SQLite connection.
     fn both() -> (Connection, Connection) {
         let priced = Connection::open_in_memory().unwrap();
-        let budget = Arc::new(Budget::default());
+        let budget = Arc::new(Budget::new(crate::sessions::sql::limits::LONGEST));
         budget.start(budget.announce());
         replace(&priced, &budget).unwrap();
         (priced, Connection::open_in_memory().unwrap())
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn long_values_are_refused_before_they_are_computed() {
         let connection = Connection::open_in_memory().unwrap();
-        let budget = Arc::new(Budget::default());
+        let budget = Arc::new(Budget::new(crate::sessions::sql::limits::LONGEST));
         replace(&connection, &budget).unwrap();
         let long = "a".repeat(1 << 18);
         for query in [

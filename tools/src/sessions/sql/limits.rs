@@ -11,8 +11,6 @@ use lumos_environments::sql::{Cell, Row};
 
 /// Time limit of a statement, as set on the server.
 pub(super) const STATEMENT_TIME: Duration = Duration::from_secs(5);
-/// Additional time before the connection is closed, for the server to stop the statement itself.
-pub(super) const GRACE: Duration = Duration::from_secs(3);
 /// Message for a statement that exceeds its time or budget.
 pub(super) const TOO_LONG: &str = "Query execution was interrupted (it takes too long)";
 /// Maximum number of rows in a result.
@@ -21,10 +19,6 @@ pub(super) const ROWS: usize = 20_000;
 pub(super) const CELL_BYTES: usize = 256 << 10;
 /// Maximum size of a result, in bytes of its cells.
 pub(super) const RESULT_BYTES: usize = 4 << 20;
-/// Maximum number of rows written by the statements of an episode.
-pub(super) const WRITTEN_ROWS: u64 = 200_000;
-/// Maximum growth of an episode's database on a server, in bytes.
-pub(super) const WRITTEN_BYTES: u64 = 64 << 20;
 /// Maximum number of instructions of a statement, reached in one to two seconds. The time limit is only a
 /// second check, so that refusals do not depend on the machine's speed.
 const INSTRUCTIONS: u64 = 60_000_000;
@@ -85,25 +79,12 @@ pub(super) struct Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StatementNumber(u64);
 
-impl Default for Budget {
-    fn default() -> Self {
-        Self::new(LONGEST)
-    }
-}
-
 impl Budget {
     /// Creates a budget. Statements are stopped after `longest`, whatever their cost.
     pub(super) fn new(longest: Duration) -> Self {
-        Self {
-            spent: AtomicU64::new(0),
-            deadline: AtomicU64::new(u64::MAX),
-            longest,
-            origin: Instant::now(),
-            is_stopped: AtomicBool::new(false),
-            running: AtomicU64::new(0),
-            latest: AtomicU64::new(0),
-            cancelled: AtomicU64::new(0),
-        }
+        let (spent, is_stopped, running, latest, cancelled) = Default::default();
+        let (deadline, origin) = (AtomicU64::new(u64::MAX), Instant::now());
+        Self { spent, deadline, longest, origin, is_stopped, running, latest, cancelled }
     }
 
     /// Assigns a number to a new statement.
@@ -161,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_statement_stops_when_its_budget_is_spent_or_it_is_cancelled() {
-        let budget = Budget::default();
+        let budget = Budget::new(LONGEST);
         let (first, second) = (budget.announce(), budget.announce());
         budget.start(first);
         assert!(!budget.charge(INSTRUCTIONS));

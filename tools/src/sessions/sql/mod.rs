@@ -4,20 +4,19 @@
 //! checked by `guard::check` first; the engine's own limits also apply. A rejected statement is an
 //! observation for the model; only failures that the statements did not cause are faults.
 
-mod connect;
 mod emulated;
 mod functions;
 mod import;
 mod limits;
+#[cfg_attr(not(feature = "mysql"), path = "mysql/absent.rs")]
 mod mysql;
-mod names;
-mod ownership;
-mod server;
 mod settings;
 mod sqlite;
-mod text_row;
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lumos_environments::sql::guard::{Kind, check};
@@ -27,16 +26,15 @@ use tokio::sync::Mutex;
 
 use crate::tool::{ToolFault, Tools};
 
-pub use import::{ImportError, Imported, into_mysql, into_sqlite};
-pub use server::MySqlServer;
-pub use settings::{MySqlSettings, URL_VARIABLE, USER_VARIABLE};
-pub use sqlite::SqliteFolder;
+pub use import::{ImportError, Imported, into_sqlite};
+pub use mysql::into_mysql;
+pub use settings::MySqlSettings;
+pub(crate) use sqlite::SqliteFolder;
 
-/// SQL dump of the shipped samples' database.
 pub use lumos_environments::sql::LIBRARY as SAMPLES;
 
 /// Incremented when results or their formatting change.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// The database of an episode.
 #[async_trait]
@@ -70,14 +68,18 @@ pub struct SqlTool {
 }
 
 impl SqlTool {
-    /// Creates the tool with in-memory databases, copied from SQLite files or from the shipped samples.
-    pub fn sqlite(folder: SqliteFolder) -> Self {
-        Self { databases: Box::new(folder) }
+    /// Creates the tool with in-memory databases, copied from the SQLite files of a folder or from the shipped
+    /// samples. A statement takes at most `longest`, by default 20 s.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn sqlite(folder: Option<PathBuf>, longest: Option<Duration>) -> io::Result<Self> {
+        Ok(Self { databases: Box::new(SqliteFolder::open(folder, longest)?) })
     }
 
-    /// Creates the tool with databases on a MySQL or MariaDB server.
-    pub fn mysql(server: MySqlServer) -> Self {
-        Self { databases: Box::new(server) }
+    /// Creates the tool with databases on a MySQL or MariaDB server, to which it connects when they are used.
+    pub(crate) fn mysql(settings: MySqlSettings) -> Result<Self, String> {
+        Ok(Self { databases: mysql::databases(settings)? })
     }
 }
 
@@ -187,6 +189,14 @@ impl Tools for Session {
 }
 
 /// Creates a fault of this tool.
+/// Whether a name of a database has only letters, digits and `_`, so that it can be part of a path or statement.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_')
+}
+
 pub(crate) fn fault(message: impl Into<String>) -> ToolFault {
     ToolFault { tool: "sql", message: message.into() }
 }
+
+#[cfg(test)]
+mod tests;

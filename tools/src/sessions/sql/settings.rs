@@ -8,12 +8,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
-
 /// Environment variable with the whole address, `mysql://user:password@host:port`, for `sql=mysql`.
-pub const URL_VARIABLE: &str = "LUMOS_SQL_URL";
+const URL_VARIABLE: &str = "LUMOS_SQL_URL";
 /// User for `sql=mysql://host:port`. Default: `root`. With the suffix `_<HOST>`: for a single server.
-pub const USER_VARIABLE: &str = "LUMOS_SQL_USER";
+const USER_VARIABLE: &str = "LUMOS_SQL_USER";
 /// Password for `sql=mysql://host:port`. With the suffix `_<HOST>`: for a single server.
 const PASSWORD_VARIABLE: &str = "LUMOS_SQL_PASSWORD";
 /// Servers other than loopback that a run may use: `host` or `host:port`, comma-separated.
@@ -27,13 +25,22 @@ const PORT: u16 = 3306;
 
 /// A server and an account that can create databases and accounts there.
 #[derive(Clone)]
+#[cfg_attr(not(feature = "mysql"), allow(dead_code, reason = "without a client, only the address is used"))]
 pub struct MySqlSettings {
-    host: String,
-    port: u16,
-    user: String,
-    password: String,
-    tls: MySqlSslMode,
-    ca: Option<PathBuf>,
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) user: String,
+    pub(super) password: String,
+    pub(super) tls: Encryption,
+    pub(super) ca: Option<PathBuf>,
+}
+
+/// Whether connections are encrypted, and what of the server's certificate is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encryption {
+    Disabled,
+    VerifyCa,
+    VerifyIdentity,
 }
 
 impl fmt::Debug for MySqlSettings {
@@ -57,7 +64,7 @@ impl MySqlSettings {
     ///
     /// # Errors
     /// If the name contains a user or a password, or is not a valid address. Never quotes the input.
-    pub fn address_of(backend: &str) -> Result<String, String> {
+    pub(crate) fn address_of(backend: &str) -> Result<String, String> {
         Self::parsed(backend, |name| std::env::var(name).ok()).map(|settings| settings.address())
     }
 
@@ -107,10 +114,10 @@ impl MySqlSettings {
             (settings.user, settings.password) = (user, password);
         }
         settings.tls = match value(TLS_VARIABLE).filter(|mode| !mode.is_empty()).as_deref() {
-            None if settings.is_loopback() => MySqlSslMode::Disabled,
-            None | Some("verify-identity") => MySqlSslMode::VerifyIdentity,
-            Some("disabled") => MySqlSslMode::Disabled,
-            Some("verify-ca") => MySqlSslMode::VerifyCa,
+            None if settings.is_loopback() => Encryption::Disabled,
+            None | Some("verify-identity") => Encryption::VerifyIdentity,
+            Some("disabled") => Encryption::Disabled,
+            Some("verify-ca") => Encryption::VerifyCa,
             Some(other) => {
                 return Err(format!(
                     "invalid value `{other}` for {TLS_VARIABLE}: expected disabled, verify-ca or verify-identity"
@@ -141,19 +148,9 @@ impl MySqlSettings {
             || self.host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// Returns host and port of the server, for a socket.
-    pub(super) fn socket(&self) -> (&str, u16) {
-        (&self.host, self.port)
-    }
-
-    /// Whether the connection is encrypted, so that packets cannot be inspected.
-    pub(super) fn is_encrypted(&self) -> bool {
-        !matches!(self.tls, MySqlSslMode::Disabled)
-    }
-
     /// Parses `mysql://[user[:password]@]host[:port][/…]`. Connections are encrypted unless the server is on
     /// loopback.
-    pub fn of_url(url: &str) -> Option<Self> {
+    pub(crate) fn of_url(url: &str) -> Option<Self> {
         let rest = url.strip_prefix("mysql://")?;
         let (account, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
         let place = rest.split(['/', '?']).next().unwrap_or_default();
@@ -168,10 +165,10 @@ impl MySqlSettings {
         let decoded =
             |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
         let user = if user.is_empty() { "root".to_owned() } else { decoded(user) };
-        let (tls, ca) = (MySqlSslMode::VerifyIdentity, None);
+        let (tls, ca) = (Encryption::VerifyIdentity, None);
         let mut settings = Self { host: host.to_owned(), port, user, password: decoded(password), tls, ca };
         if settings.is_loopback() {
-            settings.tls = MySqlSslMode::Disabled;
+            settings.tls = Encryption::Disabled;
         }
         Some(settings)
     }
@@ -179,29 +176,6 @@ impl MySqlSettings {
     /// Returns the server's address without user and password.
     pub fn address(&self) -> String {
         format!("mysql://{}:{}", self.host, self.port)
-    }
-
-    /// Returns the connection options of this account.
-    pub(super) fn options(&self) -> MySqlConnectOptions {
-        self.options_of(&self.user, &self.password)
-    }
-
-    /// Returns the connection options of another account on the server.
-    pub(super) fn options_of(&self, user: &str, password: &str) -> MySqlConnectOptions {
-        let options = MySqlConnectOptions::new().ssl_mode(self.tls);
-        let options = match &self.ca {
-            Some(file) => options.ssl_ca(file),
-            None => options,
-        };
-        options
-            .host(&self.host)
-            .port(self.port)
-            .username(user)
-            .password(password)
-            .statement_cache_capacity(1)
-            .pipes_as_concat(false)
-            .no_engine_substitution(false)
-            .timezone(None)
     }
 }
 

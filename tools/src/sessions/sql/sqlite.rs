@@ -20,7 +20,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::emulated::{Asked, asked};
 use super::limits::{Budget, CELL_BYTES, LONGEST, Meter, StatementNumber, TOO_LONG};
-use super::{Database, Databases, fault, functions};
+use super::{Database, Databases, fault, functions, is_plain};
 use crate::tool::ToolFault;
 
 /// Number of instructions between two checks of the budget.
@@ -43,36 +43,29 @@ const LOOK: Duration = Duration::from_millis(5);
 static MEMORY: RwLock<()> = RwLock::new(());
 
 /// A folder of SQLite files, or the shipped samples.
-pub struct SqliteFolder {
+pub(crate) struct SqliteFolder {
     folder: Option<PathBuf>,
     bases: Mutex<HashMap<String, Arc<Mutex<Connection>>>>,
     longest: Duration,
 }
 
 impl SqliteFolder {
-    /// Opens the databases `<name>.sqlite` in a folder, or the database of the shipped samples if `folder` is
-    /// `None`.
+    /// Uses the files `<name>.sqlite` of a folder, or the shipped samples if there is none.
     ///
     /// # Errors
-    /// If the folder does not exist.
-    pub fn open(folder: Option<PathBuf>) -> io::Result<Self> {
+    /// If the folder cannot be read.
+    pub(crate) fn open(folder: Option<PathBuf>, longest: Option<Duration>) -> io::Result<Self> {
         if let Some(folder) = &folder {
             std::fs::read_dir(folder)?;
         }
-        Ok(Self { folder, bases: Mutex::default(), longest: LONGEST })
-    }
-
-    /// Returns the same databases with another time limit for statements (default: 20 s).
-    #[must_use]
-    pub fn with_longest(self, longest: Duration) -> Self {
-        Self { longest, ..self }
+        Ok(Self { folder, bases: Mutex::default(), longest: longest.unwrap_or(LONGEST) })
     }
 
     /// Returns a hash of the names and contents of the databases in a folder. Blocks.
     ///
     /// # Errors
     /// If the folder or a file cannot be read, or the folder contains no database.
-    pub fn content(folder: &Path) -> io::Result<ContentHash> {
+    pub(crate) fn content(folder: &Path) -> io::Result<ContentHash> {
         let mut files = BTreeMap::new();
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
@@ -95,8 +88,7 @@ impl SqliteFolder {
         }
         let missing =
             |error: &dyn std::fmt::Display| fault(format!("failed to open database `{name}`: {error}"));
-        let plain = !name.is_empty() && name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
-        if !plain {
+        if !is_plain(name) {
             return Err(missing(&"invalid name: expected letters, digits and `_`"));
         }
         let base = match &self.folder {

@@ -1,10 +1,9 @@
-//! Web pages of tasks: parsed natively ([`WebPages`]), with actions optionally executed in a browser
-//! ([`BrowserPages`]).
+//! Web pages of tasks: parsed natively ([`WebPages`]), with actions optionally executed in a browser.
 
+#[cfg(feature = "browser")]
 mod browser;
-mod carry;
 mod pages;
-mod sheet;
 
-pub use browser::BrowserPages;
-pub use pages::WebPages;
+#[cfg(feature = "browser")]
+pub(crate) use browser::BrowserPages;
+pub(crate) use pages::{BROWSER_VERSION, WebPages};

@@ -8,14 +8,16 @@ use lumos_environments::dom;
 use lumos_tasks::families::web::{CandidateScope, WebStep};
 use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
 
-use crate::tool::{ToolFault, Tools};
+use crate::tool::{ToolFault, Tools, blocking};
 
 /// Name of the tool.
 const TOOL: &str = "web";
+/// Version of the actions in a browser.
+pub(crate) const BROWSER_VERSION: u32 = 1;
 
 /// Opens sessions on the pages contained in units.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct WebPages;
+pub(crate) struct WebPages;
 
 impl WebPages {
     /// Version of the code that determines the replies.
@@ -55,12 +57,11 @@ impl Pages {
     pub(super) async fn candidates(&self, step: u32, scope: CandidateScope) -> Result<ToolReply, ToolFault> {
         let page = self.page(step)?;
         // A large page takes tens of milliseconds, which is too long for a thread of the runtime.
-        tokio::task::spawn_blocking(move || match dom::candidates(&page, scope) {
+        blocking(TOOL, move || match dom::candidates(&page, scope) {
             Ok(elements) => ToolReply::Candidates(elements),
             Err(error) => ToolReply::Raised { message: format!("{}: {error}", error.exception()) },
         })
         .await
-        .map_err(|error| fault(error.to_string()))
     }
 }
 

@@ -1,0 +1,126 @@
+//! Hostile pages.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::browser::webdriver::tests::support::{Site, TestPool};
+use crate::browser::webdriver::{BrowserError, BrowserRefusal};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn boxes_are_dismissed() {
+    if !lumos_capabilities::has_browser() {
+        return;
+    }
+    let site = Site::start().await;
+    let pool = TestPool::new(1);
+    let mut lease = pool.session().await.unwrap();
+    lease.goto(&site.page("/alert")).await.unwrap();
+    assert_eq!(lease.read_visible_texts(None).await.unwrap()[0], "after");
+    let ask = lease.find_by_role_and_text("button", "Ask").await.unwrap();
+    lease.click(&ask).await.unwrap();
+    assert_eq!(lease.read_visible_texts(Some("p")).await.unwrap(), ["after"]);
+    lease.goto(&site.page("/stay")).await.unwrap();
+    let field = lease.find_by_css("input").await.unwrap();
+    lease.type_text(&field, "so that leaving is asked about").await.unwrap();
+    lease.goto(&site.page("/")).await.unwrap();
+    assert!(lease.find_by_role_and_text("button", "Search").await.is_ok());
+    let left = lease.goto(&site.page("/leave")).await;
+    assert!(left.is_err() || lease.read_visible_texts(None).await.is_err(), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_do_not_end_are_faults_and_the_next_session_works() {
+    if !lumos_capabilities::has_browser() {
+        return;
+    }
+    let site = Site::start().await;
+    let pool = TestPool::with(1, |settings| {
+        // Long enough for the pages that do end, on a busy machine.
+        settings.page_limit = Duration::from_secs(5);
+        settings.command_limit = Duration::from_secs(6);
+    });
+    for page in ["/endless", "/never", "/endless-later"] {
+        let mut lease = pool.session().await.unwrap();
+        let outcome = match lease.goto(&site.page(page)).await {
+            Ok(()) => {
+                let button = lease.find_by_role_and_text("button", "Begin").await.unwrap();
+                let clicked = lease.click(&button).await;
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                clicked.and(lease.read_visible_texts(None).await.map(drop))
+            }
+            Err(error) => Err(error),
+        };
+        assert!(matches!(outcome, Err(BrowserError::Fault(_))), "{page} {outcome:?}");
+        // The session cannot be used any more.
+        assert!(matches!(lease.goto(&site.page("/")).await, Err(BrowserError::Fault(_))));
+        drop(lease);
+        let mut lease = pool.session().await.unwrap();
+        lease.goto(&site.page("/")).await.unwrap();
+    }
+    assert!(pool.left().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_given_as_text_run_nothing_and_ask_nobody() {
+    if !lumos_capabilities::has_browser() {
+        return;
+    }
+    let site = Site::start().await;
+    let counted = site.page("/counted");
+    let pool = TestPool::with(1, |settings| settings.most_html = 4 << 20);
+    let mut lease = pool.session().await.unwrap();
+    let html = format!(
+        "<html backend_node_id=1><head><title>Given</title><script>document.title = 'run'</script>\
+         <script src='{counted}'></script><link rel=stylesheet href='{counted}'><style>p {{ background: url({counted}) }}</style>\
+         <body backend_node_id=2 onload=\"document.title = 'run'\"><p backend_node_id=3>Read <b>me</b></p><img src='{counted}' \
+         onerror=\"document.title = 'run'\"><iframe src='{counted}'></iframe><iframe srcdoc=\"<script>parent.document.title = \
+         'run'</script>\"></iframe><a backend_node_id=4 href=\"javascript:document.title = 'run'\">Run</a>\
+         <form action='{counted}'><button backend_node_id=5 onclick=\"document.title = 'run'\">Send</button></form>\
+         <select backend_node_id=6><option>One<option>Two</select><object data='{counted}'></object>"
+    );
+    lease.load_html(&html).await.unwrap();
+    assert_eq!(lease.read_visible_texts(Some("p")).await.unwrap(), ["Read me"]);
+    let title = "return document.title;";
+    for id in [4, 5] {
+        let element = lease.find_by_css(&format!("[backend_node_id='{id}']")).await.unwrap();
+        lease.click(&element).await.unwrap();
+        assert_eq!(lease.execute(title, Vec::new()).await.unwrap(), json!("Given"), "{id}");
+    }
+    let list = lease.find_by_css("[backend_node_id='6']").await.unwrap();
+    lease.select(&list, "two").await.unwrap();
+    let index = "return arguments[0].selectedIndex;";
+    assert_eq!(lease.execute(index, vec![list.argument()]).await.unwrap(), json!(1));
+    // Scripts of the caller are executed.
+    let listen = "addEventListener('click', (event) => { event.preventDefault(); window.clicked = \
+                  event.target.getAttribute('backend_node_id'); }, true);";
+    lease.execute(listen, Vec::new()).await.unwrap();
+    let link = lease.find_by_role_and_text("link", "Run").await.unwrap();
+    lease.click(&link).await.unwrap();
+    assert_eq!(lease.execute("return window.clicked;", Vec::new()).await.unwrap(), json!("4"));
+    assert_eq!(site.requests.load(Ordering::SeqCst), 0);
+
+    // A page that navigates away is rejected, regardless of when this is detected.
+    let leaving = format!("<meta http-equiv=refresh content='0;url={counted}'>gone");
+    let outcome = match lease.load_html(&leaving).await {
+        Ok(()) => {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            lease.read_visible_texts(None).await.map(drop)
+        }
+        refused => refused,
+    };
+    assert!(matches!(outcome, Err(BrowserError::Refused(BrowserRefusal::NotAllowed(_)))), "{outcome:?}");
+    assert_eq!(site.requests.load(Ordering::SeqCst), 0);
+
+    // Large, deep and malformed pages are displayed, or rejected with a reason.
+    lease.load_html(&"<div>".repeat(100_000)).await.unwrap();
+    lease.load_html("\u{0}\u{feff}<p>\u{fffd}<!--</p>").await.unwrap();
+    lease.load_html(&format!("<p>{}</p>", "word ".repeat(400_000))).await.unwrap();
+    assert!(lease.read_visible_texts(None).await.unwrap()[0].len() <= 1 << 20);
+    let large = lease.load_html(&"<br>".repeat(2 << 20)).await;
+    assert!(matches!(large, Err(BrowserError::Refused(BrowserRefusal::TooLarge { .. }))), "{large:?}");
+    // Other pages have network access again.
+    lease.goto(&counted).await.unwrap();
+    assert_eq!(site.requests.load(Ordering::SeqCst), 1);
+}

@@ -1,0 +1,127 @@
+//! Runs that appear, change and end, and invalid notices.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use lumos_queue::nats::{Change, NatsError};
+use lumos_tasks::fleet::{PROTOCOL, RunState, WorkMessage};
+use tokio_util::sync::CancellationToken;
+
+use super::support::{MemoryShared, Run, assignment, configuration, identity, script};
+use crate::Runs;
+use crate::fleet::catalogue::{Catalogue, Unpacking};
+
+fn run() -> (tempfile::TempDir, Run) {
+    let folder = tempfile::tempdir().unwrap();
+    let configuration = configuration(identity(&script(folder.path(), "one", 1, 0)));
+    (folder, Run::new("run", vec![configuration]))
+}
+
+fn update(catalogue: &Catalogue, run: &Run) {
+    catalogue.update(run.token().as_str(), Some(&run.written()));
+}
+
+#[test]
+fn a_run_is_served_once_its_shared_inputs_are_here() {
+    let (_folder, mut run) = run();
+    let catalogue = Catalogue::default();
+    run.notice.time_limit = Some(7.5);
+    assert_eq!(catalogue.unpack(&run.notice.shards[0], &run.message(0, 0)), Err(Unpacking::Unknown));
+    update(&catalogue, &run);
+    assert_eq!(catalogue.unpack(&run.notice.shards[0], &run.message(0, 0)), Err(Unpacking::Unknown));
+    assert!(catalogue.shards().is_empty());
+    assert_eq!(catalogue.wanted().into_iter().collect::<Vec<_>>(), [run.notice.shared.clone()]);
+
+    catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
+    assert!(catalogue.wanted().is_empty());
+    let unpacked = catalogue.unpack(&run.notice.shards[0], &run.message(0, 0)).unwrap();
+    assert_eq!(unpacked.unit, assignment(&run.configurations[0], 0).unit);
+    assert_eq!(unpacked.run.as_ref(), Some(run.token()));
+    assert_eq!(catalogue.shards()[0].id, run.notice.shards[0]);
+    let terms = catalogue.terms(Some(run.token()));
+    assert_eq!(terms.limits.time.unwrap().as_secs_f64(), 7.5);
+    assert!(!terms.cancelled.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_is_followed_and_what_is_missing_is_asked_for_again() {
+    let (_folder, run) = run();
+    let catalogue = Arc::new(Catalogue::default());
+    let store = Arc::new(MemoryShared::default());
+    let value = Some(run.written().into());
+    let change = Change { key: run.token().to_string(), value, revision: 1 };
+    let changes = futures::stream::iter([change.clone(), change]).chain(futures::stream::pending());
+    let stop = CancellationToken::new();
+    let following =
+        tokio::spawn(Arc::clone(&catalogue).follow(changes, Arc::clone(&store) as _, stop.clone()));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(catalogue.shards().is_empty());
+    store.0.lock().unwrap().insert(run.notice.shared.to_string(), run.shared.clone());
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(catalogue.shards().len(), 1);
+    stop.cancel();
+    following.await.unwrap();
+}
+
+#[test]
+fn a_cancelled_run_is_over_and_may_be_taken_up_again() {
+    let (_folder, mut run) = run();
+    let catalogue = Catalogue::default();
+    update(&catalogue, &run);
+    catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
+    let terms = catalogue.terms(Some(run.token()));
+    for over in [RunState::Cancelled, RunState::Ended] {
+        run.notice.state = over;
+        update(&catalogue, &run);
+        assert!(terms.cancelled.is_cancelled() && catalogue.shards().is_empty());
+        assert_eq!(catalogue.unpack(&run.notice.shards[0], &run.message(0, 0)), Err(Unpacking::Over));
+    }
+    run.notice.state = RunState::Active;
+    update(&catalogue, &run);
+    assert!(!catalogue.terms(Some(run.token())).cancelled.is_cancelled());
+    let terms = catalogue.terms(Some(run.token()));
+    catalogue.update(run.token().as_str(), None);
+    assert!(terms.cancelled.is_cancelled(), "a deleted notice ends the run");
+}
+
+#[test]
+fn other_protocols_and_nonsense_are_left_alone() {
+    let (_folder, mut run) = run();
+    let catalogue = Catalogue::default();
+    run.notice.protocol = PROTOCOL + 1;
+    update(&catalogue, &run);
+    catalogue.update(run.token().as_str(), Some(b"{\"protocol\":3,\"name\":17}"));
+    catalogue.update(run.token().as_str(), Some(b"\xff\x00 no notice"));
+    run.notice.protocol = PROTOCOL;
+    catalogue.update("00000000000000ff", Some(&run.written()));
+    assert_eq!(catalogue.state_of(run.token()), None);
+    assert!(catalogue.wanted().is_empty() && catalogue.shards().is_empty());
+
+    // Shared inputs that are missing or invalid.
+    update(&catalogue, &run);
+    catalogue.supply(&run.notice.shared, Err(NatsError::Missing("not yet".to_owned())));
+    assert_eq!(catalogue.wanted().len(), 1, "requested again");
+    catalogue.supply(&run.notice.shared, Ok(b"nonsense".to_vec()));
+    assert!(catalogue.wanted().is_empty() && catalogue.shards().is_empty());
+}
+
+#[test]
+fn units_that_are_not_what_they_say_are_told() {
+    let (_folder, run) = run();
+    let catalogue = Catalogue::default();
+    update(&catalogue, &run);
+    catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
+    let mut message: WorkMessage = run.message(0, 0);
+    let lumos_tasks::fleet::UnitMessage::Episode { item, .. } = &mut message.work;
+    item.occurrence += 1;
+    assert!(matches!(catalogue.unpack(&run.notice.shards[0], &message), Err(Unpacking::Bad(_))));
+    let other = Run::new(
+        "run",
+        vec![Arc::new(lumos_tasks::Configuration { seed: 9, ..(*run.configurations[0]).clone() })],
+    );
+    assert!(matches!(
+        catalogue.unpack(&other.notice.shards[0], &other.message(0, 0)),
+        Err(Unpacking::Bad(_))
+    ));
+}

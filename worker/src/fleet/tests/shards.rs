@@ -1,0 +1,306 @@
+//! Shards in memory: order, eligibility, and model switches within a memory budget.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumos_models::ModelRegistry;
+use lumos_models::ModelsSettings;
+use lumos_queue::{Lease, Queue};
+use lumos_tasks::fleet::{RunState, ShardId};
+use lumos_tasks::{
+    Assignment, Configuration, ContentHash, Formulation, Input, ModelIdentity, Request, Role, Sampling, Stop,
+    Swap,
+};
+use lumos_tools::ToolSets;
+use tokio::time::timeout;
+
+use super::support::{LONG, MemoryShards, Run, configuration, identity, models, script};
+use crate::Backends;
+use crate::fleet::WorkerSettings;
+use crate::fleet::catalogue::Catalogue;
+use crate::fleet::eligibility::{Eligibility, ShardVerdict};
+use crate::fleet::lease_table::LeaseTable;
+use crate::fleet::policy::PolicySettings;
+use crate::fleet::shards::Shards;
+
+struct Bench {
+    folder: tempfile::TempDir,
+    source: MemoryShards,
+    catalogue: Arc<Catalogue>,
+    eligibility: Arc<Eligibility>,
+    held: Arc<LeaseTable>,
+    models: Arc<ModelRegistry>,
+    shards: Shards,
+}
+
+impl Bench {
+    fn new(memory: Option<u64>) -> Self {
+        Self::with(memory, models())
+    }
+
+    fn with(memory: Option<u64>, models: Arc<ModelRegistry>) -> Self {
+        Self::with_swap(memory, models, Swap::Auto)
+    }
+
+    fn with_swap(memory: Option<u64>, models: Arc<ModelRegistry>, swap: Swap) -> Self {
+        let source = MemoryShards::default();
+        let catalogue = Arc::new(Catalogue::default());
+        let within = memory.map(|memory| (memory, swap));
+        let eligibility = Eligibility::new(Arc::clone(&models), Arc::new(ToolSets::default()), within);
+        let eligibility = Arc::new(eligibility);
+        let held = Arc::new(LeaseTable::default());
+        let policy = PolicySettings { least: Duration::from_millis(50), ..PolicySettings::default() };
+        let shards = Shards::new(
+            WorkerSettings { memory, policy, ..WorkerSettings::default() },
+            Arc::new(source.clone()),
+            Arc::clone(&catalogue),
+            Arc::clone(&eligibility),
+            Arc::clone(&models),
+            Arc::clone(&held),
+        );
+        Self { folder: tempfile::tempdir().unwrap(), source, catalogue, eligibility, held, models, shards }
+    }
+
+    /// Announces a run with one configuration and publishes its units.
+    async fn run(&self, name: &str, model: &ModelIdentity, priority: u8, units: usize) -> Run {
+        let run = Run::with_priority(name, vec![configuration(model.clone())], priority);
+        self.note(&run).await;
+        for number in 0..units {
+            self.source.publish(&run.notice.shards[0], run.message(0, number)).await;
+        }
+        run
+    }
+
+    async fn note(&self, run: &Run) {
+        self.catalogue.update(run.token().as_str(), Some(&run.written()));
+        self.catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
+        for shard in self.catalogue.shards().iter() {
+            self.eligibility.verify(shard).await;
+        }
+    }
+
+    async fn claim(&self, max: usize) -> Vec<Lease<Assignment>> {
+        timeout(LONG, self.shards.claim(max)).await.unwrap().unwrap()
+    }
+
+    async fn loaded(&self) -> BTreeSet<String> {
+        self.models.list().await.into_iter().map(|model| model.identity.name).collect()
+    }
+}
+
+#[tokio::test]
+async fn models_change_under_a_memory_budget_and_never_under_an_episode() {
+    let bench = Bench::new(Some(1_500));
+    let names = ["one", "two"].map(|name| script(bench.folder.path(), name, 2, 600));
+    let first = bench.run("first", &identity(&names[0]), 3, 2).await;
+    let second = bench.run("second", &identity(&names[1]), 5, 1).await;
+
+    let leases = bench.claim(8).await;
+    assert_eq!(leases.len(), 1, "one unit before its models are loaded");
+    let more = bench.claim(8).await;
+    assert_eq!((more.len(), bench.held.count()), (1, 2));
+    assert!(more.iter().chain(&leases).all(|lease| lease.body().run.as_ref() == Some(first.token())));
+    assert_eq!(bench.loaded().await, BTreeSet::from([names[0].clone()]));
+
+    // The other shard's model does not fit in addition to the first, which is in use.
+    assert!(timeout(Duration::from_millis(1_500), bench.shards.claim(8)).await.is_err());
+    assert_eq!(bench.loaded().await, BTreeSet::from([names[0].clone()]));
+    for lease in leases.into_iter().chain(more) {
+        lease.acknowledge().await.unwrap();
+    }
+    assert_eq!(bench.held.count(), 0);
+    let leases = bench.claim(8).await;
+    assert_eq!(leases[0].body().run.as_ref(), Some(second.token()));
+    assert_eq!(bench.loaded().await, BTreeSet::from([names[1].clone()]));
+    drop(leases);
+    assert_eq!(bench.source.shard(&second.notice.shards[0]).waiting(), 1, "a dropped lease is released");
+}
+
+#[tokio::test]
+async fn a_shard_that_is_alone_no_longer_is_asked_as_one_of_several_at_once() {
+    let bench = Bench::new(None);
+    let model = identity(&script(bench.folder.path(), "one", 2, 0));
+    let first = bench.run("first", &model, 5, 4).await;
+    // The first claim loads the model, the second has only one shard.
+    for _ in 0..2 {
+        assert_eq!(bench.claim(1).await[0].body().run.as_ref(), Some(first.token()));
+    }
+    let urgent = bench.run("urgent", &model, 0, 1).await;
+    let taken = bench.claim(1).await;
+    assert_eq!(taken[0].body().run.as_ref(), Some(urgent.token()));
+}
+
+#[tokio::test]
+async fn a_shard_without_work_is_not_loaded() {
+    let bench = Bench::new(None);
+    let names = ["one", "two"].map(|name| script(bench.folder.path(), name, 2, 0));
+    // The first shard is more urgent, and empty.
+    bench.run("first", &identity(&names[0]), 0, 0).await;
+    let second = bench.run("second", &identity(&names[1]), 5, 1).await;
+    let leases = bench.claim(8).await;
+    assert_eq!(leases[0].body().run.as_ref(), Some(second.token()));
+    assert_eq!(bench.loaded().await, BTreeSet::from([names[1].clone()]));
+}
+
+#[tokio::test]
+async fn a_model_that_is_another_or_not_here_is_refused() {
+    let bench = Bench::new(None);
+    let name = script(bench.folder.path(), "one", 1, 0);
+    let other = ModelIdentity { content: ContentHash::of_bytes(b"other"), ..identity(&name) };
+    let missing = ModelIdentity { name: "script:nowhere.jsonl".to_owned(), ..identity(&name) };
+    let missing = ModelIdentity { content: ContentHash::of_bytes(b"missing"), ..missing };
+    bench.run("other", &other, 5, 1).await;
+    bench.run("missing", &missing, 5, 1).await;
+    let refusals = bench.eligibility.refusals();
+    assert_eq!(refusals.len(), 2, "{refusals:?}");
+    assert!(
+        refusals.iter().any(|one| one.contains("differs from the model that the run was planned with")),
+        "{refusals:?}"
+    );
+    assert!(refusals.iter().any(|one| one.contains("not available on this host")), "{refusals:?}");
+    let content = identity(&name).content;
+    assert!(
+        refusals.iter().all(|one| !one.contains(content.short())),
+        "the refusal reveals the file's content: {refusals:?}"
+    );
+    assert!(timeout(Duration::from_millis(300), bench.shards.claim(8)).await.is_err());
+
+    // The shard does not depend on the name of the model.
+    let found = ModelIdentity { content: missing.content.clone(), ..identity(&name) };
+    assert_eq!(ShardId::of(&configuration(found), 5), ShardId::of(&configuration(missing), 5));
+}
+
+#[tokio::test]
+async fn a_model_may_lie_elsewhere_on_this_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = script(folder.path(), "here", 1, 0);
+    let planned = ModelIdentity { name: "script:there.jsonl".to_owned(), ..identity(&here) };
+    let names = [(planned.name.clone(), here)].into();
+    let models = Arc::new(ModelRegistry::new(ModelsSettings { names, ..ModelsSettings::default() }));
+    let bench = Bench::with(None, models);
+    let run = bench.run("run", &planned, 5, 1).await;
+    assert!(matches!(bench.eligibility.of(&run.notice.shards[0].needs), Some(ShardVerdict::Fits(_))));
+    assert_eq!(bench.claim(1).await.len(), 1);
+}
+
+#[tokio::test]
+async fn units_that_cannot_be_worked_on_are_taken_out_or_given_back() {
+    let bench = Bench::new(None);
+    let names = ["one", "two"].map(|name| script(bench.folder.path(), name, 4, 0));
+    let mut ended = bench.run("ended", &identity(&names[0]), 5, 1).await;
+    ended.notice.state = RunState::Ended;
+    bench.note(&ended).await;
+    let run = bench.run("run", &identity(&names[0]), 5, 0).await;
+    let shard = &run.notice.shards[0];
+    let foreign = bench.run("foreign", &identity(&names[1]), 5, 0).await;
+    // Published to the wrong shard.
+    bench.source.publish(shard, foreign.message(0, 3)).await;
+    bench.source.publish(shard, run.message(0, 2)).await;
+    let mut claimed = Vec::new();
+    while claimed.is_empty() {
+        claimed = bench.claim(8).await;
+    }
+    claimed.extend(bench.claim(8).now_or_none().await);
+    assert_eq!(claimed.len(), 1);
+    assert_eq!(claimed[0].body().run.as_ref(), Some(run.token()));
+    assert_eq!((bench.source.shard(shard).waiting(), bench.source.shard(shard).leased()), (0, 1));
+}
+
+trait NowOrNone {
+    async fn now_or_none(self) -> Vec<Lease<Assignment>>;
+}
+
+impl<F: Future<Output = Vec<Lease<Assignment>>>> NowOrNone for F {
+    async fn now_or_none(self) -> Vec<Lease<Assignment>> {
+        timeout(Duration::from_millis(300), self).await.unwrap_or_default()
+    }
+}
+
+#[tokio::test]
+async fn closed_shards_end_a_claim_that_waits() {
+    let bench = Arc::new(Bench::new(None));
+    let claiming = {
+        let bench = Arc::clone(&bench);
+        tokio::spawn(async move { bench.shards.claim(4).await.unwrap().len() })
+    };
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    bench.shards.close();
+    assert_eq!(timeout(LONG, claiming).await.unwrap().unwrap(), 0);
+}
+
+/// Planner and grounder of `builtin:tiny`, which need 9.7 MB each.
+fn pair() -> Arc<Configuration> {
+    let of = |role| {
+        let found = models().identify("builtin:tiny", role, Formulation::Iterative).unwrap();
+        (role, found.identity)
+    };
+    let usual = configuration(of(Role::Planner).1);
+    Arc::new(Configuration {
+        formulation: Formulation::Iterative,
+        models: [of(Role::Planner), of(Role::Grounder)].into(),
+        ..(*usual).clone()
+    })
+}
+
+#[tokio::test]
+async fn models_that_do_not_fit_together_take_turns() {
+    let bench = Bench::new(Some(16_000_000));
+    let run = Run::new("pair", vec![pair()]);
+    bench.note(&run).await;
+    bench.source.publish(&run.notice.shards[0], run.message(0, 0)).await;
+    let leases = bench.claim(1).await;
+    assert_eq!(leases.len(), 1);
+    assert_eq!(bench.models.list().await.len(), 1, "one of them is resident");
+    let backends = Backends::of(&bench.models, &ToolSets::default(), &run.configurations[0]).await.unwrap();
+    for role in [Role::Planner, Role::Grounder, Role::Planner] {
+        let request = Request {
+            role,
+            input: Input::Raw("Question".to_owned()),
+            stop: Stop::Newline,
+            max_new_tokens: 2,
+            sampling: Sampling::Greedy,
+            seed: 0,
+        };
+        backends.models[&role].complete(request).await.unwrap();
+        assert_eq!(bench.models.list().await.len(), 1);
+    }
+    // Each model is loaded once to verify that it fits, then once per request; the first request may find its
+    // model still loaded.
+    assert!((4..=5).contains(&bench.models.swapping().loads), "{:?}", bench.models.swapping());
+}
+
+#[tokio::test]
+async fn models_that_may_not_take_turns_are_left_to_others() {
+    let bench = Bench::with_swap(Some(16_000_000), models(), Swap::Never);
+    let run = Run::new("pair", vec![pair()]);
+    bench.note(&run).await;
+    bench.source.publish(&run.notice.shards[0], run.message(0, 0)).await;
+    assert!(timeout(Duration::from_millis(500), bench.shards.claim(1)).await.is_err());
+}
+
+/// Earlier versions rounded the rotary frequencies of half-precision folders; the runs they planned lack the
+/// mark of full precision.
+#[tokio::test]
+async fn a_run_planned_with_rounded_rotary_frequencies_is_not_continued() {
+    let bench = Bench::new(None);
+    let found = models().identify("builtin:tiny", Role::Planner, Formulation::Cot).unwrap().identity;
+    assert_eq!(found.dtype.as_deref(), Some("f32+full-rotary"));
+    let old = ModelIdentity { dtype: Some("f32".to_owned()), ..found.clone() };
+    let planned = |model: &ModelIdentity| {
+        let models = [(Role::Planner, model.clone())].into();
+        Arc::new(Configuration { models, ..(*configuration(model.clone())).clone() })
+    };
+    let (now, before) = (planned(&found), planned(&old));
+    assert_ne!(now.identity(), before.identity(), "recorded results are separate");
+    assert_ne!(ShardId::of(&now, 5), ShardId::of(&before, 5));
+    bench.note(&Run::new("now", vec![now.clone()])).await;
+    bench.note(&Run::new("before", vec![before.clone()])).await;
+    let refusals = bench.eligibility.refusals();
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    assert!(refusals.iter().all(|why| why.contains("could round rotary frequencies")), "{refusals:?}");
+    // `lumos resume` performs this check first.
+    let error = bench.models.check(&old, Role::Planner, &before).await.unwrap_err().to_string();
+    assert!(error.contains("lumos run --name"), "{error}");
+    bench.models.check(&found, Role::Planner, &now).await.unwrap();
+}
