@@ -112,8 +112,9 @@ impl Plan {
             Err(ManifestError::Missing { .. }) => Some(executor.prepare(&manifest).await?),
             _ => None,
         };
-        if let Some(found) = manifest.open_or_create(&folder).map_err(manifest_failure)? {
-            manifest = Manifest { spec: manifest.spec, ..found };
+        if let Some(mut found) = manifest.open_or_create(&folder).map_err(manifest_failure)? {
+            found.spec = manifest.spec;
+            manifest = found;
         }
         let stall_warning = executor.options.stall_warning;
         let checkpoint = open_checkpoint(&folder, Checkpoint::create, stall_warning).await?;

@@ -87,7 +87,7 @@ impl Site {
     }
 
     /// Starts a visit for a goal. Returns its path on the site.
-    pub(crate) fn begin(&self, goal: Goal) -> String {
+    pub fn begin(&self, goal: Goal) -> String {
         let name = format!("{:032x}", rand::rng().random::<u128>());
         let place = Place { visit: ShopSession::new(self.staff.clone(), goal), steps: 0, raised: None };
         let path = format!("/visits/{name}");

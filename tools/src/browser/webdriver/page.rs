@@ -213,10 +213,10 @@ impl BrowserLease {
         let arguments = vec![element.argument(), json!(option)];
         let found = self.script(DOING, OPTION, arguments).await?;
         let session = self.session()?;
-        let Some(PageElement(found)) = element(session, &found) else {
+        let Some(PageElement(chosen)) = self::element(session, &found) else {
             return Err(BrowserRefusal::NotFound(format!("option {option:?}")).into());
         };
-        session.loading(DOING, found.click()).await?;
+        session.loading(DOING, chosen.click()).await?;
         self.script(DOING, "", Vec::new()).await.map(drop)
     }
 
