@@ -21,7 +21,7 @@ use crate::memory::{Reservation, cache_share, device_share};
 use crate::model::Matrices;
 use crate::options::{LoadOptions, ModelSource};
 use crate::request::{GenerateRequest, Generation, Prompt, StopCondition};
-use crate::scheduler::{Completion, Limits, Reply, Scheduler, SequenceRequest, Submission};
+use crate::scheduler::{Completion, Limits, Scheduler, SequenceRequest, Submission};
 use crate::statistics::{Counters, Statistics};
 use crate::stream::{GenerationStream, generation};
 use crate::tokenizer::Tokenizer;
@@ -125,7 +125,7 @@ impl Engine {
         let model = model.start(&config, options, pages, &limits)?;
         let pool = Pool::new(layout, pages, options.reuse_prefixes, seed(&description, options));
         let shut_down = Arc::new(AtomicBool::new(false));
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(Counters::new(pages, layout.bytes()));
         let (submissions, receiver) = mpsc::channel(CHANNEL);
         let scheduler = Scheduler::new(
             model,
@@ -196,7 +196,7 @@ impl Engine {
 
     /// Counters since the start, and the current use of the KV cache.
     pub fn statistics(&self) -> Statistics {
-        self.inner.counters.snapshot(self.inner.pages, self.inner.layout.bytes())
+        *self.inner.counters.lock()
     }
 
     /// Generates one sequence. Dropping the future cancels it.
@@ -236,7 +236,7 @@ impl Engine {
             scheduler.as_ref().map(|running| running.submissions.clone()).ok_or(GenerateError::ShutDown)?
         };
         let (completion, receiver) = oneshot::channel();
-        let submission = Submission { order, reply: Reply { completion, tokens } };
+        let submission = Submission { order, completion, tokens };
         // The sender is not kept longer: the last handle may be dropped while futures are being cancelled,
         // and its join would wait for the sender.
         submissions.send(submission).await.map_err(|_| GenerateError::ShutDown)?;
@@ -251,19 +251,9 @@ impl Engine {
     }
 
     fn order(&self, request: GenerateRequest) -> Result<SequenceRequest, GenerateError> {
-        let GenerateRequest {
-            input,
-            stop,
-            max_new_tokens,
-            sampling,
-            ignore_eos,
-            first_logits,
-            forced,
-            deadline,
-        } = request;
-        sampling.check()?;
+        request.sampling.check()?;
         let vocabulary = self.inner.description.vocabulary;
-        let prompt = match input {
+        let prompt = match request.input {
             Prompt::Text(text) => self.inner.tokenizer.encode(&text)?,
             Prompt::Tokens(tokens) => tokens,
         };
@@ -274,7 +264,7 @@ impl Engine {
         if prompt.len() >= limit {
             return Err(GenerateError::PromptTooLong { tokens: prompt.len(), limit });
         }
-        let (stop_tokens, stop_texts) = match stop {
+        let (stop_tokens, stop_texts) = match request.stop {
             StopCondition::Newline => {
                 let newline = self.inner.tokenizer.newline();
                 let none =
@@ -289,22 +279,20 @@ impl Engine {
         if stop_texts.iter().any(String::is_empty) {
             return Err(GenerateError::InvalidStop("the stop text is empty".to_owned()));
         }
-        if let Some(token) =
-            prompt.iter().chain(&stop_tokens).chain(&forced).find(|token| **token as usize >= vocabulary)
-        {
+        let mut tokens = prompt.iter().chain(&stop_tokens).chain(&request.forced);
+        if let Some(token) = tokens.find(|token| **token as usize >= vocabulary) {
             return Err(GenerateError::UnknownToken { token: *token, vocabulary });
         }
-        let end_of_sequence = if ignore_eos { Vec::new() } else { self.inner.end_of_sequence.clone() };
         let order = SequenceRequest {
             prompt,
             stop_tokens,
             stop_texts,
-            end_of_sequence,
-            max_new_tokens,
-            sampling,
-            first_logits,
-            forced,
-            deadline,
+            end_of_sequence: if request.ignore_eos { vec![] } else { self.inner.end_of_sequence.clone() },
+            max_new_tokens: request.max_new_tokens,
+            sampling: request.sampling,
+            first_logits: request.first_logits,
+            forced: request.forced,
+            deadline: request.deadline,
         };
         let needed = self.inner.layout.pages(order.most_positions(limit));
         if needed > self.inner.pages {

@@ -1,7 +1,7 @@
 //! Counters of an engine: [`Statistics`] is a snapshot of what the scheduler has done and of the KV cache's
 //! use.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,42 +36,16 @@ pub struct Statistics {
 
 /// The counters, written by the scheduler and read by any thread.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) steps: AtomicU64,
-    pub(crate) computed_tokens: AtomicU64,
-    pub(crate) reused_tokens: AtomicU64,
-    pub(crate) preemptions: AtomicU64,
-    pub(crate) evictions: AtomicU64,
-    pub(crate) running: AtomicUsize,
-    pub(crate) waiting: AtomicUsize,
-    pub(crate) held_pages: AtomicUsize,
-    pub(crate) cached_pages: AtomicUsize,
-    pub(crate) allocated_pages: AtomicUsize,
-}
+pub(crate) struct Counters(Mutex<Statistics>);
 
 impl Counters {
-    /// Adds to one of the counters.
-    pub(crate) fn add(counter: &AtomicU64, count: usize) {
-        counter.fetch_add(count as u64, Ordering::Relaxed);
+    /// The counters of an engine with `page_limit` pages of `page_bytes` bytes.
+    pub(crate) fn new(page_limit: usize, page_bytes: usize) -> Self {
+        Self(Mutex::new(Statistics { page_limit, page_bytes, ..Statistics::default() }))
     }
 
-    /// The current values, for an engine with `page_limit` pages of `page_bytes` bytes.
-    pub(crate) fn snapshot(&self, page_limit: usize, page_bytes: usize) -> Statistics {
-        let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let now = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed);
-        Statistics {
-            steps: total(&self.steps),
-            computed_tokens: total(&self.computed_tokens),
-            reused_tokens: total(&self.reused_tokens),
-            preemptions: total(&self.preemptions),
-            evictions: total(&self.evictions),
-            running: now(&self.running),
-            waiting: now(&self.waiting),
-            held_pages: now(&self.held_pages),
-            cached_pages: now(&self.cached_pages),
-            allocated_pages: now(&self.allocated_pages),
-            page_limit,
-            page_bytes,
-        }
+    /// The current values, to read or to change.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Statistics> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

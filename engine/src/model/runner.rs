@@ -6,7 +6,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::llama::{Llama, Scratch};
 use super::rope::RotaryTable;
-use super::{Chunk, ForwardError, LanguageModel, Predictions};
+use super::{Chunk, ForwardError, LanguageModel, Prediction};
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
 
@@ -46,7 +46,7 @@ impl Runner {
 }
 
 impl LanguageModel for Runner {
-    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Predictions<'_>, ForwardError> {
+    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Vec<Prediction<'_>>, ForwardError> {
         let vocabulary = self.model.vocabulary();
         let mut rows = 0;
         for chunk in chunks.iter_mut() {
@@ -85,7 +85,7 @@ impl LanguageModel for Runner {
             let scratch = &mut self.scratch[0];
             self.threads.install(|| model.forward(chunks, rotary, true, scratch, logits));
         }
-        Ok(Predictions::from_logits(&self.logits, vocabulary))
+        Ok(self.logits.chunks_exact(vocabulary).map(Prediction::Logits).collect())
     }
 }
 

@@ -67,55 +67,27 @@ pub(crate) struct Unit<'a> {
 }
 
 /// A path that is initialised on this thread.
-pub(crate) struct Kernel(Ready);
-
-/// Paths that the processor supports.
-enum Ready {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    #[cfg(target_arch = "x86_64")]
-    Avx512Bf16,
+pub(crate) struct Kernel {
+    path: Path,
+    /// The tile registers, for [`Path::Amx`].
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    Amx(amx::Tiles),
+    tiles: Option<amx::Tiles>,
 }
 
 impl Kernel {
     /// Initialises `path` on this thread. Panics if the processor does not support it.
     pub(crate) fn new(path: Path) -> Self {
         assert!(path.available(Element::Bf16), "the processor does not support {path}");
-        Self(match path {
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => Ready::Avx2,
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => Ready::Avx512,
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512Bf16 => Ready::Avx512Bf16,
+        Self {
+            path,
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Path::Amx => Ready::Amx(amx::Tiles::new()),
-            _ => Ready::Portable,
-        })
-    }
-
-    fn path(&self) -> Path {
-        match &self.0 {
-            Ready::Portable => Path::Portable,
-            #[cfg(target_arch = "x86_64")]
-            Ready::Avx2 => Path::Avx2,
-            #[cfg(target_arch = "x86_64")]
-            Ready::Avx512 => Path::Avx512,
-            #[cfg(target_arch = "x86_64")]
-            Ready::Avx512Bf16 => Path::Avx512Bf16,
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Ready::Amx(_) => Path::Amx,
+            tiles: (path == Path::Amx).then(amx::Tiles::new),
         }
     }
 
     /// Computes a unit. Panics if the path does not support the weights or a length does not match.
     pub(crate) fn multiply(&self, unit: Unit<'_>) {
-        let (path, weights) = (self.path(), unit.weights);
+        let (path, weights) = (self.path, unit.weights);
         let length = match weights {
             Weights::F32(numbers) => numbers.len(),
             Weights::Bf16(numbers) | Weights::F16(numbers) => numbers.len(),
@@ -128,35 +100,37 @@ impl Kernel {
         // SAFETY: the lengths are right by the lines above, and a kernel is only made where the processor has
         // the instructions. A pair of bfloat16 is a word; no kernel needs alignment.
         unsafe {
-            match (&self.0, weights) {
-                (Ready::Portable, Weights::F32(weights)) => {
+            match (path, weights) {
+                (Path::Portable, Weights::F32(weights)) => {
                     tile::run::<Portable, Words, 4, 3>(raw(weights, row_lines, unit));
                 }
-                (Ready::Portable, Weights::Bf16(weights)) => {
+                (Path::Portable, Weights::Bf16(weights)) => {
                     tile::run::<Portable, Bfloat16Pairs, 4, 3>(raw(weights, row_lines, unit));
                 }
-                (Ready::Portable, Weights::F16(weights)) => {
+                (Path::Portable, Weights::F16(weights)) => {
                     tile::run::<Portable, Float16, 4, 3>(raw(weights, row_lines, unit));
                 }
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx2, Weights::F32(weights)) => x86::avx2_f32(raw(weights, row_lines, unit)),
+                (Path::Avx2, Weights::F32(weights)) => x86::avx2_f32(raw(weights, row_lines, unit)),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx2, Weights::Bf16(weights)) => x86::avx2_bf16(raw(weights, row_lines, unit)),
+                (Path::Avx2, Weights::Bf16(weights)) => x86::avx2_bf16(raw(weights, row_lines, unit)),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx2, Weights::F16(weights)) => x86::avx2_f16(raw(weights, row_lines, unit)),
+                (Path::Avx2, Weights::F16(weights)) => x86::avx2_f16(raw(weights, row_lines, unit)),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx512, Weights::F32(weights)) => x86::avx512_f32(raw(weights, row_lines, unit)),
+                (Path::Avx512, Weights::F32(weights)) => x86::avx512_f32(raw(weights, row_lines, unit)),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx512, Weights::Bf16(weights)) => x86::avx512_bf16(raw(weights, row_lines, unit)),
+                (Path::Avx512, Weights::Bf16(weights)) => x86::avx512_bf16(raw(weights, row_lines, unit)),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx512, Weights::F16(weights)) => x86::avx512_f16(raw(weights, row_lines, unit)),
+                (Path::Avx512, Weights::F16(weights)) => x86::avx512_f16(raw(weights, row_lines, unit)),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx512Bf16, Weights::Bf16(weights)) => {
+                (Path::Avx512Bf16, Weights::Bf16(weights)) => {
                     x86::avx512_pairs(raw(weights, row_lines, unit));
                 }
                 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-                (Ready::Amx(tiles), Weights::Bf16(weights)) => tiles.multiply(raw(weights, row_lines, unit)),
-                #[cfg(target_arch = "x86_64")]
+                (Path::Amx, Weights::Bf16(weights)) => {
+                    let tiles = self.tiles.as_ref().expect("`new` has initialised the tiles");
+                    tiles.multiply(raw(weights, row_lines, unit));
+                }
                 _ => panic!("{path} does not support these weights"),
             }
         }

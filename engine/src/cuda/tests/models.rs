@@ -16,7 +16,7 @@ use crate::load::{self, Opened};
 use crate::model::{LanguageModel, Llama, Runner};
 use crate::options::{DType, ModelSource};
 use crate::request::SamplingParams;
-use crate::scheduler::{Completion, Limits, Reply, Scheduler, SequenceRequest, Submission};
+use crate::scheduler::{Completion, Limits, Scheduler, SequenceRequest, Submission};
 use crate::statistics::Counters;
 use crate::tokenizer::Tokenizer;
 
@@ -55,8 +55,7 @@ fn run(
         .into_iter()
         .map(|order| {
             let (completion, answer) = oneshot::channel();
-            let reply = Reply { completion, tokens: None };
-            assert!(submissions.try_send(Submission { order, reply }).is_ok());
+            assert!(submissions.try_send(Submission { order, completion, tokens: None }).is_ok());
             answer
         })
         .collect();
@@ -159,7 +158,7 @@ fn generates_what_the_processor_does() {
                 assert!((found - logit).abs() < 2e-4, "logit of {id}: {found} against {logit}");
             }
         }
-        let (steps, reused) = (found.counters.snapshot(PAGES, 1), expected.counters.snapshot(PAGES, 1));
+        let (steps, reused) = (*found.counters.lock(), *expected.counters.lock());
         assert_eq!((steps.steps, steps.reused_tokens), (reused.steps, reused.reused_tokens));
         assert_eq!((steps.preemptions, steps.evictions), (reused.preemptions, reused.evictions));
         assert!(steps.reused_tokens > 0 && steps.evictions > 0, "{steps:?}");
