@@ -105,14 +105,13 @@ impl Backend {
     }
 
     /// The layout of pages of `positions` positions each.
-    pub(crate) fn layout(&self, positions: usize) -> PageLayout {
-        match self {
-            Self::Cpu(model) => PageLayout { shape: model.key_values(), positions, storage: Storage::Memory },
+    pub(crate) fn layout(&self, config: &ModelConfig, positions: usize) -> PageLayout {
+        let storage = match self {
+            Self::Cpu(_) => Storage::Memory,
             #[cfg(feature = "cuda")]
-            Self::Cuda(model, _) => {
-                PageLayout { shape: model.key_values(), positions, storage: model.storage() }
-            }
-        }
+            Self::Cuda(model, _) => model.storage(),
+        };
+        PageLayout { shape: config.key_values(), positions, storage }
     }
 
     /// Free memory of a GPU in bytes; `None` on the CPU.

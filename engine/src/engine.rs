@@ -110,7 +110,7 @@ impl Engine {
     /// Starts the scheduler of a loaded model.
     fn start(loaded: Loaded, options: &LoadOptions) -> Result<Self, LoadError> {
         let Loaded { config, tokenizer, model, description, matrices, weight_bytes, reservation } = loaded;
-        let layout = model.layout(options.page_size);
+        let layout = model.layout(&config, options.page_size);
         let (pages, max_batch) = cache_size(options, &layout, config.context_length, model.free_bytes());
         let cache = Backend::reserve(options, "keys and values", (pages * layout.bytes()) as u64)?;
         let device = options.device;

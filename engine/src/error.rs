@@ -2,7 +2,7 @@
 //! remedy.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::device::DeviceName;
 
@@ -222,6 +222,21 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// Converts the error of a JSON file that does not parse.
+    pub(crate) fn json(file: &Path) -> impl Fn(serde_json::Error) -> Self {
+        move |error| Self::InvalidJson { file: file.to_owned(), reason: error.to_string() }
+    }
+
+    /// Converts the error of a file that cannot be read.
+    pub(crate) fn unreadable(file: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::FileUnreadable { file: file.to_owned(), source }
+    }
+
+    /// Converts the error of threads that cannot be started.
+    pub(crate) fn thread(error: impl std::error::Error) -> Self {
+        Self::Thread { reason: error.to_string() }
+    }
+
     /// Whether the machine currently lacks memory or threads. In this case the model and its files are valid.
     pub fn is_exhaustion(&self) -> bool {
         match self {

@@ -7,11 +7,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
-use crate::cache::{KeyValueShape, PageLayout, Storage, TILE};
+use crate::cache::{PageLayout, Storage, TILE};
 use crate::device::DeviceName;
 use crate::error::LoadError;
-use crate::load::config::ModelConfig;
-use crate::load::{self, EMBEDDING, Opened, WeightFile};
+use crate::load::config::{EMBEDDING, ModelConfig};
+use crate::load::{self, GgufTensors, Opened, WeightFile};
 use crate::memory::Reservation;
 use crate::model::Matrices;
 use crate::options::{DType, LoadOptions, ModelSource};
@@ -88,15 +88,7 @@ impl Opened {
         let config = &self.config;
         let (rows, matrices) = self.matrices(DeviceName::Cpu, dtype)?;
         let weight_bytes = Backend::weight_bytes(DeviceName::Cpu, config, rows, dtype, &matrices);
-        let layout = PageLayout {
-            shape: KeyValueShape {
-                layers: config.layers,
-                heads: config.key_value_heads,
-                head_size: config.head_size,
-            },
-            positions: TILE,
-            storage: Storage::Memory,
-        };
+        let layout = PageLayout { shape: config.key_values(), positions: TILE, storage: Storage::Memory };
         let cache_bytes_per_token = (layout.bytes() / TILE) as u64;
         Ok(Footprint { weight_bytes, cache_bytes_per_token, context_length: config.context_length })
     }
@@ -106,10 +98,11 @@ impl Opened {
         let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
         let mut matrices = Matrices::new(&self.config, rows, dtype);
         let unread = (!self.config.tied_embeddings).then_some(EMBEDDING);
-        let kept = self.weights.quantized_bytes(unread, dtype.width());
-        if let Some(bytes) = kept.filter(|_| !matches!(device, DeviceName::Cuda(_))) {
+        if let Some(tensors) = self.weights.gguf().filter(|_| !matches!(device, DeviceName::Cuda(_)))
+            && let Some(bytes) = tensors.quantized_bytes(unread, dtype.width())
+        {
             matrices.bytes = bytes;
-            matrices.format = self.weights.most_common_format();
+            matrices.format = tensors.most_common_format();
         }
         Ok((rows, matrices))
     }
@@ -142,7 +135,7 @@ impl Opened {
             parameters: self.weights.parameters(),
             vocabulary: rows,
             dtype: options.dtype,
-            quantization: self.weights.quantization(),
+            quantization: self.weights.gguf().and_then(GgufTensors::quantization),
             weight_files,
             tokenizer_sha256: self.tokenizer.sha256().to_owned(),
             context_length: self.config.context_length,

@@ -21,7 +21,6 @@ use cudarc::nvrtc;
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use super::kernels::{KERNELS, MOST_SHARED_BYTES, SOURCE};
-use super::llama::width;
 use crate::device::{DeviceName, Gpu, NoGpu};
 use crate::machine::MachineLimits;
 use crate::options::DType;
@@ -181,7 +180,7 @@ impl CudaDevice {
             unsafe { result::memcpy_dtod_async(to.address, from.address, COPY, self.stream.cu_stream()) }?;
             Ok(())
         })?;
-        let matrices: Vec<CudaBuffer> = [width(self.dtype), width(self.dtype), size_of::<f32>()]
+        let matrices: Vec<CudaBuffer> = [self.dtype.width(), self.dtype.width(), size_of::<f32>()]
             .iter()
             .map(|width| self.allocate(PRODUCT * PRODUCT * width))
             .collect::<Result<_, _>>()?;
@@ -309,7 +308,7 @@ impl Accelerator for CudaDevice {
     ) -> Result<(), DeviceError> {
         self.context.bind_to_thread()?;
         let &Product { m, n, k, lda, ldb, ldc } = product;
-        let element = width(self.dtype);
+        let element = self.dtype.width();
         let a = weights.part(0, ((m - 1) * lda + k) * element)?;
         let b = input.part(0, ((n - 1) * ldb + k) * element)?;
         let c = output.part(offset, ((n - 1) * ldc + m) * size_of::<f32>())?;

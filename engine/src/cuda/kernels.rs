@@ -2,6 +2,7 @@
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch};
 use crate::cache::KeyValueShape;
+use crate::model::AttentionShape;
 
 /// The source that NVRTC compiles.
 #[cfg(feature = "cuda")]
@@ -31,15 +32,7 @@ const CHOOSER_BYTES: u32 = 8;
 /// A buffer with an offset in bytes.
 pub(super) type At<'a, B> = (&'a B, usize);
 
-/// The heads of one layer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Heads {
-    pub(super) query_heads: usize,
-    pub(super) key_value_heads: usize,
-    pub(super) head_size: usize,
-}
-
-impl Heads {
+impl AttentionShape {
     /// Query heads that one block of attention handles, and blocks needed for all query heads that share
     /// keys.
     fn together(&self) -> (usize, usize) {
@@ -51,11 +44,6 @@ impl Heads {
     /// Rows that one block of attention handles.
     pub(super) fn block_rows(&self) -> usize {
         ATTENTION_QUERIES / self.together().0
-    }
-
-    /// Numbers in one row of queries, keys and values.
-    pub(super) fn stride(&self) -> usize {
-        (self.query_heads + 2 * self.key_value_heads) * self.head_size
     }
 
     fn integers<'a, B: 'a>(&self) -> [Argument<'a, B>; 3] {
@@ -148,7 +136,7 @@ pub(super) fn rms_norm<A: Accelerator>(device: &A, norm: &Norm<'_, A::Buffer>) -
 pub(super) fn rotate_store<A: Accelerator>(
     device: &A,
     rows: usize,
-    heads: &Heads,
+    shape: &AttentionShape,
     query_key_value: &A::Buffer,
     positions: At<'_, A::Buffer>,
     places: At<'_, A::Buffer>,
@@ -157,7 +145,7 @@ pub(super) fn rotate_store<A: Accelerator>(
     layer: usize,
 ) -> Result<(), DeviceError> {
     let [keys, values] = pages.layer(layer);
-    let [query_heads, key_value_heads, head_size] = heads.integers();
+    let [query_heads, key_value_heads, head_size] = shape.integers();
     let arguments = [
         buffer((query_key_value, 0)),
         buffer(positions),
@@ -172,12 +160,11 @@ pub(super) fn rotate_store<A: Accelerator>(
     device.launch(&by_rows("rotate_store", rows, THREADS, 0), &arguments)
 }
 
-/// Attention of all rows of a step, split into `tasks` of at most [`Heads::block_rows`] rows.
+/// Attention of all rows of a step, split into `tasks` of at most [`AttentionShape::block_rows`] rows.
 #[allow(clippy::too_many_arguments)] // as the kernel
 pub(super) fn attention<A: Accelerator>(
     device: &A,
-    heads: &Heads,
-    window: Option<usize>,
+    shape: &AttentionShape,
     query_key_value: &A::Buffer,
     (task_count, tasks): (usize, At<'_, A::Buffer>),
     tables: At<'_, A::Buffer>,
@@ -185,18 +172,18 @@ pub(super) fn attention<A: Accelerator>(
     layer: usize,
     output: &A::Buffer,
 ) -> Result<(), DeviceError> {
-    let size = heads.head_size;
+    let size = shape.head_size;
     let floats = ATTENTION_QUERIES * size + LANES * (size + 1) + ATTENTION_QUERIES * LANES;
     let launch = Launch {
         kernel: "attention",
-        grid: (task_count as u32, (heads.key_value_heads * heads.together().1) as u32),
+        grid: (task_count as u32, (shape.key_value_heads * shape.together().1) as u32),
         threads: (ATTENTION_WARPS * LANES) as u32,
         shared_bytes: (floats * size_of::<f32>()) as u32,
     };
     let [keys, values] = pages.layer(layer);
-    let [query_heads, key_value_heads, head_size] = heads.integers();
+    let [query_heads, key_value_heads, head_size] = shape.integers();
     // A window that does not fit in 32 bits has no effect.
-    let window = window.and_then(|window| u32::try_from(window).ok()).unwrap_or(0);
+    let window = shape.window.and_then(|window| u32::try_from(window).ok()).unwrap_or(0);
     let arguments = [
         buffer((query_key_value, 0)),
         buffer(tasks),

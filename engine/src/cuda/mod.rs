@@ -98,12 +98,8 @@ mod tests {
     }
 
     fn floats(device: &Emulator, buffer: &Buffer, count: usize, dtype: DType) -> Vec<f32> {
-        let mut bytes = vec![0; count * width_of(dtype)];
+        let mut bytes = vec![0; count * dtype.width()];
         device.download(buffer, 0, &mut bytes).unwrap();
         values_of(&bytes, dtype)
-    }
-
-    fn width_of(dtype: DType) -> usize {
-        super::llama::width(dtype)
     }
 }

@@ -4,7 +4,7 @@
 use super::accelerator::{Accelerator, DeviceError};
 use super::forward::{Exchange, Scratch, logits_offset};
 use super::kernels::Pages;
-use super::llama::{DeviceLlama, width};
+use super::llama::DeviceLlama;
 use super::step::Step;
 use crate::load::config::ModelConfig;
 use crate::model::{Chunk, ForwardError, LanguageModel, Prediction, RotaryTable};
@@ -38,8 +38,7 @@ impl<A: Accelerator> DeviceModel<A> {
         (pages, positions): (usize, usize),
         (rows, sequences): (usize, usize),
     ) -> Result<Self, DeviceError> {
-        let (device, shape) = (&model.device, model.key_values());
-        let width = width(model.dtype);
+        let (device, shape, width) = (&model.device, config.key_values(), model.dtype.width());
         let bytes = shape.layers * Pages::<A::Buffer>::layer_bytes(&shape, pages, positions, width);
         let (keys, values) = (device.allocate(bytes)?, device.allocate(bytes)?);
         let pages = Pages { keys, values, shape, count: pages, positions, width };
@@ -118,7 +117,7 @@ impl<A: Accelerator> LanguageModel for DeviceModel<A> {
         if let Some(token) = tokens.find(|token| **token as usize >= vocabulary) {
             return Err(ForwardError(format!("token {token} is outside the vocabulary of {vocabulary}")));
         }
-        let step = Step::new(chunks, self.pages.positions, self.model.heads.block_rows());
+        let step = Step::new(chunks, self.pages.positions, self.model.shape.block_rows());
         let positions =
             chunks.iter().map(|chunk| chunk.cache.length() + chunk.tokens.len()).max().unwrap_or(0);
         let failed = |error: DeviceError| ForwardError(error.to_string());

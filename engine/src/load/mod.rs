@@ -18,17 +18,16 @@ use crate::error::LoadError;
 use crate::options::{ModelSource, check_adapted};
 use crate::tokenizer::Tokenizer;
 use adapter::Adapter;
-use config::ModelConfig;
+use config::{EMBEDDING, ModelConfig};
 use files::read;
 use folder::ModelFolder;
 use gguf::GgufFile;
+pub(crate) use gguf::GgufTensors;
 use weights::Weights;
 
 pub use adapter::{AdapterBase, adapter_base};
 pub use files::WeightFile;
 pub use gguf::StoredChat;
-
-pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
 
 /// A model whose configuration and tokenizer are read, and whose weight files are found.
 pub(crate) struct Opened {
@@ -40,8 +39,6 @@ pub(crate) struct Opened {
 
 /// The source of the weights.
 enum Files {
-    /// One file with weights, configuration and tokenizer.
-    Gguf(PathBuf),
     Paths(Vec<PathBuf>),
     Memory {
         name: &'static str,
@@ -63,7 +60,7 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
             let tokenizer = folder.tokenizer()?;
             let files = folder.weights()?;
             let weights = Weights::open(&files)?;
-            Ok(Opened { config, tokenizer, weights, files: Files::Paths(files.paths().to_vec()) })
+            Ok(Opened { config, tokenizer, weights, files: Files::Paths(files.files) })
         }
         ModelSource::Gguf(path) => open_gguf(path),
         ModelSource::Adapted { base, adapter } => {
@@ -79,9 +76,8 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
         }
         ModelSource::Random { shape, seed } => {
             let name = format!("random {shape} with seed {seed}");
-            let config = shape.config().to_string();
-            let config = ModelConfig::parse(config.as_bytes(), None, Path::new(&name))?;
-            let weights = Weights::random(shape.tensors(), *seed, Path::new(&name));
+            let config = shape.parsed(Path::new(&name))?;
+            let weights = Weights::random(config.tensors(shape.vocabulary()), *seed, Path::new(&name));
             Ok(Opened { config, tokenizer: Tokenizer::none(), weights, files: Files::Random(name) })
         }
     }
@@ -91,7 +87,7 @@ fn open_gguf(path: &Path) -> Result<Opened, LoadError> {
     let file = GgufFile::open(path)?;
     let (config, tokenizer) = (file.config()?, file.tokenizer()?);
     let weights = Weights::of_gguf(file.into_tensors(&config)?);
-    Ok(Opened { config, tokenizer, weights, files: Files::Gguf(path.to_owned()) })
+    Ok(Opened { config, tokenizer, weights, files: Files::Paths(vec![path.to_owned()]) })
 }
 
 impl Opened {
@@ -110,8 +106,7 @@ impl Opened {
     /// The weight files, with their hashes if `hashed`, which reads all of them.
     pub(crate) fn weight_files(&self, hashed: bool) -> Result<Vec<WeightFile>, LoadError> {
         match &self.files {
-            Files::Paths(paths) => files::weight_files(paths, hashed),
-            Files::Gguf(path) => files::weight_files(std::slice::from_ref(path), hashed),
+            Files::Paths(paths) => paths.iter().map(|path| files::weight_file(path, hashed)).collect(),
             Files::Memory { name, bytes } => Ok(vec![files::embedded_weights(name, bytes, hashed)]),
             Files::Random(name) => {
                 let sha256 = hex::encode(Sha256::digest(name));

@@ -14,10 +14,11 @@ mod quantized;
 mod rope;
 mod runner;
 
+pub(crate) use attention::AttentionShape;
 pub(crate) use kernel::Execution;
 pub(crate) use linear::{Linear, LinearScratch};
 pub use linear::{linear_path, quantized_path};
-pub(crate) use llama::{Llama, Matrices};
+pub(crate) use llama::{Layer, Llama, Matrices};
 pub(crate) use rope::RotaryTable;
 pub(crate) use runner::Runner;
 

@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicBool;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use super::width_of;
 use crate::cache::{PageLayout, Pool, Storage};
 use crate::cuda::emulator::{Counts, Emulator};
 use crate::cuda::{DeviceLlama, DeviceModel};
@@ -76,8 +75,8 @@ fn on_device(
 ) -> (Box<dyn LanguageModel>, PageLayout) {
     let failed = |error| LoadError::InvalidOption { reason: format!("{error}") };
     let model = DeviceLlama::load(device, &opened.config, &opened.weights, dtype, failed).unwrap();
-    let storage = Storage::Device { width: width_of(dtype) };
-    let layout = PageLayout { shape: model.key_values(), positions: PAGE, storage };
+    let storage = Storage::Device { width: dtype.width() };
+    let layout = PageLayout { shape: opened.config.key_values(), positions: PAGE, storage };
     // Smaller than needed, so that buffers grow.
     let model = DeviceModel::new(model, &opened.config, (pages, PAGE), (3, 1)).unwrap();
     (Box::new(model), layout)
@@ -85,7 +84,8 @@ fn on_device(
 
 fn on_processor(opened: &Opened, dtype: DType) -> (Box<dyn LanguageModel>, PageLayout) {
     let model = Llama::load(&opened.config, &opened.weights, dtype).unwrap();
-    let layout = PageLayout { shape: model.key_values(), positions: PAGE, storage: Storage::Memory };
+    let shape = opened.config.key_values();
+    let layout = PageLayout { shape, positions: PAGE, storage: Storage::Memory };
     (Box::new(Runner::new(model, &opened.config, Some(1)).unwrap()), layout)
 }
 

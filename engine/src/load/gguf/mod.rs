@@ -41,8 +41,7 @@ pub(super) struct GgufFile {
 impl GgufFile {
     /// Opens a file and checks that it contains one complete Llama-family model.
     pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
-        let bytes =
-            files::map(path).map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
+        let bytes = files::map(path)?;
         let content = read(&bytes, path)?;
         let file = Self { path: path.to_owned(), bytes, content };
         config::check_kind(&file.metadata())?;

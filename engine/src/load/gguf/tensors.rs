@@ -1,6 +1,7 @@
 //! The tensors of a GGUF file, under Hugging Face's names and in its row order.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -70,13 +71,9 @@ impl GgufTensors {
         &self.path
     }
 
-    /// The Hugging Face names of the tensors.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
-        self.tensors.keys()
-    }
-
-    pub(crate) fn shape(&self, name: &str) -> Option<&[usize]> {
-        self.tensors.get(name).map(|tensor| &tensor.shape[..])
+    /// The Hugging Face names of the tensors, and their shapes.
+    pub(crate) fn shapes(&self) -> Vec<(String, Vec<usize>)> {
+        self.tensors.iter().map(|(name, stored)| (name.clone(), stored.shape.clone())).collect()
     }
 
     /// The values of a tensor, rows in Hugging Face's order. The type is the stored one, or float32 if the
@@ -116,43 +113,44 @@ impl GgufTensors {
         Some(QuantizedMatrix { format, columns, blocks })
     }
 
-    /// Size in memory of a tensor's values as a matrix of `width` bytes per value, in bytes. A tensor whose
-    /// format is kept has its size in the file.
-    pub(crate) fn matrix_bytes(&self, name: &str, width: usize) -> usize {
-        let bytes = |stored: &Stored| match QuantizedFormat::of(stored.dtype) {
-            Some(_) => stored.place.len(),
-            None => stored.shape.iter().product::<usize>() * width,
-        };
-        self.tensors.get(name).map_or(0, bytes)
-    }
-
-    /// The most common format, by number of values, among the tensors that are kept as stored.
-    pub(crate) fn most_common_format(&self) -> Option<QuantizedFormat> {
-        let mut values: HashMap<QuantizedFormat, usize> = HashMap::new();
-        for stored in self.tensors.values() {
-            if let Some(format) = QuantizedFormat::of(stored.dtype) {
-                *values.entry(format).or_default() += stored.shape.iter().product::<usize>();
+    /// The types of the matrices, the type of most values first, with their numbers of values.
+    fn types(&self) -> Vec<(usize, GgmlDType)> {
+        let mut types: Vec<(usize, GgmlDType)> = Vec::new();
+        for stored in self.tensors.values().filter(|stored| stored.shape.len() == 2) {
+            let count = stored.shape.iter().product::<usize>();
+            match types.iter_mut().find(|(_, found)| *found == stored.dtype) {
+                Some((sum, _)) => *sum += count,
+                None => types.push((count, stored.dtype)),
             }
         }
-        values.into_iter().max_by_key(|(_, count)| *count).map(|(format, _)| format)
+        types.sort_unstable_by_key(|(count, dtype)| Reverse((*count, label(*dtype))));
+        types
+    }
+
+    /// The block format of most values.
+    pub(crate) fn most_common_format(&self) -> Option<QuantizedFormat> {
+        self.types().into_iter().find_map(|(_, dtype)| QuantizedFormat::of(dtype))
     }
 
     /// The types of the matrices if any is quantized, the type of most values first: `Q4_K + Q6_K`.
     pub(crate) fn quantization(&self) -> Option<String> {
-        let mut values: Vec<(usize, String)> = Vec::new();
-        let matrices = self.tensors.values().filter(|stored| stored.shape.len() == 2);
-        if matrices.clone().all(|stored| float(stored.dtype).is_some()) {
-            return None;
-        }
-        for stored in matrices {
-            let (name, count) = (label(stored.dtype), stored.shape.iter().product::<usize>());
-            match values.iter_mut().find(|(_, found)| *found == name) {
-                Some((sum, _)) => *sum += count,
-                None => values.push((count, name)),
-            }
-        }
-        values.sort_unstable_by(|one, other| other.cmp(one));
-        Some(values.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(" + "))
+        let types = self.types();
+        let names = || types.iter().map(|(_, dtype)| label(*dtype)).collect::<Vec<_>>().join(" + ");
+        types.iter().any(|(_, dtype)| float(*dtype).is_none()).then(names)
+    }
+
+    /// Size of the matrices that one token's forward pass reads, in bytes, if any is quantized: those whose format is
+    /// kept have their size in the file, the others `width` bytes per value. `unread` is the embedding if it is not
+    /// the output matrix.
+    pub(crate) fn quantized_bytes(&self, unread: Option<&str>, width: usize) -> Option<usize> {
+        self.quantization()?;
+        let read =
+            |(name, stored): &(&String, &Stored)| stored.shape.len() == 2 && unread != Some(name.as_str());
+        let bytes = |(_, stored): (&String, &Stored)| match QuantizedFormat::of(stored.dtype) {
+            Some(_) => stored.place.len(),
+            None => stored.shape.iter().product::<usize>() * width,
+        };
+        Some(self.tensors.iter().filter(read).map(bytes).sum())
     }
 }
 

@@ -95,7 +95,7 @@ fn types_are_named_by_their_share() {
     let mut model = GgufModel::new(&shape(), 3, GgmlDType::Q4K);
     let quantization = |model: &GgufModel| {
         let (_folder, path) = written(model);
-        weights(&path).quantization()
+        weights(&path).gguf().unwrap().quantization()
     };
     assert_eq!(quantization(&model).as_deref(), Some("Q4_K"));
     let (name, tensor) = model.tensors.iter_mut().find(|(name, _)| name == "output.weight").unwrap();
@@ -110,7 +110,7 @@ fn types_are_named_by_their_share() {
 fn kept_blocks_count_as_they_are_stored() {
     let bytes = |dtype, unread| {
         let (_folder, path) = written(&GgufModel::new(&shape(), 3, dtype));
-        weights(&path).quantized_bytes(unread, 2)
+        weights(&path).gguf().unwrap().quantized_bytes(unread, 2)
     };
     let shape = shape();
     let matrices = shape.tensors(3).into_iter().filter(|(_, dims, _)| dims.len() == 2);

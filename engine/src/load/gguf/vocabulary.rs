@@ -90,8 +90,7 @@ impl StoredChat {
     /// # Errors
     /// Fails if the file cannot be read or is corrupt.
     pub fn read(file: &Path) -> Result<Option<Self>, LoadError> {
-        let bytes =
-            files::map(file).map_err(|source| LoadError::FileUnreadable { file: file.to_owned(), source })?;
+        let bytes = files::map(file)?;
         let content = read(&bytes, file)?;
         let metadata = Metadata { file, values: &content.metadata };
         let Some(template) = metadata.text("tokenizer.chat_template")? else { return Ok(None) };
