@@ -139,7 +139,7 @@ impl Engine {
         let thread = std::thread::Builder::new()
             .name("lumos-engine".to_owned())
             .spawn(move || scheduler.run())
-            .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
+            .map_err(LoadError::thread)?;
         tracing::info!(?description, %device, pages, max_batch, "model loaded");
         let inner = Inner {
             description,

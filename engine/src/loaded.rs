@@ -114,15 +114,12 @@ impl Opened {
         let weight_bytes =
             Backend::weight_bytes(options.device, &self.config, rows, options.dtype, &matrices);
         let reservation = Backend::reserve(options, "weights", weight_bytes)?;
-        if self.tokenizer.id_limit() > rows {
-            let file = self.tokenizer.file().to_owned();
-            return Err(LoadError::VocabularyTooLarge { file, pieces: self.tokenizer.id_limit(), rows });
-        }
+        self.tokenizer.check_rows(rows)?;
         let (model, weight_files) = std::thread::scope(|scope| {
             let opened = &self;
             let hashes = std::thread::Builder::new()
                 .spawn_scoped(scope, move || opened.weight_files(options.hash_weights))
-                .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
+                .map_err(LoadError::thread)?;
             let model = Backend::load(&self.config, &self.weights, options, weight_bytes)?;
             let failed = |_| LoadError::Thread { reason: "hashing the weights failed".to_owned() };
             Ok::<_, LoadError>((model, hashes.join().map_err(failed)??))

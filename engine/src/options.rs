@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::{Deserialize, Serialize};
 
 use crate::device::DeviceName;
@@ -136,6 +137,20 @@ impl Default for LoadOptions {
             hash_weights: true,
         }
     }
+}
+
+/// Number of compute threads: all available cores by default.
+pub(crate) fn thread_count(threads: Option<usize>) -> usize {
+    threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+/// Starts compute threads, whose names begin with `name`.
+pub(crate) fn thread_pool(threads: Option<usize>, name: &'static str) -> Result<ThreadPool, LoadError> {
+    ThreadPoolBuilder::new()
+        .num_threads(thread_count(threads).max(1))
+        .thread_name(move |index| format!("{name}-{index}"))
+        .build()
+        .map_err(LoadError::thread)
 }
 
 /// The source of a model.

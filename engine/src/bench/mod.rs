@@ -15,8 +15,8 @@ use crate::engine::Engine;
 use crate::error::{GenerateError, LoadError};
 use crate::loaded::ModelDescription;
 pub use crate::machine::MachineLimits;
-use crate::options::{LoadOptions, ModelSource};
-use crate::request::{GenerateRequest, Prompt, SamplingParams, StopCondition};
+use crate::options::{LoadOptions, ModelSource, thread_count};
+use crate::request::{GenerateRequest, Prompt, StopCondition};
 use crate::stream::StreamEvent;
 
 /// Tokens that the second turn appends to the prompt and completion of the first.
@@ -125,10 +125,7 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
     if settings.batch_sizes.contains(&0) {
         return Err(BenchError::Settings("batch sizes must be positive"));
     }
-    let threads = settings
-        .options
-        .threads
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    let threads = thread_count(settings.options.threads);
     let device = settings.options.device.resolved();
     let mut limits = None;
     let largest = settings.batch_sizes.iter().copied().max().unwrap_or(1);
@@ -294,12 +291,8 @@ async fn turn(
         let request = GenerateRequest {
             input: Prompt::Tokens(prompt),
             stop: StopCondition::Never,
-            max_new_tokens: new_tokens,
-            sampling: SamplingParams::GREEDY,
             ignore_eos: true,
-            first_logits: 0,
-            forced: Vec::new(),
-            deadline: None,
+            ..GenerateRequest::text("", new_tokens)
         };
         tasks.spawn(async move { follow(&engine, request, start).await });
     }

@@ -97,7 +97,7 @@ impl Opened {
         let adapter = Adapter::open(folder, &self.config, rows)?;
         let tokenizer = if folder.has_tokenizer() { folder.tokenizer()? } else { self.tokenizer };
         let files = match self.files {
-            Files::Paths(paths) => Files::Paths([&paths, adapter.files()].concat()),
+            Files::Paths(paths) => Files::Paths([&paths[..], &adapter.files].concat()),
             files => files,
         };
         Ok(Self { config: self.config, tokenizer, weights: self.weights.adapted(adapter), files })
@@ -116,22 +116,17 @@ impl Opened {
     }
 }
 
-/// The contents of a model folder, with the configuration not yet parsed.
-pub(crate) struct Contents {
-    pub(crate) config: Vec<u8>,
-    pub(crate) config_file: PathBuf,
-    pub(crate) tokenizer: Tokenizer,
-    pub(crate) weights: Weights,
-}
-
-/// Opens the folder of a model outside the Llama family.
-pub(crate) fn contents(path: &Path) -> Result<Contents, LoadError> {
+/// Opens the folder of a model outside the Llama family, whose config.json `parse` reads.
+pub(crate) fn contents<C>(
+    path: &Path,
+    parse: impl Fn(&[u8], &Path) -> Result<C, LoadError>,
+) -> Result<(C, Tokenizer, Weights), LoadError> {
     let folder = ModelFolder::open(path)?;
     let config_file = folder.required("config.json", "copy it from where the model was published")?;
     let config = read(&config_file)?;
     let tokenizer = folder.tokenizer()?;
     let weights = Weights::open(&folder.weights()?)?;
-    Ok(Contents { config, config_file, tokenizer, weights })
+    Ok((parse(&config, &config_file)?, tokenizer, weights))
 }
 
 impl Tokenizer {

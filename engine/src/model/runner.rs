@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPool;
 
 use super::llama::{Llama, Scratch};
 use super::rope::RotaryTable;
 use super::{Chunk, ForwardError, LanguageModel, Prediction};
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
+use crate::options::thread_pool;
 
 /// Weights up to this size fit in a core's own caches. Each thread then computes whole sequences through all
 /// layers, which needs one wake-up per step instead of one per product.
@@ -28,12 +29,7 @@ pub(crate) struct Runner {
 impl Runner {
     /// `threads`: number of compute threads; all available cores if `None`.
     pub(crate) fn new(model: Llama, config: &ModelConfig, threads: Option<usize>) -> Result<Self, LoadError> {
-        let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = ThreadPoolBuilder::new()
-            .num_threads(threads.unwrap_or_else(available).max(1))
-            .thread_name(|index| format!("lumos-compute-{index}"))
-            .build()
-            .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
+        let threads = thread_pool(threads, "lumos-compute")?;
         let scratch = (0..threads.current_num_threads()).map(|_| Scratch::default()).collect();
         Ok(Self {
             model: Arc::new(model),

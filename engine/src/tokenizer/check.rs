@@ -153,14 +153,15 @@ pub(super) fn check_character_map(head: &[u8], length: usize) -> Result<(), Stri
     Ok(())
 }
 
-/// Runs code of the crate and converts a panic to an error.
-pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+/// Runs code of the crate and describes its error or panic.
+pub(super) fn caught<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    let result = catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text =
             text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic without a message");
         format!("the tokenizer library failed: {text}")
-    })
+    });
+    result?.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -54,7 +54,8 @@ impl Part {
 
 /// An opened adapter: the change to each tensor of its base.
 pub(crate) struct Adapter {
-    files: Vec<PathBuf>,
+    /// Paths of the configuration and the weights.
+    pub(super) files: Vec<PathBuf>,
     weights: Weights,
     changes: HashMap<String, Change>,
 }
@@ -96,15 +97,10 @@ impl Adapter {
         let config = AdapterConfig::parse(&read(&file)?, &file)?;
         let paths = folder.adapter_weights()?;
         let weights = Weights::open(&paths)?;
-        let file = paths.files.first().unwrap_or(&file).clone();
-        let changes = changes(&config, &weights, &file, base, rows)?;
-        let files = [config.file().to_owned(), file].into();
+        let weight_file = paths.files.first().unwrap_or(&file).clone();
+        let changes = changes(&config, &weights, &weight_file, base, rows)?;
+        let files = vec![file, weight_file];
         Ok(Self { files, weights, changes })
-    }
-
-    /// Paths of the configuration and the weights.
-    pub(super) fn files(&self) -> &[PathBuf] {
-        &self.files
     }
 
     /// The adapter's tensor that replaces the base's tensor, if any.

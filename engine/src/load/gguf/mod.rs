@@ -19,7 +19,7 @@ use candle_core::quantized::gguf_file::Content;
 use memmap2::Mmap;
 
 use metadata::Metadata;
-pub(super) use tensors::GgufTensors;
+pub(crate) use tensors::GgufTensors;
 pub use vocabulary::StoredChat;
 
 use super::config::ModelConfig;
