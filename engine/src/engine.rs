@@ -11,7 +11,6 @@ use std::thread::JoinHandle;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::Backend;
 use crate::cache::{PageLayout, Pool, TILE, page_size_is_supported};
 use crate::device::DeviceName;
 use crate::error::{GenerateError, LoadError};
@@ -112,7 +111,7 @@ impl Engine {
         let Loaded { config, tokenizer, model, description, matrices, weight_bytes, reservation } = loaded;
         let layout = model.layout(&config, options.page_size);
         let (pages, max_batch) = cache_size(options, &layout, config.context_length, model.free_bytes());
-        let cache = Backend::reserve(options, "keys and values", (pages * layout.bytes()) as u64)?;
+        let cache = options.reserve("keys and values", (pages * layout.bytes()) as u64)?;
         let device = options.device;
         let tokenizer = Arc::new(tokenizer);
         let limits = Limits {

@@ -61,11 +61,12 @@ pub use load::{AdapterBase, StoredChat, WeightFile, adapter_base};
 pub use loaded::{Footprint, ModelDescription};
 pub use memory::{MemoryBudget, free_memory};
 pub use model::{linear_path, quantized_path};
-pub use options::{DType, LoadOptions, ModelFiles, ModelSource};
+pub use options::{LoadOptions, ModelFiles, ModelSource};
 pub use random::RandomShape;
 pub use request::{
     FinishReason, GenerateRequest, Generation, Prompt, SamplingParams, StopCondition, TokenUsage,
 };
+pub use simd::DType;
 pub use statistics::Statistics;
 pub use stream::{Delta, GenerationStream, StreamEvent};
 pub use tokenizer::Tokenizer;

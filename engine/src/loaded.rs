@@ -14,7 +14,8 @@ use crate::load::config::{EMBEDDING, ModelConfig};
 use crate::load::{self, GgufTensors, Opened, WeightFile};
 use crate::memory::Reservation;
 use crate::model::Matrices;
-use crate::options::{DType, LoadOptions, ModelSource};
+use crate::options::{LoadOptions, ModelSource};
+use crate::simd::DType;
 use crate::tokenizer::Tokenizer;
 
 /// All parts of a loaded model.
@@ -113,7 +114,7 @@ impl Opened {
         let (rows, matrices) = self.matrices(options.device, options.dtype)?;
         let weight_bytes =
             Backend::weight_bytes(options.device, &self.config, rows, options.dtype, &matrices);
-        let reservation = Backend::reserve(options, "weights", weight_bytes)?;
+        let reservation = options.reserve("weights", weight_bytes)?;
         self.tokenizer.check_rows(rows)?;
         let (model, weight_files) = std::thread::scope(|scope| {
             let opened = &self;

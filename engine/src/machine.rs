@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::LoadError;
 use crate::load::weights::{Matrix, QuantizedMatrix};
 use crate::model::{Execution, Linear, LinearScratch};
-use crate::options::{DType, thread_pool};
-use crate::simd::QuantizedFormat;
+use crate::options::thread_pool;
+use crate::simd::{DType, QuantizedFormat};
 
 /// Bytes read in each round: much larger than a processor's caches.
 const BUFFER: usize = 512 << 20;

@@ -23,7 +23,7 @@ use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use super::kernels::{KERNELS, MOST_SHARED_BYTES, SOURCE};
 use crate::device::{DeviceName, Gpu, NoGpu};
 use crate::machine::MachineLimits;
-use crate::options::DType;
+use crate::simd::DType;
 
 /// Bytes copied to measure memory bandwidth.
 const COPY: usize = 1 << 30;

@@ -83,21 +83,10 @@ impl<A: Accelerator> DeviceLlama<A> {
         for (index, layer) in self.layers.iter().enumerate() {
             kernels::rms_norm(device, &norm(pending, &layer.attention_norm))?;
             layer.query_key_value.multiply(device, rows, normed, (query_key_value, 0))?;
-            let (positions, places) = (at(step.positions_at), at(step.places_at));
-            let (shape, rotary) = (&self.shape, &exchange.rotary);
-            kernels::rotate_store(
-                device,
-                rows,
-                shape,
-                query_key_value,
-                positions,
-                places,
-                rotary,
-                pages,
-                index,
-            )?;
+            let (positions, places, rotary) = (at(step.positions_at), at(step.places_at), &exchange.rotary);
+            kernels::rotate_store(device, rows, query_key_value, positions, places, rotary, pages, index)?;
             let (tasks, tables) = ((step.tasks, at(step.tasks_at)), at(step.tables_at));
-            kernels::attention(device, shape, query_key_value, tasks, tables, pages, index, attended)?;
+            kernels::attention(device, query_key_value, tasks, tables, pages, index, attended)?;
             layer.attention_output.multiply(device, rows, attended, (update, 0))?;
             kernels::rms_norm(device, &norm(Some(update), &layer.feed_forward_norm))?;
             layer.gate_up.multiply(device, rows, normed, (gate_up, 0))?;

@@ -1,7 +1,6 @@
 //! The kernels of `kernels.cu` and `sampling.cu` with their parameters and launch dimensions.
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch};
-use crate::cache::KeyValueShape;
 use crate::model::AttentionShape;
 
 /// The source that NVRTC compiles.
@@ -57,7 +56,7 @@ impl AttentionShape {
 pub(super) struct Pages<B> {
     pub(super) keys: B,
     pub(super) values: B,
-    pub(super) shape: KeyValueShape,
+    pub(super) shape: AttentionShape,
     /// Number of pages.
     pub(super) count: usize,
     /// Positions per page.
@@ -68,8 +67,8 @@ pub(super) struct Pages<B> {
 
 impl<B> Pages<B> {
     /// Size of one layer's keys in bytes.
-    pub(super) fn layer_bytes(shape: &KeyValueShape, count: usize, positions: usize, width: usize) -> usize {
-        count * positions * shape.heads * shape.head_size * width
+    pub(super) fn layer_bytes(shape: &AttentionShape, count: usize, positions: usize, width: usize) -> usize {
+        count * positions * shape.key_value_heads * shape.head_size * width
     }
 
     fn layer(&self, index: usize) -> [Argument<'_, B>; 2] {
@@ -136,7 +135,6 @@ pub(super) fn rms_norm<A: Accelerator>(device: &A, norm: &Norm<'_, A::Buffer>) -
 pub(super) fn rotate_store<A: Accelerator>(
     device: &A,
     rows: usize,
-    shape: &AttentionShape,
     query_key_value: &A::Buffer,
     positions: At<'_, A::Buffer>,
     places: At<'_, A::Buffer>,
@@ -145,7 +143,7 @@ pub(super) fn rotate_store<A: Accelerator>(
     layer: usize,
 ) -> Result<(), DeviceError> {
     let [keys, values] = pages.layer(layer);
-    let [query_heads, key_value_heads, head_size] = shape.integers();
+    let [query_heads, key_value_heads, head_size] = pages.shape.integers();
     let arguments = [
         buffer((query_key_value, 0)),
         buffer(positions),
@@ -161,10 +159,8 @@ pub(super) fn rotate_store<A: Accelerator>(
 }
 
 /// Attention of all rows of a step, split into `tasks` of at most [`AttentionShape::block_rows`] rows.
-#[allow(clippy::too_many_arguments)] // as the kernel
 pub(super) fn attention<A: Accelerator>(
     device: &A,
-    shape: &AttentionShape,
     query_key_value: &A::Buffer,
     (task_count, tasks): (usize, At<'_, A::Buffer>),
     tables: At<'_, A::Buffer>,
@@ -172,7 +168,7 @@ pub(super) fn attention<A: Accelerator>(
     layer: usize,
     output: &A::Buffer,
 ) -> Result<(), DeviceError> {
-    let size = shape.head_size;
+    let (shape, size) = (&pages.shape, pages.shape.head_size);
     let floats = ATTENTION_QUERIES * size + LANES * (size + 1) + ATTENTION_QUERIES * LANES;
     let launch = Launch {
         kernel: "attention",

@@ -10,7 +10,7 @@ use crate::error::LoadError;
 use crate::load::config::{EMBEDDING, HEAD, ModelConfig, NORM};
 use crate::load::weights::Weights;
 use crate::model::{AttentionShape, Layer};
-use crate::options::DType;
+use crate::simd::DType;
 
 /// A row-major matrix.
 pub(super) struct Matrix<B> {
@@ -129,19 +129,10 @@ pub(crate) fn weight_bytes(config: &ModelConfig, rows: usize, dtype: DType, matr
 
 /// The tensor's numbers converted to a type, rounded to nearest.
 fn bytes(tensor: &Tensor, dtype: DType) -> candle_core::Result<Vec<u8>> {
-    let flat = tensor.flatten_all()?;
+    let flat = |dtype: CandleType| tensor.flatten_all()?.to_dtype(dtype);
     Ok(match dtype {
-        DType::F32 => {
-            let values = flat.to_dtype(CandleType::F32)?.to_vec1::<f32>()?;
-            bytemuck::cast_slice(&values).to_vec()
-        }
-        DType::Bf16 => {
-            let values = flat.to_dtype(CandleType::BF16)?.to_vec1::<bf16>()?;
-            bytemuck::cast_slice(&values).to_vec()
-        }
-        DType::F16 => {
-            let values = flat.to_dtype(CandleType::F16)?.to_vec1::<f16>()?;
-            bytemuck::cast_slice(&values).to_vec()
-        }
+        DType::F32 => bytemuck::cast_slice(&flat(CandleType::F32)?.to_vec1::<f32>()?).to_vec(),
+        DType::Bf16 => bytemuck::cast_slice(&flat(CandleType::BF16)?.to_vec1::<bf16>()?).to_vec(),
+        DType::F16 => bytemuck::cast_slice(&flat(CandleType::F16)?.to_vec1::<f16>()?).to_vec(),
     })
 }

@@ -67,7 +67,7 @@ mod tests {
 
     use super::accelerator::Accelerator;
     use super::emulator::{Buffer, Emulator};
-    use crate::options::DType;
+    use crate::simd::DType;
 
     fn bytes_of(values: &[f32], dtype: DType) -> Vec<u8> {
         match dtype {

@@ -38,8 +38,8 @@ impl<A: Accelerator> DeviceModel<A> {
         (pages, positions): (usize, usize),
         (rows, sequences): (usize, usize),
     ) -> Result<Self, DeviceError> {
-        let (device, shape, width) = (&model.device, config.key_values(), model.dtype.width());
-        let bytes = shape.layers * Pages::<A::Buffer>::layer_bytes(&shape, pages, positions, width);
+        let (device, shape, width) = (&model.device, model.shape, model.dtype.width());
+        let bytes = config.layers * Pages::<A::Buffer>::layer_bytes(&shape, pages, positions, width);
         let (keys, values) = (device.allocate(bytes)?, device.allocate(bytes)?);
         let pages = Pages { keys, values, shape, count: pages, positions, width };
         let output_bytes = logits_offset(sequences) + sequences * model.vocabulary * size_of::<f32>();

@@ -12,7 +12,7 @@ use super::elementwise::{add_and_norm, add_bias, add_bias_and_gelu, layer_norm};
 use crate::error::LoadError;
 use crate::load::weights::Weights;
 use crate::model::{Execution, Linear, LinearScratch};
-use crate::options::DType;
+use crate::simd::DType;
 
 /// The word embedding of an encoder.
 const WORDS: &str = "embeddings.word_embeddings.weight";

@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 
 use super::config::ModelConfig;
 use crate::error::LoadError;
-use crate::options::DType;
 use crate::random::RandomShape;
+use crate::simd::DType;
 
 /// Standard deviation, as in the initialisation of models.
 const SCALE: f32 = 0.02;

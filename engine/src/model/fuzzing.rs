@@ -6,8 +6,7 @@ use pulp::Arch;
 use super::kernel::Execution;
 use super::linear::{Linear, LinearScratch};
 use super::quantized::QuantizedPanels;
-use crate::options::DType;
-use crate::simd::{Path, QuantizedFormat, QuantizedPath, Target};
+use crate::simd::{DType, Path, QuantizedFormat, QuantizedPath, Target};
 use crate::vector::AlignedBuffer;
 
 /// A matrix product of arbitrary numbers.

@@ -10,7 +10,7 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 use crate::simd::{
-    Columns, Element, Kernel, LINE, PANEL, Path, Target, Unit, Weights, for_each_window, round_line,
+    Columns, DType, Kernel, LINE, PANEL, Path, Target, Unit, Weights, for_each_window, round_line,
 };
 use crate::vector::AlignedBuffer;
 
@@ -69,16 +69,16 @@ enum Storage {
 
 impl PanelWeights {
     /// Allocates zeros, to be replaced by [`Self::add`].
-    pub(crate) fn new(element: Element, inputs: usize, outputs: usize) -> Self {
-        let line = if element == Element::Bf16 { 2 * LINE } else { LINE };
+    pub(crate) fn new(dtype: DType, inputs: usize, outputs: usize) -> Self {
+        let line = if dtype == DType::Bf16 { 2 * LINE } else { LINE };
         let padded = inputs.next_multiple_of(line);
         let length = outputs.next_multiple_of(PANEL) * padded;
-        let storage = match element {
-            Element::F32 => Storage::F32(AlignedBuffer::zeros(length)),
-            Element::Bf16 => Storage::Bf16(AlignedBuffer::zeros(length)),
-            Element::F16 => Storage::F16(AlignedBuffer::zeros(length)),
+        let storage = match dtype {
+            DType::F32 => Storage::F32(AlignedBuffer::zeros(length)),
+            DType::Bf16 => Storage::Bf16(AlignedBuffer::zeros(length)),
+            DType::F16 => Storage::F16(AlignedBuffer::zeros(length)),
         };
-        Self { path: Path::best(element), inputs, padded, outputs, added: 0, storage }
+        Self { path: Path::best(dtype), inputs, padded, outputs, added: 0, storage }
     }
 
     /// Packs the weights of the next outputs, row-major (outputs × inputs), rounded to the nearest value of
@@ -114,7 +114,7 @@ impl PanelWeights {
     #[allow(dead_code)] // tests and the bench run every path
     pub(crate) fn with_path(mut self, path: Path) -> Option<Self> {
         self.path = path;
-        path.available(self.element()).then_some(self)
+        path.available(self.dtype()).then_some(self)
     }
 
     /// The path that computes the product.
@@ -136,11 +136,11 @@ impl PanelWeights {
         }
     }
 
-    fn element(&self) -> Element {
+    fn dtype(&self) -> DType {
         match &self.storage {
-            Storage::F32(_) => Element::F32,
-            Storage::Bf16(_) => Element::Bf16,
-            Storage::F16(_) => Element::F16,
+            Storage::F32(_) => DType::F32,
+            Storage::Bf16(_) => DType::Bf16,
+            Storage::F16(_) => DType::F16,
         }
     }
 

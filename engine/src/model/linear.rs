@@ -8,8 +8,7 @@ use candle_core::Tensor;
 use super::kernel::{Execution, PanelWeights};
 use super::quantized::QuantizedPanels;
 use crate::load::weights::{Matrix, to_f32};
-use crate::options::DType;
-use crate::simd::{Element, Path, QuantizedPath, Target};
+use crate::simd::{DType, Path, QuantizedPath, Target};
 use crate::vector::AlignedBuffer;
 
 /// Scratch space of linear layers, kept between calls.
@@ -150,7 +149,7 @@ fn floats(weights: &[Matrix<'_>], inputs: usize, dtype: DType) -> candle_core::R
     for weight in tensors.clone() {
         outputs += weight.dim(0)?;
     }
-    let mut packed = PanelWeights::new(element(dtype), inputs, outputs);
+    let mut packed = PanelWeights::new(dtype, inputs, outputs);
     for weight in tensors {
         packed.add(&to_f32(weight)?);
     }
@@ -161,21 +160,13 @@ fn floats(weights: &[Matrix<'_>], inputs: usize, dtype: DType) -> candle_core::R
 /// and `avx512` give bit-identical results; `avx512bf16` and `amx` (bfloat16 weights only) also round
 /// activations to bfloat16 and sum in their own orders.
 pub fn linear_path(dtype: DType) -> String {
-    Path::best(element(dtype)).to_string()
+    Path::best(dtype).to_string()
 }
 
 /// The name of the path that computes linear layers of weights in block formats (Q8_0, Q4_K, Q6_K) on this
 /// processor: `portable`, `avx2` or `avx512vnni`. Their results are bit-identical.
 pub fn quantized_path() -> String {
     QuantizedPath::best().to_string()
-}
-
-fn element(dtype: DType) -> Element {
-    match dtype {
-        DType::F32 => Element::F32,
-        DType::Bf16 => Element::Bf16,
-        DType::F16 => Element::F16,
-    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ use super::rope::RotaryTable;
 use crate::error::LoadError;
 use crate::load::config::{EMBEDDING, HEAD, ModelConfig, NORM};
 use crate::load::weights::{Matrix, Weights};
-use crate::options::DType;
-use crate::simd::QuantizedFormat;
+use crate::simd::{DType, QuantizedFormat};
 
 /// One decoder layer, with vectors `V` and matrices `M`.
 pub(crate) struct Layer<V, M> {

@@ -1,7 +1,6 @@
 //! Products with weights in block formats: panels, threads and the packing of activations around the vector
 //! kernels.
 
-use pulp::Arch;
 use rayon::prelude::*;
 
 use super::kernel::{Execution, PARALLEL_ACTIVATIONS, Share};
@@ -103,8 +102,13 @@ impl QuantizedPanels {
         if packed.is_empty() {
             return;
         }
-        let run =
-            |(packed, input): (&mut [i32], &[f32])| pack_compiled(execution.arch, input, inputs, packed);
+        let run = |(packed, input): (&mut [i32], &[f32])| {
+            compiled(
+                execution.arch,
+                #[inline(always)]
+                || pack_rows(input, inputs, packed),
+            );
+        };
         if execution.parallel && input.len() >= PARALLEL_ACTIVATIONS {
             packed.par_chunks_mut(rows * words).zip(input.par_chunks(rows * inputs)).for_each(run);
         } else {
@@ -113,19 +117,12 @@ impl QuantizedPanels {
     }
 }
 
-fn pack_compiled(arch: Arch, input: &[f32], inputs: usize, packed: &mut [i32]) {
-    compiled(
-        arch,
-        #[inline(always)]
-        || pack_rows(input, inputs, packed),
-    );
-}
-
 #[cfg(test)]
 mod tests {
     use candle_core::quantized::{GgmlDType, QTensor};
     use candle_core::{Device, Tensor};
     use proptest::prelude::*;
+    use pulp::Arch;
 
     use super::*;
 

@@ -160,20 +160,12 @@ impl Tiles {
     unsafe fn block<const BOTH: bool>(&self, unit: &mut RawUnit<'_, f32>, first: usize) {
         let all = if BOTH { 2 * TILE_ROWS } else { TILE_ROWS };
         let (width, rows) = (unit.output.width(), all.min(unit.output.rows() - first));
-        let mut partial;
-        let direct = width == PANEL && rows == all;
-        let (output, stride) = if direct {
-            (unit.output.row(first), unit.output.stride())
-        } else {
-            partial = [0.0; 2 * TILE_ROWS * PANEL];
-            if unit.add {
-                unit.output.read(first, partial[..rows * PANEL].as_chunks_mut().0);
-            }
-            (partial.as_mut_ptr(), PANEL)
-        };
+        let whole = width == PANEL && rows == all;
+        let mut copy: Option<[f32; 2 * TILE_ROWS * PANEL]> = None;
+        let (output, stride) = unit.output.open((first, rows), whole, unit.add, &mut copy);
         // SAFETY: the caller's promise. Tiles of weights are 16 rows of `PANEL` words, of which they take 16;
         // tiles of activations are the rows of one block, `LINE` words each, which are contiguous; tiles of
-        // sums are 16 floats of as many rows of the output or of `partial`, which have `PANEL` floats each.
+        // sums are 16 floats of as many rows of the output or of `copy`, which have `PANEL` floats each.
         unsafe {
             let output_bytes = stride * size_of::<f32>();
             let lower = output.wrapping_add(TILE_ROWS * stride);
@@ -218,10 +210,6 @@ impl Tiles {
                 store!(3, lower.add(TILE_OUTPUTS), output_bytes);
             }
         }
-        if !direct {
-            // SAFETY: not direct, so `output` is `partial`'s `rows` × `PANEL` floats and more.
-            let sums = unsafe { std::slice::from_raw_parts(output, rows * PANEL) };
-            unit.output.write(first, sums.as_chunks().0);
-        }
+        unit.output.close((first, rows), &copy);
     }
 }

@@ -27,7 +27,8 @@ mod tile;
 mod x86;
 
 pub(crate) use columns::{Columns, Target, for_each_window};
-pub(crate) use path::{Element, Path};
+pub use path::DType;
+pub(crate) use path::Path;
 pub(crate) use quantized::{
     BLOCK, PanelLayout, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS, pack_block, pack_rows,
 };
@@ -77,7 +78,7 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// Initialises `path` on this thread. Panics if the processor does not support it.
     pub(crate) fn new(path: Path) -> Self {
-        assert!(path.available(Element::Bf16), "the processor does not support {path}");
+        assert!(path.available(DType::Bf16), "the processor does not support {path}");
         Self {
             path,
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -152,7 +153,7 @@ fn raw<'a, S, E>(weights: &[S], row_lines: usize, unit: Unit<'a>) -> RawUnit<'a,
 /// Rounds 32 activations to bfloat16 as the rounding paths require: to nearest, ties to even, subnormal
 /// numbers to zero. Panics if the processor supports no such path.
 pub(crate) fn round_line(values: &[f32; 2 * LINE], rounded: &mut [u16; 2 * LINE]) {
-    assert!(Path::Avx512Bf16.available(Element::Bf16));
+    assert!(Path::Avx512Bf16.available(DType::Bf16));
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the processor has the instructions by the line above.
     unsafe {

@@ -76,17 +76,8 @@ pub(super) unsafe fn run<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOS
     let mut first = 0;
     while first < rows {
         let count = MOST.min(rows - first);
-        let mut partial;
-        let direct = width == PANEL;
-        let (output, stride) = if direct {
-            (unit.output.row(first), unit.output.stride())
-        } else {
-            partial = [0.0; MOST_ROWS * PANEL];
-            if unit.add {
-                unit.output.read(first, partial[..count * PANEL].as_chunks_mut().0);
-            }
-            (partial.as_mut_ptr(), PANEL)
-        };
+        let mut copy: Option<[f32; MOST_ROWS * PANEL]> = None;
+        let (output, stride) = unit.output.open((first, count), width == PANEL, unit.add, &mut copy);
         let offset = (first * unit.row_lines + unit.first_line * count) * LINE;
         let tile = Tile {
             weights: unit.weights,
@@ -100,11 +91,7 @@ pub(super) unsafe fn run<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOS
         };
         // SAFETY: the caller's promise; `count` is at most `MOST`.
         unsafe { tile.run_rows::<L, W, VECTORS, MOST>(count) };
-        if !direct {
-            // SAFETY: not direct, so `output` is `partial`'s `count` × `PANEL` floats and more.
-            let sums = unsafe { std::slice::from_raw_parts(output, count * PANEL) };
-            unit.output.write(first, sums.as_chunks().0);
-        }
+        unit.output.close((first, count), &copy);
         first += count;
     }
 }

@@ -13,9 +13,10 @@ use crate::error::LoadError;
 use crate::fixtures::{Shape, Uniform};
 use crate::load::{self, Opened};
 use crate::model::{LanguageModel, Llama, Runner};
-use crate::options::{DType, ModelSource};
+use crate::options::ModelSource;
 use crate::request::SamplingParams;
 use crate::scheduler::{Completion, Limits, Scheduler, SequenceRequest, Submission};
+use crate::simd::DType;
 use crate::statistics::Counters;
 use crate::tokenizer::Tokenizer;
 

@@ -8,8 +8,8 @@ use crate::cuda::kernels::{self, Norm, Pages};
 use crate::cuda::step::{Step, TASK};
 use crate::fixtures::Uniform;
 use crate::model::{AttentionShape, Chunk};
-use crate::options::DType;
 use crate::sampler::Choosing;
+use crate::simd::DType;
 use proptest::prelude::*;
 
 const DTYPES: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];
@@ -83,9 +83,9 @@ impl Case {
         while !decoys.is_empty() {
             pool.release(decoys.swap_remove(random.below(decoys.len())));
         }
-        let bytes = self.layers * Pages::<()>::layer_bytes(&shape, count, self.page_size, width);
+        let bytes = self.layers * Pages::<()>::layer_bytes(&self.shape, count, self.page_size, width);
         let [keys, values] = [0; 2].map(|_| device.allocate(bytes).unwrap());
-        let pages = Pages { keys, values, shape, count, positions: self.page_size, width };
+        let pages = Pages { keys, values, shape: self.shape, count, positions: self.page_size, width };
         let angles: Vec<f32> = (0..longest * head_size / 2)
             .map(|at| (at / (head_size / 2)) as f32 * 0.37 / (1 + at % (head_size / 2)) as f32)
             .collect();
@@ -132,7 +132,6 @@ impl Case {
                 kernels::rotate_store(
                     &device,
                     step.rows,
-                    &self.shape,
                     &query_key_value,
                     positions,
                     places,
@@ -143,17 +142,7 @@ impl Case {
                 .unwrap();
                 let tasks = (step.tasks, at(step.tasks_at));
                 let tables = at(step.tables_at);
-                kernels::attention(
-                    &device,
-                    &self.shape,
-                    &query_key_value,
-                    tasks,
-                    tables,
-                    &pages,
-                    layer,
-                    &output,
-                )
-                .unwrap();
+                kernels::attention(&device, &query_key_value, tasks, tables, &pages, layer, &output).unwrap();
                 let found = floats(&device, &output, step.rows * output_width, self.dtype);
                 let mut rest = &rows[..];
                 for (index, count) in growth.iter().enumerate() {
@@ -253,8 +242,7 @@ fn attention_at_its_limits_equals_the_plain_version() {
 #[test]
 fn the_emulator_notices_a_page_that_is_not_there() {
     let Some(device) = Emulator::start(DType::F32).filter(Emulator::is_sanitized) else { return };
-    let heads = AttentionShape { query_heads: 1, key_value_heads: 1, head_size: 4, window: None };
-    let shape = KeyValueShape { layers: 1, heads: 1, head_size: 4 };
+    let shape = AttentionShape { query_heads: 1, key_value_heads: 1, head_size: 4, window: None };
     let bytes = Pages::<()>::layer_bytes(&shape, 1, 16, 4);
     let [keys, values] = [0; 2].map(|_| device.allocate(bytes).unwrap());
     let pages = Pages { keys, values, shape, count: 1, positions: 16, width: 4 };
@@ -263,7 +251,7 @@ fn the_emulator_notices_a_page_that_is_not_there() {
     let run = |page: u32| {
         let words = buffer(&device, bytemuck::cast_slice(&[0u32, 1, 0, 0, page]));
         let (tasks, tables) = ((1, (&words, 0)), (&words, TASK * 4));
-        kernels::attention(&device, &heads, &rows, tasks, tables, &pages, 0, &output)
+        kernels::attention(&device, &rows, tasks, tables, &pages, 0, &output)
             .and_then(|()| device.download(&output, 0, &mut [0; 16]))
     };
     assert!(run(0).is_ok());

@@ -11,7 +11,7 @@ use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{DType as CandleType, Device, Tensor};
 use memmap2::Mmap;
 
-use super::names::{Turned, hugging_face, stored_row};
+use super::names::{hugging_face, stored_row};
 use super::{invalid, unsupported};
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
@@ -56,7 +56,7 @@ impl GgufTensors {
             let place = place(name, info, content.tensor_data_offset, bytes.len(), &path)?;
             let Some((name, turned)) = hugging_face(name) else { continue };
             let shape = info.shape.dims().to_vec();
-            let head = (turned != Turned::No).then_some(config.head_size);
+            let head = turned.then_some(config.head_size);
             if head.is_some_and(|size| !shape[0].is_multiple_of(size)) {
                 let reason =
                     format!("tensor {name} has {} rows, which cannot be divided into heads", shape[0]);

@@ -12,7 +12,7 @@ use crate::tokenizer::{BytePairs, Splitting, StoredPiece, Tokenizer};
 /// with the pre-tokenizer that `tokenizer.ggml.pre` names.
 pub(super) fn tokenizer(metadata: &Metadata<'_>) -> Result<Tokenizer, LoadError> {
     let key = "tokenizer.ggml.model";
-    let model = metadata.text(key)?.ok_or_else(|| metadata.missing(key))?;
+    let model = metadata.required(key, Metadata::text)?;
     let pieces = pieces(metadata)?;
     match model {
         "llama" => {
@@ -20,8 +20,7 @@ pub(super) fn tokenizer(metadata: &Metadata<'_>) -> Result<Tokenizer, LoadError>
             Tokenizer::from_pieces(&pieces, prefix, metadata.file)
         }
         "gpt2" => {
-            let key = "tokenizer.ggml.merges";
-            let merges = metadata.texts(key)?.ok_or_else(|| metadata.missing(key))?;
+            let merges = metadata.required("tokenizer.ggml.merges", Metadata::texts)?;
             let splitting = splitting(metadata)?;
             Tokenizer::from_byte_pairs(&BytePairs { pieces, merges, splitting }, metadata.file)
         }
@@ -34,7 +33,7 @@ pub(super) fn tokenizer(metadata: &Metadata<'_>) -> Result<Tokenizer, LoadError>
 
 fn pieces<'a>(metadata: &Metadata<'a>) -> Result<Vec<StoredPiece<'a>>, LoadError> {
     let tokens = "tokenizer.ggml.tokens";
-    let texts = metadata.texts(tokens)?.ok_or_else(|| metadata.missing(tokens))?;
+    let texts = metadata.required(tokens, Metadata::texts)?;
     let (scores, kinds) = ("tokenizer.ggml.scores", "tokenizer.ggml.token_type");
     let as_many = |key: &str, found: usize| {
         let reason = format!("{key} has {found} entries, but {tokens} has {}", texts.len());
@@ -62,7 +61,7 @@ fn pieces<'a>(metadata: &Metadata<'a>) -> Result<Vec<StoredPiece<'a>>, LoadError
 /// The pre-tokenizer, by llama.cpp's names (`llama-vocab.cpp`).
 fn splitting(metadata: &Metadata<'_>) -> Result<Splitting, LoadError> {
     let key = "tokenizer.ggml.pre";
-    match metadata.text(key)?.ok_or_else(|| metadata.missing(key))? {
+    match metadata.required(key, Metadata::text)? {
         "llama-bpe" | "llama3" | "llama-v3" => Ok(Splitting::Llama3),
         "smollm" => Ok(Splitting::DigitsAndGpt2),
         "gpt-2" => Ok(Splitting::Gpt2),

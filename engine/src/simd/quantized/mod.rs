@@ -51,7 +51,7 @@ impl QuantizedPath {
     pub(crate) fn available(self) -> bool {
         match self {
             Self::Portable => true,
-            Self::Avx2 => super::Path::Avx2.available(super::Element::F32),
+            Self::Avx2 => super::Path::Avx2.available(super::DType::F32),
             Self::Avx512Vnni => {
                 is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")

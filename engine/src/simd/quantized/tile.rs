@@ -54,17 +54,8 @@ pub(super) unsafe fn run<L: QuantizedLanes, const MOST: usize>(mut unit: RawUnit
     while first < rows {
         let count = MOST.min(rows - first);
         let add = unit.first_block > 0;
-        let mut partial;
-        let direct = width == PANEL;
-        let (output, stride) = if direct {
-            (unit.output.row(first), unit.output.stride())
-        } else {
-            partial = [0.0; MOST_ROWS * PANEL];
-            if add {
-                unit.output.read(first, partial[..count * PANEL].as_chunks_mut().0);
-            }
-            (partial.as_mut_ptr(), PANEL)
-        };
+        let mut copy: Option<[f32; MOST_ROWS * PANEL]> = None;
+        let (output, stride) = unit.output.open((first, count), width == PANEL, add, &mut copy);
         let offset = (first * unit.row_blocks + unit.first_block * count) * ROW_WORDS;
         let tile = Tile {
             weights: unit.weights,
@@ -78,11 +69,7 @@ pub(super) unsafe fn run<L: QuantizedLanes, const MOST: usize>(mut unit: RawUnit
         };
         // SAFETY: the caller's promise; `count` is at most `MOST`.
         unsafe { tile.run_rows::<L, MOST>(count, unit.format) };
-        if !direct {
-            // SAFETY: not direct, so `output` is `partial`'s `count` × `PANEL` floats and more.
-            let sums = unsafe { std::slice::from_raw_parts(output, count * PANEL) };
-            unit.output.write(first, sums.as_chunks().0);
-        }
+        unit.output.close((first, count), &copy);
         first += count;
     }
 }
