@@ -185,7 +185,7 @@ impl Engine {
     }
 
     /// Positions per KV cache page.
-    pub fn page_size(&self) -> usize {
+    pub(crate) fn page_size(&self) -> usize {
         self.inner.layout.positions
     }
 

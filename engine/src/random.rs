@@ -28,11 +28,11 @@ pub enum RandomShape {
 
 impl RandomShape {
     /// All shapes.
-    pub const ALL: [Self; 5] =
+    pub(crate) const ALL: [Self; 5] =
         [Self::Llama2With7B, Self::Llama2With13B, Self::TinyLlama, Self::With110M, Self::With1M];
 
     /// The name that [`FromStr`] parses.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Llama2With7B => "llama2-7b",
             Self::Llama2With13B => "llama2-13b",
@@ -60,7 +60,7 @@ impl RandomShape {
     }
 
     /// The contents of config.json.
-    pub fn config(self) -> Value {
+    pub(crate) fn config(self) -> Value {
         let [hidden, intermediate, layers, heads, key_value_heads, vocabulary, context] = self.sizes();
         json!({
             "architectures": ["LlamaForCausalLM"],

@@ -163,15 +163,10 @@ impl ModelConfig {
         if let Some(activation) = raw.hidden_act.as_deref().filter(|name| *name != "silu") {
             return unsupported(format!("hidden_act is {activation:?}, not \"silu\""));
         }
-        let end_of_sequence = match generation {
-            Some((bytes, path)) => {
-                let raw: RawGenerationConfig =
-                    serde_json::from_slice(bytes).map_err(LoadError::json(path))?;
-                raw.eos_token_id
-            }
-            None => None,
-        };
-        let end_of_sequence = end_of_sequence.or(raw.eos_token_id).map_or(Vec::new(), Ids::into_vec);
+        let generation: Option<RawGenerationConfig> = generation
+            .map(|(bytes, path)| serde_json::from_slice(bytes).map_err(LoadError::json(path)))
+            .transpose()?;
+        let end_of_sequence = generation.and_then(|generation| generation.eos_token_id).or(raw.eos_token_id);
         let rope = raw.rope_parameters.or(raw.rope_scaling);
         let rope_theta =
             rope.as_ref().and_then(|rope| rope.rope_theta).or(raw.rope_theta).unwrap_or(10_000.0);
@@ -219,7 +214,7 @@ impl ModelConfig {
             sliding_window: raw.sliding_window.filter(|window| *window > 0),
             tied_embeddings: raw.tie_word_embeddings,
             context_length: raw.max_position_embeddings.unwrap_or(2048),
-            end_of_sequence,
+            end_of_sequence: end_of_sequence.map_or(Vec::new(), Ids::into_vec),
         };
         config.checked(file)
     }

@@ -92,37 +92,33 @@ impl ModelFolder {
 
     /// The safetensors files if there are any, otherwise PyTorch pickles; one file or shards with an index.
     pub(super) fn weights(&self) -> Result<WeightPaths, LoadError> {
-        let missing = || {
-            let expected = "weights (model.safetensors, model.safetensors.index.json, pytorch_model.bin or \
-                            pytorch_model.bin.index.json)";
-            self.missing(expected, "copy the weight files into the folder")
-        };
-        self.first_of("model.safetensors", "pytorch_model.bin", |name| self.shards(name))?.ok_or_else(missing)
+        let expected = "weights (model.safetensors, model.safetensors.index.json, pytorch_model.bin or \
+                        pytorch_model.bin.index.json)";
+        let (safetensors, pickle) = (self.shards("model.safetensors")?, || self.shards("pytorch_model.bin"));
+        self.weight_paths(safetensors, pickle, expected, "copy the weight files into the folder")
     }
 
     /// The weights of an adapter: safetensors if they exist, otherwise PyTorch's pickle.
     pub(super) fn adapter_weights(&self) -> Result<WeightPaths, LoadError> {
-        let (safetensors, pickle) = ("adapter_model.safetensors", "adapter_model.bin");
-        let file = |name: &str| Ok(self.optional(name).map(|file| vec![file]));
-        self.first_of(safetensors, pickle, file)?.ok_or_else(|| {
-            let expected = format!("{safetensors} or {pickle}");
-            self.missing(&expected, "copy the adapter's weights into the folder")
-        })
+        let expected = "adapter_model.safetensors or adapter_model.bin";
+        let file = |name: &str| self.optional(name).map(|file| vec![file]);
+        let (safetensors, pickle) = (file("adapter_model.safetensors"), || Ok(file("adapter_model.bin")));
+        self.weight_paths(safetensors, pickle, expected, "copy the adapter's weights into the folder")
     }
 
-    /// The files that `find` returns for the name of safetensors or else of a pickle.
-    fn first_of(
+    fn weight_paths(
         &self,
-        safetensors: &str,
-        pickle: &str,
-        find: impl Fn(&str) -> Result<Option<Vec<PathBuf>>, LoadError>,
-    ) -> Result<Option<WeightPaths>, LoadError> {
-        for (name, format) in [(safetensors, WeightFormat::Safetensors), (pickle, WeightFormat::Pickle)] {
-            if let Some(files) = find(name)? {
-                return Ok(Some(WeightPaths { folder: self.path.clone(), files, format }));
-            }
-        }
-        Ok(None)
+        safetensors: Option<Vec<PathBuf>>,
+        pickle: impl Fn() -> Result<Option<Vec<PathBuf>>, LoadError>,
+        expected: &str,
+        remedy: &str,
+    ) -> Result<WeightPaths, LoadError> {
+        let (files, format) = match safetensors {
+            Some(files) => (Some(files), WeightFormat::Safetensors),
+            None => (pickle()?, WeightFormat::Pickle),
+        };
+        let files = files.ok_or_else(|| self.missing(expected, remedy))?;
+        Ok(WeightPaths { folder: self.path.clone(), files, format })
     }
 
     fn shards(&self, name: &str) -> Result<Option<Vec<PathBuf>>, LoadError> {

@@ -21,7 +21,6 @@ use adapter::Adapter;
 use config::{EMBEDDING, ModelConfig};
 use files::read;
 use folder::ModelFolder;
-use gguf::GgufFile;
 pub(crate) use gguf::GgufTensors;
 use weights::Weights;
 
@@ -84,10 +83,9 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
 }
 
 fn open_gguf(path: &Path) -> Result<Opened, LoadError> {
-    let file = GgufFile::open(path)?;
-    let (config, tokenizer) = (file.config()?, file.tokenizer()?);
-    let weights = Weights::of_gguf(file.into_tensors(&config)?);
-    Ok(Opened { config, tokenizer, weights, files: Files::Paths(vec![path.to_owned()]) })
+    let (config, tokenizer, tensors) = gguf::open(path)?;
+    let (weights, files) = (Weights::of_gguf(tensors), Files::Paths(vec![path.to_owned()]));
+    Ok(Opened { config, tokenizer, weights, files })
 }
 
 impl Opened {

@@ -57,14 +57,9 @@ pub(crate) struct PanelWeights {
     padded: usize,
     outputs: usize,
     added: usize,
-    storage: Storage,
-}
-
-/// Panel after panel, `padded` × [`PANEL`] numbers each; bfloat16 numbers are stored in pairs of inputs.
-enum Storage {
-    F32(AlignedBuffer<f32>),
-    Bf16(AlignedBuffer<u16>),
-    F16(AlignedBuffer<u16>),
+    dtype: DType,
+    /// Panel after panel, `padded` × [`PANEL`] numbers each; bfloat16 numbers are stored in pairs of inputs.
+    storage: AlignedBuffer<u8>,
 }
 
 impl PanelWeights {
@@ -73,12 +68,8 @@ impl PanelWeights {
         let line = if dtype == DType::Bf16 { 2 * LINE } else { LINE };
         let padded = inputs.next_multiple_of(line);
         let length = outputs.next_multiple_of(PANEL) * padded;
-        let storage = match dtype {
-            DType::F32 => Storage::F32(AlignedBuffer::zeros(length)),
-            DType::Bf16 => Storage::Bf16(AlignedBuffer::zeros(length)),
-            DType::F16 => Storage::F16(AlignedBuffer::zeros(length)),
-        };
-        Self { path: Path::best(dtype), inputs, padded, outputs, added: 0, storage }
+        let storage = AlignedBuffer::zeros(length * dtype.width());
+        Self { path: Path::best(dtype), inputs, padded, outputs, added: 0, dtype, storage }
     }
 
     /// Packs the weights of the next outputs, row-major (outputs × inputs), rounded to the nearest value of
@@ -86,22 +77,26 @@ impl PanelWeights {
     pub(crate) fn add(&mut self, weights: &[f32]) {
         for values in weights.chunks_exact(self.inputs.max(1)) {
             let (panel, column) = (self.added / PANEL, self.added % PANEL);
-            let range = panel * self.padded * PANEL..(panel + 1) * self.padded * PANEL;
-            match &mut self.storage {
-                Storage::F32(numbers) => {
-                    for (slot, value) in numbers[range].chunks_exact_mut(PANEL).zip(values) {
+            let bytes = self.padded * PANEL * self.dtype.width();
+            let panel = &mut self.storage[panel * bytes..][..bytes];
+            match self.dtype {
+                DType::F32 => {
+                    let numbers: &mut [f32] = bytemuck::cast_slice_mut(panel);
+                    for (slot, value) in numbers.chunks_exact_mut(PANEL).zip(values) {
                         slot[column] = *value;
                     }
                 }
-                Storage::Bf16(numbers) => {
-                    for (slot, pair) in numbers[range].chunks_exact_mut(2 * PANEL).zip(values.chunks(2)) {
+                DType::Bf16 => {
+                    let numbers: &mut [u16] = bytemuck::cast_slice_mut(panel);
+                    for (slot, pair) in numbers.chunks_exact_mut(2 * PANEL).zip(values.chunks(2)) {
                         for (slot, value) in slot[2 * column..].iter_mut().zip(pair) {
                             *slot = bf16::from_f32(*value).to_bits();
                         }
                     }
                 }
-                Storage::F16(numbers) => {
-                    for (slot, value) in numbers[range].chunks_exact_mut(PANEL).zip(values) {
+                DType::F16 => {
+                    let numbers: &mut [u16] = bytemuck::cast_slice_mut(panel);
+                    for (slot, value) in numbers.chunks_exact_mut(PANEL).zip(values) {
                         slot[column] = f16::from_f32(*value).to_bits();
                     }
                 }
@@ -114,7 +109,7 @@ impl PanelWeights {
     #[allow(dead_code)] // tests and the bench run every path
     pub(crate) fn with_path(mut self, path: Path) -> Option<Self> {
         self.path = path;
-        path.available(self.dtype()).then_some(self)
+        path.available(self.dtype).then_some(self)
     }
 
     /// The path that computes the product.
@@ -130,17 +125,14 @@ impl PanelWeights {
 
     /// Bytes that one product reads.
     pub(crate) fn bytes(&self) -> usize {
-        match &self.storage {
-            Storage::F32(numbers) => numbers.len() * 4,
-            Storage::Bf16(numbers) | Storage::F16(numbers) => numbers.len() * 2,
-        }
+        self.storage.len()
     }
 
-    fn dtype(&self) -> DType {
-        match &self.storage {
-            Storage::F32(_) => DType::F32,
-            Storage::Bf16(_) => DType::Bf16,
-            Storage::F16(_) => DType::F16,
+    fn weights(&self) -> Weights<'_> {
+        match self.dtype {
+            DType::F32 => Weights::F32(bytemuck::cast_slice(&self.storage)),
+            DType::Bf16 => Weights::Bf16(bytemuck::cast_slice(&self.storage)),
+            DType::F16 => Weights::F16(bytemuck::cast_slice(&self.storage)),
         }
     }
 
@@ -172,16 +164,16 @@ impl PanelWeights {
             window.fill(0.0);
         }
         let stretch = self.path.stretch_lines();
-        let kernel = Kernel::new(self.path);
+        let (kernel, all) = (Kernel::new(self.path), self.weights());
         for first_line in (0..lines).step_by(stretch) {
             let count = stretch.min(lines - first_line);
             for panel in 0..window.width().div_ceil(PANEL) {
                 let start = ((first + panel) * self.padded + first_line * line_inputs) * PANEL;
                 let range = start..start + count * line_inputs * PANEL;
-                let weights = match &self.storage {
-                    Storage::F32(numbers) => Weights::F32(&numbers[range]),
-                    Storage::Bf16(numbers) => Weights::Bf16(&numbers[range]),
-                    Storage::F16(numbers) => Weights::F16(&numbers[range]),
+                let weights = match all {
+                    Weights::F32(numbers) => Weights::F32(&numbers[range]),
+                    Weights::Bf16(numbers) => Weights::Bf16(&numbers[range]),
+                    Weights::F16(numbers) => Weights::F16(&numbers[range]),
                 };
                 let output = window.narrow(panel * PANEL, PANEL);
                 kernel.multiply(Unit { weights, activations: packed, first_line, lines: count, output });

@@ -145,10 +145,7 @@ impl Linear {
 
 fn floats(weights: &[Matrix<'_>], inputs: usize, dtype: DType) -> candle_core::Result<PanelWeights> {
     let tensors = weights.iter().filter_map(Matrix::floats);
-    let mut outputs = 0;
-    for weight in tensors.clone() {
-        outputs += weight.dim(0)?;
-    }
+    let outputs = tensors.clone().map(|weight| weight.dim(0)).sum::<candle_core::Result<_>>()?;
     let mut packed = PanelWeights::new(dtype, inputs, outputs);
     for weight in tensors {
         packed.add(&to_f32(weight)?);

@@ -186,7 +186,7 @@ impl Tokenizer {
     }
 
     /// The file that the tokenizer was read from.
-    pub fn file(&self) -> &Path {
+    pub(crate) fn file(&self) -> &Path {
         &self.file
     }
 }

@@ -229,15 +229,11 @@ pub(super) fn frequency_factors(
     if info.ggml_dtype != GgmlDType::F32 {
         return Err(invalid(file, &format!("tensor {FREQUENCY_FACTORS} is not of type F32")));
     }
-    let values = bytes[place]
-        .chunks_exact(4)
-        .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+    let values = bytes[place].as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
     let values: Vec<f32> = values.collect();
     if !values.iter().all(|value| value.is_finite() && *value > 0.0) {
-        return Err(invalid(
-            file,
-            &format!("tensor {FREQUENCY_FACTORS} has a value that is not a positive number"),
-        ));
+        let reason = format!("tensor {FREQUENCY_FACTORS} has a value that is not a positive number");
+        return Err(invalid(file, &reason));
     }
     Ok(Some(values))
 }

@@ -6,7 +6,7 @@ use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{DType as CandleType, Device, Tensor};
 use proptest::prelude::*;
 
-use super::GgufFile;
+use super::open;
 use crate::error::LoadError;
 use crate::fixtures::Shape;
 use crate::fixtures::gguf::GgufModel;
@@ -40,9 +40,8 @@ fn written(model: &GgufModel) -> (tempfile::TempDir, PathBuf) {
 }
 
 fn weights(path: &Path) -> Weights {
-    let file = GgufFile::open(path).unwrap();
-    let config = file.config().unwrap();
-    Weights::of_gguf(file.into_tensors(&config).unwrap())
+    let (_, _, tensors) = open(path).unwrap();
+    Weights::of_gguf(tensors)
 }
 
 fn widened(matrix: &QuantizedMatrix<'_>) -> Vec<f32> {
@@ -129,10 +128,8 @@ fn outcome(bytes: &[u8]) -> Result<(), LoadError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
     std::fs::write(&path, bytes).unwrap();
-    let file = GgufFile::open(&path)?;
-    let config = file.config()?;
-    file.tokenizer()?;
-    let weights = Weights::of_gguf(file.into_tensors(&config)?);
+    let (_, _, tensors) = open(&path)?;
+    let weights = Weights::of_gguf(tensors);
     for (name, dims, _) in Shape::tiny().tensors(1) {
         weights.get(&name, &dims)?;
     }
