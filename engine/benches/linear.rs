@@ -36,9 +36,7 @@ use pulp::{Arch, Simd, WithSimd};
 use quantized::QuantizedPanels;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::time::{ClockId, clock_gettime};
-use simd::{
-    DType, Kernel, PANEL, Path, QuantizedFormat, QuantizedPath, Target, Unit, Weights, for_each_window,
-};
+use simd::{DType, Kernel, PANEL, Path, QuantizedFormat, QuantizedPath, Target, Unit, for_each_window};
 use support::Uniform;
 use vector::AlignedBuffer;
 
@@ -140,13 +138,7 @@ fn rate(path: Path, element: DType) -> f64 {
     let rows = path.block_rows() * if path == Path::Amx { 2 } else { 4 };
     let inputs = LINES * path.line_inputs();
     let activations = AlignedBuffer::<f32>::zeros(rows * LINES * simd::LINE);
-    let (wide, narrow) =
-        (AlignedBuffer::<f32>::zeros(inputs * PANEL), AlignedBuffer::<u16>::zeros(inputs * PANEL));
-    let weights = match element {
-        DType::F32 => Weights::F32(&wide),
-        DType::Bf16 => Weights::Bf16(&narrow),
-        DType::F16 => Weights::F16(&narrow),
-    };
+    let weights = AlignedBuffer::<u8>::zeros(inputs * PANEL * element.width());
     let mut output = AlignedBuffer::<f32>::zeros(rows * PANEL);
     let seconds = best(50 * ROUNDS, false, || {
         for_each_window(Target::whole(&mut output, PANEL), PANEL, false, |_, mut window| {
@@ -154,7 +146,8 @@ fn rate(path: Path, element: DType) -> f64 {
             for _ in 0..REPEAT {
                 let output = window.narrow(0, PANEL);
                 kernel.multiply(Unit {
-                    weights,
+                    dtype: element,
+                    weights: &weights,
                     activations: &activations,
                     first_line: 0,
                     lines: LINES,

@@ -102,7 +102,11 @@ impl Engine {
     #[allow(clippy::needless_pass_by_value)] // the source is consumed on purpose: an engine owns what it loaded
     pub fn load(source: ModelSource, options: LoadOptions) -> Result<Self, LoadError> {
         let options = LoadOptions { device: options.device.resolved(), ..options };
-        check(&options)?;
+        if !page_size_is_supported(options.page_size) {
+            let size = options.page_size;
+            let reason = format!("page_size is {size}: expected 1, 2, 4, 8 or a multiple of {TILE}");
+            return Err(LoadError::InvalidOption { reason });
+        }
         Self::start(load::open(&source)?.load(&options)?, &options)
     }
 
@@ -303,15 +307,6 @@ impl Engine {
         }
         Ok(order)
     }
-}
-
-/// Validates the options that do not depend on a file.
-fn check(options: &LoadOptions) -> Result<(), LoadError> {
-    if page_size_is_supported(options.page_size) {
-        return Ok(());
-    }
-    let reason = format!("page_size is {}: expected 1, 2, 4, 8 or a multiple of {TILE}", options.page_size);
-    Err(LoadError::InvalidOption { reason })
 }
 
 /// The number of KV cache pages, and of sequences computed together; `on_device` is the free memory of the

@@ -9,9 +9,7 @@ use half::{bf16, f16};
 use pulp::Arch;
 use rayon::prelude::*;
 
-use crate::simd::{
-    Columns, DType, Kernel, LINE, PANEL, Path, Target, Unit, Weights, for_each_window, round_line,
-};
+use crate::simd::{Columns, DType, Kernel, LINE, PANEL, Path, Target, Unit, for_each_window, round_line};
 use crate::vector::AlignedBuffer;
 
 /// How an operation is executed.
@@ -51,7 +49,8 @@ impl Share {
 
 /// Packed weights of a product `activations · weightsᵀ`.
 pub(crate) struct PanelWeights {
-    path: Path,
+    /// The path that computes the product.
+    pub(super) path: Path,
     inputs: usize,
     /// Number of inputs, padded with zeros to whole lines.
     padded: usize,
@@ -106,16 +105,9 @@ impl PanelWeights {
     }
 
     /// The same weights for another path, if this processor supports it for them.
-    #[allow(dead_code)] // tests and the bench run every path
     pub(crate) fn with_path(mut self, path: Path) -> Option<Self> {
         self.path = path;
         path.available(self.dtype).then_some(self)
-    }
-
-    /// The path that computes the product.
-    #[allow(dead_code)] // tests and the bench report it
-    pub(crate) fn path(&self) -> Path {
-        self.path
     }
 
     /// Outputs per row.
@@ -126,14 +118,6 @@ impl PanelWeights {
     /// Bytes that one product reads.
     pub(crate) fn bytes(&self) -> usize {
         self.storage.len()
-    }
-
-    fn weights(&self) -> Weights<'_> {
-        match self.dtype {
-            DType::F32 => Weights::F32(bytemuck::cast_slice(&self.storage)),
-            DType::Bf16 => Weights::Bf16(bytemuck::cast_slice(&self.storage)),
-            DType::F16 => Weights::F16(bytemuck::cast_slice(&self.storage)),
-        }
     }
 
     /// Computes `target` (rows × outputs) from `input` (rows × inputs), both row-major. `packed` is scratch space.
@@ -164,19 +148,16 @@ impl PanelWeights {
             window.fill(0.0);
         }
         let stretch = self.path.stretch_lines();
-        let (kernel, all) = (Kernel::new(self.path), self.weights());
+        let (kernel, dtype) = (Kernel::new(self.path), self.dtype);
+        let input_bytes = PANEL * dtype.width();
         for first_line in (0..lines).step_by(stretch) {
             let count = stretch.min(lines - first_line);
             for panel in 0..window.width().div_ceil(PANEL) {
-                let start = ((first + panel) * self.padded + first_line * line_inputs) * PANEL;
-                let range = start..start + count * line_inputs * PANEL;
-                let weights = match all {
-                    Weights::F32(numbers) => Weights::F32(&numbers[range]),
-                    Weights::Bf16(numbers) => Weights::Bf16(&numbers[range]),
-                    Weights::F16(numbers) => Weights::F16(&numbers[range]),
-                };
+                let start = ((first + panel) * self.padded + first_line * line_inputs) * input_bytes;
+                let weights = &self.storage[start..][..count * line_inputs * input_bytes];
                 let output = window.narrow(panel * PANEL, PANEL);
-                kernel.multiply(Unit { weights, activations: packed, first_line, lines: count, output });
+                let unit = Unit { dtype, weights, activations: packed, first_line, lines: count, output };
+                kernel.multiply(unit);
             }
         }
     }

@@ -1,7 +1,5 @@
 //! [`Runner`]: a CPU model with its buffers and threads. Chooses how each step is split over the threads.
 
-use std::sync::Arc;
-
 use rayon::ThreadPool;
 
 use super::llama::{Llama, Scratch};
@@ -19,7 +17,7 @@ const PARALLEL_STEP: usize = 8 << 20;
 
 /// A CPU [`LanguageModel`] with its buffers and threads.
 pub(crate) struct Runner {
-    model: Arc<Llama>,
+    model: Llama,
     rotary: RotaryTable,
     threads: ThreadPool,
     scratch: Vec<Scratch>,
@@ -31,13 +29,7 @@ impl Runner {
     pub(crate) fn new(model: Llama, config: &ModelConfig, threads: Option<usize>) -> Result<Self, LoadError> {
         let threads = thread_pool(threads, "lumos-compute")?;
         let scratch = (0..threads.current_num_threads()).map(|_| Scratch::default()).collect();
-        Ok(Self {
-            model: Arc::new(model),
-            rotary: RotaryTable::new(config),
-            threads,
-            scratch,
-            logits: Vec::new(),
-        })
+        Ok(Self { model, rotary: RotaryTable::new(config), threads, scratch, logits: Vec::new() })
     }
 }
 
@@ -54,7 +46,7 @@ impl LanguageModel for Runner {
         }
         self.logits.resize(chunks.iter().filter(|chunk| chunk.logits).count() * vocabulary, 0.0);
         let bytes = self.model.bytes();
-        let model = &*self.model;
+        let model = &self.model;
         let (rotary, logits) = (&self.rotary, &mut self.logits[..]);
         let workers = self.threads.current_num_threads();
         if workers == 1 || rows * bytes < PARALLEL_STEP {

@@ -123,7 +123,6 @@ pub(crate) struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// All columns of a matrix whose rows have `stride` floats.
-    #[allow(dead_code)] // tests and the bench compute whole matrices
     pub(crate) fn whole(matrix: &'a mut [f32], stride: usize) -> Self {
         Self { matrix, stride, columns: 0..stride }
     }

@@ -88,13 +88,10 @@ impl AdapterConfig {
         if let Some(bias) = raw.bias.filter(|bias| bias != "none") {
             return Err(unsupported(format!("bias is {bias:?}, not \"none\"")));
         }
-        if let Some(Value::String(name)) = raw
-            .init_lora_weights
-            .filter(|value| value.as_str().is_some_and(|name| !INITIALISATIONS.contains(&name)))
-        {
-            return Err(unsupported(format!(
-                "init_lora_weights is {name:?}, which changes the base's weights"
-            )));
+        let initialisation = raw.init_lora_weights.as_ref().and_then(Value::as_str);
+        if let Some(name) = initialisation.filter(|name| !INITIALISATIONS.contains(name)) {
+            let reason = format!("init_lora_weights is {name:?}, which changes the base's weights");
+            return Err(unsupported(reason));
         }
         let ranks = patterns(raw.rank_pattern, |value| value.as_u64().and_then(|rank| rank.try_into().ok()))
             .map_err(|reason| invalid(format!("rank_pattern: {reason}")))?;

@@ -170,10 +170,8 @@ fn changes(
     };
     let check = |name: &str, wanted: &[usize], why: &str| {
         let found = weights.shape(name);
-        let matches = found == wanted;
-        matches
-            .then_some(())
-            .ok_or_else(|| invalid(format!("tensor {name} has shape {found:?}, but {why} {wanted:?}")))
+        let mismatch = || invalid(format!("tensor {name} has shape {found:?}, but {why} {wanted:?}"));
+        (found == wanted).then_some(()).ok_or_else(mismatch)
     };
     let mut changes = HashMap::new();
     for (module, pair) in pairs {

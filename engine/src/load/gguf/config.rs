@@ -109,10 +109,8 @@ fn scaling(
         Some("none") => 1.0,
         None | Some("linear") => factor,
         Some(other) => {
-            return Err(unsupported(
-                metadata.file,
-                format!("llama.rope.scaling.type {other:?} is not supported"),
-            ));
+            let reason = format!("llama.rope.scaling.type {other:?} is not supported");
+            return Err(unsupported(metadata.file, reason));
         }
     };
     match factors {
