@@ -154,8 +154,7 @@ mod tests {
     #[test]
     fn rows_are_normed() {
         let mut rows = vec![1.0, 3.0, 1.0, 3.0, 5.0, 5.0, 5.0, 5.0];
-        let (weight, bias) = ([2.0; 4], [1.0; 4]);
-        layer_norm(Arch::new(), &mut rows, [&weight, &bias], 1e-12);
+        layer_norm(Arch::new(), &mut rows, &[vec![2.0; 4], vec![1.0; 4]], 1e-12);
         assert_eq!(rows, [-1.0, 3.0, -1.0, 3.0, 1.0, 1.0, 1.0, 1.0]);
     }
 }
