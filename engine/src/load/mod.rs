@@ -84,7 +84,7 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
 
 fn open_gguf(path: &Path) -> Result<Opened, LoadError> {
     let (config, tokenizer, tensors) = gguf::open(path)?;
-    let (weights, files) = (Weights::of_gguf(tensors), Files::Paths(vec![path.to_owned()]));
+    let (weights, files) = (Weights::of_gguf(tensors, path), Files::Paths(vec![path.to_owned()]));
     Ok(Opened { config, tokenizer, weights, files })
 }
 

@@ -194,10 +194,10 @@ impl Weights {
     }
 
     /// The tensors of a GGUF file.
-    pub(super) fn of_gguf(tensors: GgufTensors) -> Self {
-        let (path, shapes) = (tensors.path().to_owned(), tensors.shapes());
-        let source = WeightSource { path: path.clone(), storage: WeightStorage::Gguf(tensors) };
-        Self::index(&path, vec![(source, shapes)])
+    pub(super) fn of_gguf(tensors: GgufTensors, path: &Path) -> Self {
+        let shapes = tensors.shapes();
+        let source = WeightSource { path: path.to_owned(), storage: WeightStorage::Gguf(tensors) };
+        Self::index(path, vec![(source, shapes)])
     }
 
     fn index(place: &Path, sources: Vec<(WeightSource, Shapes)>) -> Self {

@@ -40,7 +40,7 @@ pub(super) fn open(path: &Path) -> Result<(ModelConfig, Tokenizer, GgufTensors),
     let factors = tensors::frequency_factors(&content, &bytes, path)?;
     let config = config::config(&metadata, tensors::is_tied(&content), factors)?;
     let tokenizer = vocabulary::tokenizer(&metadata)?;
-    let tensors = GgufTensors::new(path.to_owned(), bytes, &content, &config)?;
+    let tensors = GgufTensors::new(path, bytes, &content, &config)?;
     Ok((config, tokenizer, tensors))
 }
 

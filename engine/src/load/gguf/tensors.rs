@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use candle_core::quantized::gguf_file::{Content, TensorInfo};
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
@@ -25,7 +25,6 @@ const ALIGNMENT: usize = 8;
 
 /// All tensors of a file.
 pub(crate) struct GgufTensors {
-    path: PathBuf,
     bytes: Mmap,
     tensors: HashMap<String, Stored>,
 }
@@ -43,7 +42,7 @@ struct Stored {
 impl GgufTensors {
     /// Checks the tensor table: each tensor is within the file and consists of whole blocks.
     pub(super) fn new(
-        path: PathBuf,
+        path: &Path,
         bytes: Mmap,
         content: &Content,
         config: &ModelConfig,
@@ -51,24 +50,20 @@ impl GgufTensors {
         let mut tensors = HashMap::new();
         for (name, info) in &content.tensor_infos {
             if name.ends_with(".bias") {
-                return Err(unsupported(&path, format!("biases ({name})")));
+                return Err(unsupported(path, format!("biases ({name})")));
             }
-            let place = place(name, info, content.tensor_data_offset, bytes.len(), &path)?;
+            let place = place(name, info, content.tensor_data_offset, bytes.len(), path)?;
             let Some((name, turned)) = hugging_face(name) else { continue };
             let shape = info.shape.dims().to_vec();
             let head = turned.then_some(config.head_size);
             if head.is_some_and(|size| !shape[0].is_multiple_of(size)) {
                 let reason =
                     format!("tensor {name} has {} rows, which cannot be divided into heads", shape[0]);
-                return Err(invalid(&path, &reason));
+                return Err(invalid(path, &reason));
             }
             tensors.insert(name, Stored { dtype: info.ggml_dtype, shape, place, head });
         }
-        Ok(Self { path, bytes, tensors })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+        Ok(Self { bytes, tensors })
     }
 
     /// The Hugging Face names of the tensors, and their shapes.

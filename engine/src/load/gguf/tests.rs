@@ -41,7 +41,7 @@ fn written(model: &GgufModel) -> (tempfile::TempDir, PathBuf) {
 
 fn weights(path: &Path) -> Weights {
     let (_, _, tensors) = open(path).unwrap();
-    Weights::of_gguf(tensors)
+    Weights::of_gguf(tensors, path)
 }
 
 fn widened(matrix: &QuantizedMatrix<'_>) -> Vec<f32> {
@@ -129,7 +129,7 @@ fn outcome(bytes: &[u8]) -> Result<(), LoadError> {
     let path = folder.path().join("model.gguf");
     std::fs::write(&path, bytes).unwrap();
     let (_, _, tensors) = open(&path)?;
-    let weights = Weights::of_gguf(tensors);
+    let weights = Weights::of_gguf(tensors, &path);
     for (name, dims, _) in Shape::tiny().tensors(1) {
         weights.get(&name, &dims)?;
     }
