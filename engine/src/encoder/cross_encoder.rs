@@ -107,12 +107,14 @@ impl Layout for Pairs {
     }
 }
 
+/// Adds a bias to each row and applies the activation between the encoder and the scoring layer.
+type Activation = fn(Arch, &mut [f32], &[f32]);
+
 /// The encoder with its scoring layers.
 struct Classifier {
     encoder: Encoder,
     dense: Affine,
-    /// The activation between the encoder and the scoring layer, after adding a bias to each row.
-    activation: fn(Arch, &mut [f32], &[f32]),
+    activation: Activation,
     weight: Vec<f32>,
     bias: f32,
     arch: Arch,
@@ -129,7 +131,7 @@ impl Classifier {
         longest: usize,
     ) -> Result<Self, LoadError> {
         let width = config.hidden_size;
-        let (dense, score, activation): (_, _, fn(Arch, &mut [f32], &[f32])) = match config.family {
+        let (dense, score, activation): (_, _, Activation) = match config.family {
             Family::Bert | Family::Roberta => ("classifier.dense", "classifier.out_proj", add_bias_and_tanh),
             Family::Deberta(_) => ("pooler.dense", "classifier", add_bias_and_gelu),
         };
