@@ -20,8 +20,7 @@ use crate::memory::{Reservation, cache_share, device_share};
 use crate::model::Matrices;
 use crate::options::{LoadOptions, ModelSource};
 use crate::request::{GenerateRequest, Generation, Prompt, StopCondition};
-use crate::scheduler::{Completion, Limits, Scheduler, SequenceRequest, Submission};
-use crate::statistics::{Counters, Statistics};
+use crate::scheduler::{Completion, Counters, Limits, Scheduler, SequenceRequest, Statistics, Submission};
 use crate::stream::{GenerationStream, generation};
 use crate::tokenizer::Tokenizer;
 

@@ -35,7 +35,6 @@ mod request;
 mod sampler;
 mod scheduler;
 mod simd;
-mod statistics;
 mod stream;
 mod tokenizer;
 mod vector;
@@ -66,7 +65,7 @@ pub use random::RandomShape;
 pub use request::{
     FinishReason, GenerateRequest, Generation, Prompt, SamplingParams, StopCondition, TokenUsage,
 };
+pub use scheduler::Statistics;
 pub use simd::DType;
-pub use statistics::Statistics;
 pub use stream::{Delta, GenerationStream, StreamEvent};
 pub use tokenizer::Tokenizer;

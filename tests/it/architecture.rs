@@ -136,7 +136,6 @@ const LAYERS: [(&str, &[&str]); 4] = [
             "sampler",
             "model",
             "machine",
-            "statistics",
             "scheduler",
             "cuda",
             "backend",

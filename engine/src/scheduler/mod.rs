@@ -14,19 +14,64 @@ mod sequence;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::cache::Pool;
 use crate::error::GenerateError;
 use crate::model::{Chunk, LanguageModel, Prediction};
-use crate::statistics::Counters;
 use crate::tokenizer::Tokenizer;
 use sequence::Sequence;
 pub(crate) use sequence::{Completion, SequenceRequest, Submission};
+
+/// An engine's counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Steps computed.
+    pub steps: u64,
+    /// Tokens computed, including those computed again after a preemption.
+    pub computed_tokens: u64,
+    /// Tokens taken from the prefix cache instead of being computed.
+    pub reused_tokens: u64,
+    /// Sequences preempted in favour of older ones and resumed later.
+    pub preemptions: u64,
+    /// Cached pages evicted.
+    pub evictions: u64,
+    /// Running sequences.
+    pub running: usize,
+    /// Waiting sequences.
+    pub waiting: usize,
+    /// Pages held by sequences.
+    pub held_pages: usize,
+    /// Published pages without holders, kept for prefix reuse.
+    pub cached_pages: usize,
+    /// Pages in memory: held, cached or free.
+    pub allocated_pages: usize,
+    /// Maximum number of pages in the budget.
+    pub page_limit: usize,
+    /// Size of a page in bytes.
+    pub page_bytes: usize,
+}
+
+/// The counters, written by the scheduler and read by any thread.
+#[derive(Debug, Default)]
+pub(crate) struct Counters(Mutex<Statistics>);
+
+impl Counters {
+    /// The counters of an engine with `page_limit` pages of `page_bytes` bytes.
+    pub(crate) fn new(page_limit: usize, page_bytes: usize) -> Self {
+        Self(Mutex::new(Statistics { page_limit, page_bytes, ..Statistics::default() }))
+    }
+
+    /// The current values, to read or to change.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Statistics> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Limits of the scheduler.
 #[derive(Clone, Copy, Debug)]

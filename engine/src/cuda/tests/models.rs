@@ -15,9 +15,8 @@ use crate::load::{self, Opened};
 use crate::model::{LanguageModel, Llama, Runner};
 use crate::options::ModelSource;
 use crate::request::SamplingParams;
-use crate::scheduler::{Completion, Limits, Scheduler, SequenceRequest, Submission};
+use crate::scheduler::{Completion, Counters, Limits, Scheduler, SequenceRequest, Submission};
 use crate::simd::DType;
-use crate::statistics::Counters;
 use crate::tokenizer::Tokenizer;
 
 #[allow(dead_code, reason = "shared with the integration tests, which use more of it")]
