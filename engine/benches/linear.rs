@@ -30,15 +30,13 @@ mod vector;
 
 use std::time::{Duration, Instant};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType as CandleType, Device, Tensor};
 use kernel::{Execution, PanelWeights};
 use pulp::{Arch, Simd, WithSimd};
 use quantized::QuantizedPanels;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::time::{ClockId, clock_gettime};
-use simd::{
-    Element, Kernel, PANEL, Path, QuantizedFormat, QuantizedPath, Target, Unit, Weights, for_each_window,
-};
+use simd::{DType, Kernel, PANEL, Path, QuantizedFormat, QuantizedPath, Target, Unit, for_each_window};
 use support::Uniform;
 use vector::AlignedBuffer;
 
@@ -134,19 +132,13 @@ fn bandwidth<const STREAMS: usize>(pool: &ThreadPool) -> f64 {
 }
 
 /// Measures the rate of the kernel on one thread in GFLOP/s, with all data in the first-level cache.
-fn rate(path: Path, element: Element) -> f64 {
+fn rate(path: Path, element: DType) -> f64 {
     const LINES: usize = 8;
     const REPEAT: usize = 100;
     let rows = path.block_rows() * if path == Path::Amx { 2 } else { 4 };
     let inputs = LINES * path.line_inputs();
     let activations = AlignedBuffer::<f32>::zeros(rows * LINES * simd::LINE);
-    let (wide, narrow) =
-        (AlignedBuffer::<f32>::zeros(inputs * PANEL), AlignedBuffer::<u16>::zeros(inputs * PANEL));
-    let weights = match element {
-        Element::F32 => Weights::F32(&wide),
-        Element::Bf16 => Weights::Bf16(&narrow),
-        Element::F16 => Weights::F16(&narrow),
-    };
+    let weights = AlignedBuffer::<u8>::zeros(inputs * PANEL * element.width());
     let mut output = AlignedBuffer::<f32>::zeros(rows * PANEL);
     let seconds = best(50 * ROUNDS, false, || {
         for_each_window(Target::whole(&mut output, PANEL), PANEL, false, |_, mut window| {
@@ -154,7 +146,8 @@ fn rate(path: Path, element: Element) -> f64 {
             for _ in 0..REPEAT {
                 let output = window.narrow(0, PANEL);
                 kernel.multiply(Unit {
-                    weights,
+                    dtype: element,
+                    weights: &weights,
                     activations: &activations,
                     first_line: 0,
                     lines: LINES,
@@ -167,7 +160,7 @@ fn rate(path: Path, element: Element) -> f64 {
 }
 
 /// Creates layers of one shape until they have [`WEIGHT_BYTES`].
-fn layers(element: Element, inputs: usize, outputs: usize) -> Vec<PanelWeights> {
+fn layers(element: DType, inputs: usize, outputs: usize) -> Vec<PanelWeights> {
     let mut random = Uniform::new(1);
     let rows = random.values(PANEL * inputs, 1.0);
     let mut layers: Vec<PanelWeights> = Vec::new();
@@ -208,7 +201,7 @@ fn main() {
         "{:<11} {:<5} {:<10} {:>4} {:>7} {:>9} {:>9} {:>7} {:>6}",
         "shape", "type", "path", "rows", "threads", "ms", "GFLOP/s", "GB/s", "share"
     );
-    for element in [Element::F32, Element::Bf16, Element::F16] {
+    for element in [DType::F32, DType::Bf16, DType::F16] {
         for (inputs, outputs) in SHAPES {
             let name = format!("{:<11} {:<5}", format!("{inputs}x{outputs}"), format!("{element:?}"));
             let paths: Vec<Path> = Path::ALL
@@ -331,11 +324,11 @@ fn blocks(format: QuantizedFormat, wanted: impl Fn(&str) -> bool, pools: &[Threa
 }
 
 /// Measures candle's product of the same shape, on candle's default number of threads.
-fn candle(name: &str, element: Element, inputs: usize, outputs: usize) {
+fn candle(name: &str, element: DType, inputs: usize, outputs: usize) {
     let dtype = match element {
-        Element::F32 => DType::F32,
-        Element::Bf16 => DType::BF16,
-        Element::F16 => DType::F16,
+        DType::F32 => CandleType::F32,
+        DType::Bf16 => CandleType::BF16,
+        DType::F16 => CandleType::F16,
     };
     let size = dtype.size_in_bytes() * inputs * outputs;
     let tensor = |rows: usize| Tensor::ones((rows, inputs), dtype, &Device::Cpu).expect("failed to allocate");

@@ -10,11 +10,10 @@ use crate::error::LoadError;
 use crate::load::config::ModelConfig;
 use crate::load::weights::Weights;
 use crate::machine::{MachineLimits, machine_limits};
-use crate::memory::Reservation;
 use crate::model::{LanguageModel, Llama, Matrices, Runner};
-use crate::options::{DType, LoadOptions};
+use crate::options::LoadOptions;
 use crate::scheduler::Limits;
-use crate::simd::QuantizedFormat;
+use crate::simd::{DType, QuantizedFormat};
 
 /// A model's weights on the device that computes with them.
 pub(crate) enum Backend {
@@ -38,19 +37,6 @@ impl Backend {
         // Embeddings and norms are float32 for every `dtype`.
         let vectors = config.hidden_size * (rows + 2 * config.layers + 1);
         (matrices.bytes + vectors * size_of::<f32>()) as u64
-    }
-
-    /// Reserves `bytes` of the memory budget. Returns `None` for a GPU, because the budget covers host memory
-    /// only.
-    pub(crate) fn reserve(
-        options: &LoadOptions,
-        what: &'static str,
-        bytes: u64,
-    ) -> Result<Option<Reservation>, LoadError> {
-        match options.device {
-            DeviceName::Cuda(_) => Ok(None),
-            DeviceName::Auto | DeviceName::Cpu => options.reserve(what, bytes),
-        }
     }
 
     /// Reads the weights. `weight_bytes` is their size, which must fit in a GPU's free memory.
@@ -105,14 +91,13 @@ impl Backend {
     }
 
     /// The layout of pages of `positions` positions each.
-    pub(crate) fn layout(&self, positions: usize) -> PageLayout {
-        match self {
-            Self::Cpu(model) => PageLayout { shape: model.key_values(), positions, storage: Storage::Memory },
+    pub(crate) fn layout(&self, config: &ModelConfig, positions: usize) -> PageLayout {
+        let storage = match self {
+            Self::Cpu(_) => Storage::Memory,
             #[cfg(feature = "cuda")]
-            Self::Cuda(model, _) => {
-                PageLayout { shape: model.key_values(), positions, storage: model.storage() }
-            }
-        }
+            Self::Cuda(model, _) => model.storage(),
+        };
+        PageLayout { shape: config.key_values(), positions, storage }
     }
 
     /// Free memory of a GPU in bytes; `None` on the CPU.

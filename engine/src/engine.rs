@@ -11,7 +11,6 @@ use std::thread::JoinHandle;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::Backend;
 use crate::cache::{PageLayout, Pool, TILE, page_size_is_supported};
 use crate::device::DeviceName;
 use crate::error::{GenerateError, LoadError};
@@ -21,8 +20,7 @@ use crate::memory::{Reservation, cache_share, device_share};
 use crate::model::Matrices;
 use crate::options::{LoadOptions, ModelSource};
 use crate::request::{GenerateRequest, Generation, Prompt, StopCondition};
-use crate::scheduler::{Completion, Limits, Reply, Scheduler, SequenceRequest, Submission};
-use crate::statistics::{Counters, Statistics};
+use crate::scheduler::{Completion, Counters, Limits, Scheduler, SequenceRequest, Statistics, Submission};
 use crate::stream::{GenerationStream, generation};
 use crate::tokenizer::Tokenizer;
 
@@ -103,16 +101,20 @@ impl Engine {
     #[allow(clippy::needless_pass_by_value)] // the source is consumed on purpose: an engine owns what it loaded
     pub fn load(source: ModelSource, options: LoadOptions) -> Result<Self, LoadError> {
         let options = LoadOptions { device: options.device.resolved(), ..options };
-        check(&options)?;
+        if !page_size_is_supported(options.page_size) {
+            let size = options.page_size;
+            let reason = format!("page_size is {size}: expected 1, 2, 4, 8 or a multiple of {TILE}");
+            return Err(LoadError::InvalidOption { reason });
+        }
         Self::start(load::open(&source)?.load(&options)?, &options)
     }
 
     /// Starts the scheduler of a loaded model.
     fn start(loaded: Loaded, options: &LoadOptions) -> Result<Self, LoadError> {
         let Loaded { config, tokenizer, model, description, matrices, weight_bytes, reservation } = loaded;
-        let layout = model.layout(options.page_size);
+        let layout = model.layout(&config, options.page_size);
         let (pages, max_batch) = cache_size(options, &layout, config.context_length, model.free_bytes());
-        let cache = Backend::reserve(options, "keys and values", (pages * layout.bytes()) as u64)?;
+        let cache = options.reserve("keys and values", (pages * layout.bytes()) as u64)?;
         let device = options.device;
         let tokenizer = Arc::new(tokenizer);
         let limits = Limits {
@@ -125,7 +127,7 @@ impl Engine {
         let model = model.start(&config, options, pages, &limits)?;
         let pool = Pool::new(layout, pages, options.reuse_prefixes, seed(&description, options));
         let shut_down = Arc::new(AtomicBool::new(false));
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(Counters::new(pages, layout.bytes()));
         let (submissions, receiver) = mpsc::channel(CHANNEL);
         let scheduler = Scheduler::new(
             model,
@@ -139,7 +141,7 @@ impl Engine {
         let thread = std::thread::Builder::new()
             .name("lumos-engine".to_owned())
             .spawn(move || scheduler.run())
-            .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
+            .map_err(LoadError::thread)?;
         tracing::info!(?description, %device, pages, max_batch, "model loaded");
         let inner = Inner {
             description,
@@ -186,7 +188,7 @@ impl Engine {
     }
 
     /// Positions per KV cache page.
-    pub fn page_size(&self) -> usize {
+    pub(crate) fn page_size(&self) -> usize {
         self.inner.layout.positions
     }
 
@@ -196,7 +198,7 @@ impl Engine {
 
     /// Counters since the start, and the current use of the KV cache.
     pub fn statistics(&self) -> Statistics {
-        self.inner.counters.snapshot(self.inner.pages, self.inner.layout.bytes())
+        *self.inner.counters.lock()
     }
 
     /// Generates one sequence. Dropping the future cancels it.
@@ -236,7 +238,7 @@ impl Engine {
             scheduler.as_ref().map(|running| running.submissions.clone()).ok_or(GenerateError::ShutDown)?
         };
         let (completion, receiver) = oneshot::channel();
-        let submission = Submission { order, reply: Reply { completion, tokens } };
+        let submission = Submission { order, completion, tokens };
         // The sender is not kept longer: the last handle may be dropped while futures are being cancelled,
         // and its join would wait for the sender.
         submissions.send(submission).await.map_err(|_| GenerateError::ShutDown)?;
@@ -251,19 +253,9 @@ impl Engine {
     }
 
     fn order(&self, request: GenerateRequest) -> Result<SequenceRequest, GenerateError> {
-        let GenerateRequest {
-            input,
-            stop,
-            max_new_tokens,
-            sampling,
-            ignore_eos,
-            first_logits,
-            forced,
-            deadline,
-        } = request;
-        sampling.check()?;
+        request.sampling.check()?;
         let vocabulary = self.inner.description.vocabulary;
-        let prompt = match input {
+        let prompt = match request.input {
             Prompt::Text(text) => self.inner.tokenizer.encode(&text)?,
             Prompt::Tokens(tokens) => tokens,
         };
@@ -274,7 +266,7 @@ impl Engine {
         if prompt.len() >= limit {
             return Err(GenerateError::PromptTooLong { tokens: prompt.len(), limit });
         }
-        let (stop_tokens, stop_texts) = match stop {
+        let (stop_tokens, stop_texts) = match request.stop {
             StopCondition::Newline => {
                 let newline = self.inner.tokenizer.newline();
                 let none =
@@ -289,22 +281,20 @@ impl Engine {
         if stop_texts.iter().any(String::is_empty) {
             return Err(GenerateError::InvalidStop("the stop text is empty".to_owned()));
         }
-        if let Some(token) =
-            prompt.iter().chain(&stop_tokens).chain(&forced).find(|token| **token as usize >= vocabulary)
-        {
+        let mut tokens = prompt.iter().chain(&stop_tokens).chain(&request.forced);
+        if let Some(token) = tokens.find(|token| **token as usize >= vocabulary) {
             return Err(GenerateError::UnknownToken { token: *token, vocabulary });
         }
-        let end_of_sequence = if ignore_eos { Vec::new() } else { self.inner.end_of_sequence.clone() };
         let order = SequenceRequest {
             prompt,
             stop_tokens,
             stop_texts,
-            end_of_sequence,
-            max_new_tokens,
-            sampling,
-            first_logits,
-            forced,
-            deadline,
+            end_of_sequence: if request.ignore_eos { vec![] } else { self.inner.end_of_sequence.clone() },
+            max_new_tokens: request.max_new_tokens,
+            sampling: request.sampling,
+            first_logits: request.first_logits,
+            forced: request.forced,
+            deadline: request.deadline,
         };
         let needed = self.inner.layout.pages(order.most_positions(limit));
         if needed > self.inner.pages {
@@ -316,15 +306,6 @@ impl Engine {
         }
         Ok(order)
     }
-}
-
-/// Validates the options that do not depend on a file.
-fn check(options: &LoadOptions) -> Result<(), LoadError> {
-    if page_size_is_supported(options.page_size) {
-        return Ok(());
-    }
-    let reason = format!("page_size is {}: expected 1, 2, 4, 8 or a multiple of {TILE}", options.page_size);
-    Err(LoadError::InvalidOption { reason })
 }
 
 /// The number of KV cache pages, and of sequences computed together; `on_device` is the free memory of the

@@ -2,7 +2,7 @@
 //! remedy.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::device::DeviceName;
 
@@ -12,9 +12,8 @@ use crate::device::DeviceName;
 pub enum LoadError {
     /// The folder does not exist.
     #[error(
-        "model folder {} does not exist; hint: pass the folder with config.json, the weights and the \
-         tokenizer",
-        folder.display()
+        "model folder {folder} does not exist; hint: pass the folder with config.json, the weights and the \
+         tokenizer"
     )]
     FolderMissing {
         /// The folder that was given.
@@ -22,8 +21,7 @@ pub enum LoadError {
     },
     /// The path exists but cannot be listed.
     #[error(
-        "failed to read model folder {}: {source}; hint: check that it is a folder, and its permissions",
-        folder.display()
+        "failed to read model folder {folder}: {source}; hint: check that it is a folder, and its permissions"
     )]
     FolderUnreadable {
         /// The folder that was given.
@@ -32,7 +30,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// A file that the model needs is missing.
-    #[error("{} has no {expected}; hint: {remedy}", folder.display())]
+    #[error("{folder} has no {expected}; hint: {remedy}")]
     FileMissing {
         /// The model's folder.
         folder: PathBuf,
@@ -42,7 +40,7 @@ pub enum LoadError {
         remedy: String,
     },
     /// A folder contains several models.
-    #[error("{} has several GGUF files ({}); hint: name one of them", folder.display(), files.join(", "))]
+    #[error("{folder} has several GGUF files ({}); hint: name one of them", files.join(", "))]
     SeveralModels {
         /// The folder.
         folder: PathBuf,
@@ -50,7 +48,7 @@ pub enum LoadError {
         files: Vec<String>,
     },
     /// A file exists but cannot be read.
-    #[error("failed to read {}: {source}; hint: check its permissions", file.display())]
+    #[error("failed to read {file}: {source}; hint: check its permissions")]
     FileUnreadable {
         /// The file.
         file: PathBuf,
@@ -58,10 +56,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// A file cannot be written.
-    #[error(
-        "failed to write {}: {source}; hint: check its permissions and the free disk space",
-        file.display()
-    )]
+    #[error("failed to write {file}: {source}; hint: check its permissions and the free disk space")]
     FileNotWritten {
         /// The file or its folder.
         file: PathBuf,
@@ -69,10 +64,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// A JSON file does not parse.
-    #[error(
-        "{} is not valid: {reason}; hint: copy the file again from where the model was published",
-        file.display()
-    )]
+    #[error("{file} is not valid: {reason}; hint: copy the file again from where the model was published")]
     InvalidJson {
         /// The file.
         file: PathBuf,
@@ -80,7 +72,7 @@ pub enum LoadError {
         reason: String,
     },
     /// The configuration parses but is invalid.
-    #[error("{}: {reason}; hint: compare it with the published config.json of this model", file.display())]
+    #[error("{file}: {reason}; hint: compare it with the published config.json of this model")]
     InvalidConfig {
         /// The file.
         file: PathBuf,
@@ -88,10 +80,7 @@ pub enum LoadError {
         reason: String,
     },
     /// The model type is not supported.
-    #[error(
-        "unsupported model {}: {reason}; Llama and Mistral models without biases are supported",
-        file.display()
-    )]
+    #[error("unsupported model {file}: {reason}; Llama and Mistral models without biases are supported")]
     Unsupported {
         /// The configuration file.
         file: PathBuf,
@@ -100,9 +89,8 @@ pub enum LoadError {
     },
     /// The adapter type is not supported for merging.
     #[error(
-        "{}: {reason}; hint: merge the adapter with peft (merge_and_unload, then save_pretrained) and pass \
-         the folder that peft writes",
-        file.display()
+        "{file}: {reason}; hint: merge the adapter with peft (merge_and_unload, then save_pretrained) and pass \
+         the folder that peft writes"
     )]
     UnsupportedAdapter {
         /// The adapter's configuration or weights, or the base that was given.
@@ -112,8 +100,7 @@ pub enum LoadError {
     },
     /// An adapter whose configuration, weights and base do not match.
     #[error(
-        "{}: {reason}; the adapter belongs to another base model, or its files do not match each other",
-        file.display()
+        "{file}: {reason}; the adapter belongs to another base model, or its files do not match each other"
     )]
     InvalidAdapter {
         /// The adapter's configuration or weights.
@@ -122,7 +109,7 @@ pub enum LoadError {
         reason: String,
     },
     /// A weight file is truncated or corrupt.
-    #[error("{}: {reason}; the file is damaged or incomplete; hint: copy it again", file.display())]
+    #[error("{file}: {reason}; the file is damaged or incomplete; hint: copy it again")]
     InvalidWeights {
         /// The file.
         file: PathBuf,
@@ -131,8 +118,7 @@ pub enum LoadError {
     },
     /// No weight file contains a tensor that the configuration requires.
     #[error(
-        "tensor {name} not found in {}; the weights do not match this configuration, or a shard is missing",
-        file.display()
+        "tensor {name} not found in {file}; the weights do not match this configuration, or a shard is missing"
     )]
     MissingTensor {
         /// The tensor's name.
@@ -142,9 +128,8 @@ pub enum LoadError {
     },
     /// A tensor's shape differs from the configuration.
     #[error(
-        "{}: tensor {name} has shape {found:?}, but the configuration requires {expected:?}; configuration \
-         and weights do not match",
-        file.display()
+        "{file}: tensor {name} has shape {found:?}, but the configuration requires {expected:?}; configuration \
+         and weights do not match"
     )]
     WrongShape {
         /// The weight file.
@@ -157,10 +142,7 @@ pub enum LoadError {
         found: Vec<usize>,
     },
     /// The tokenizer file does not parse or is unsupported.
-    #[error(
-        "{}: {reason}; hint: copy the tokenizer again from where the model was published",
-        file.display()
-    )]
+    #[error("{file}: {reason}; hint: copy the tokenizer again from where the model was published")]
     InvalidTokenizer {
         /// The file.
         file: PathBuf,
@@ -169,9 +151,8 @@ pub enum LoadError {
     },
     /// The tokenizer has ids without a row in the embedding.
     #[error(
-        "{}: the tokenizer has {pieces} pieces but the embedding only {rows} rows; \
-         the tokenizer belongs to another model, or its added tokens were never trained",
-        file.display()
+        "{file}: the tokenizer has {pieces} pieces but the embedding only {rows} rows; \
+         the tokenizer belongs to another model, or its added tokens were never trained"
     )]
     VocabularyTooLarge {
         /// The tokenizer file.
@@ -222,6 +203,21 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// Converts the error of a JSON file that does not parse.
+    pub(crate) fn json(file: &Path) -> impl Fn(serde_json::Error) -> Self {
+        move |error| Self::InvalidJson { file: file.to_owned(), reason: error.to_string() }
+    }
+
+    /// Converts the error of a file that cannot be read.
+    pub(crate) fn unreadable(file: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::FileUnreadable { file: file.to_owned(), source }
+    }
+
+    /// Converts the error of threads that cannot be started.
+    pub(crate) fn thread(error: impl std::error::Error) -> Self {
+        Self::Thread { reason: error.to_string() }
+    }
+
     /// Whether the machine currently lacks memory or threads. In this case the model and its files are valid.
     pub fn is_exhaustion(&self) -> bool {
         match self {

@@ -35,7 +35,6 @@ mod request;
 mod sampler;
 mod scheduler;
 mod simd;
-mod statistics;
 mod stream;
 mod tokenizer;
 mod vector;
@@ -61,11 +60,12 @@ pub use load::{AdapterBase, StoredChat, WeightFile, adapter_base};
 pub use loaded::{Footprint, ModelDescription};
 pub use memory::{MemoryBudget, free_memory};
 pub use model::{linear_path, quantized_path};
-pub use options::{DType, LoadOptions, ModelFiles, ModelSource};
+pub use options::{LoadOptions, ModelFiles, ModelSource};
 pub use random::RandomShape;
 pub use request::{
     FinishReason, GenerateRequest, Generation, Prompt, SamplingParams, StopCondition, TokenUsage,
 };
-pub use statistics::Statistics;
+pub use scheduler::Statistics;
+pub use simd::DType;
 pub use stream::{Delta, GenerationStream, StreamEvent};
 pub use tokenizer::Tokenizer;

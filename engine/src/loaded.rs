@@ -7,14 +7,15 @@
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
-use crate::cache::{KeyValueShape, PageLayout, Storage, TILE};
+use crate::cache::{PageLayout, Storage, TILE};
 use crate::device::DeviceName;
 use crate::error::LoadError;
-use crate::load::config::ModelConfig;
-use crate::load::{self, EMBEDDING, Opened, WeightFile};
+use crate::load::config::{EMBEDDING, ModelConfig};
+use crate::load::{self, GgufTensors, Opened, WeightFile};
 use crate::memory::Reservation;
 use crate::model::Matrices;
-use crate::options::{DType, LoadOptions, ModelSource};
+use crate::options::{LoadOptions, ModelSource};
+use crate::simd::DType;
 use crate::tokenizer::Tokenizer;
 
 /// All parts of a loaded model.
@@ -88,15 +89,7 @@ impl Opened {
         let config = &self.config;
         let (rows, matrices) = self.matrices(DeviceName::Cpu, dtype)?;
         let weight_bytes = Backend::weight_bytes(DeviceName::Cpu, config, rows, dtype, &matrices);
-        let layout = PageLayout {
-            shape: KeyValueShape {
-                layers: config.layers,
-                heads: config.key_value_heads,
-                head_size: config.head_size,
-            },
-            positions: TILE,
-            storage: Storage::Memory,
-        };
+        let layout = PageLayout { shape: config.key_values(), positions: TILE, storage: Storage::Memory };
         let cache_bytes_per_token = (layout.bytes() / TILE) as u64;
         Ok(Footprint { weight_bytes, cache_bytes_per_token, context_length: config.context_length })
     }
@@ -106,10 +99,11 @@ impl Opened {
         let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
         let mut matrices = Matrices::new(&self.config, rows, dtype);
         let unread = (!self.config.tied_embeddings).then_some(EMBEDDING);
-        let kept = self.weights.quantized_bytes(unread, dtype.width());
-        if let Some(bytes) = kept.filter(|_| !matches!(device, DeviceName::Cuda(_))) {
+        if let Some(tensors) = self.weights.gguf().filter(|_| !matches!(device, DeviceName::Cuda(_)))
+            && let Some(bytes) = tensors.quantized_bytes(unread, dtype.width())
+        {
             matrices.bytes = bytes;
-            matrices.format = self.weights.most_common_format();
+            matrices.format = tensors.most_common_format();
         }
         Ok((rows, matrices))
     }
@@ -120,16 +114,13 @@ impl Opened {
         let (rows, matrices) = self.matrices(options.device, options.dtype)?;
         let weight_bytes =
             Backend::weight_bytes(options.device, &self.config, rows, options.dtype, &matrices);
-        let reservation = Backend::reserve(options, "weights", weight_bytes)?;
-        if self.tokenizer.id_limit() > rows {
-            let file = self.tokenizer.file().to_owned();
-            return Err(LoadError::VocabularyTooLarge { file, pieces: self.tokenizer.id_limit(), rows });
-        }
+        let reservation = options.reserve("weights", weight_bytes)?;
+        self.tokenizer.check_rows(rows)?;
         let (model, weight_files) = std::thread::scope(|scope| {
             let opened = &self;
             let hashes = std::thread::Builder::new()
                 .spawn_scoped(scope, move || opened.weight_files(options.hash_weights))
-                .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
+                .map_err(LoadError::thread)?;
             let model = Backend::load(&self.config, &self.weights, options, weight_bytes)?;
             let failed = |_| LoadError::Thread { reason: "hashing the weights failed".to_owned() };
             Ok::<_, LoadError>((model, hashes.join().map_err(failed)??))
@@ -142,7 +133,7 @@ impl Opened {
             parameters: self.weights.parameters(),
             vocabulary: rows,
             dtype: options.dtype,
-            quantization: self.weights.quantization(),
+            quantization: self.weights.gguf().and_then(GgufTensors::quantization),
             weight_files,
             tokenizer_sha256: self.tokenizer.sha256().to_owned(),
             context_length: self.config.context_length,

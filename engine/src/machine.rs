@@ -9,15 +9,14 @@ use std::time::Instant;
 
 use candle_core::{Device, Tensor};
 use pulp::{Arch, Simd, WithSimd};
-use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
 use crate::load::weights::{Matrix, QuantizedMatrix};
 use crate::model::{Execution, Linear, LinearScratch};
-use crate::options::DType;
-use crate::simd::QuantizedFormat;
+use crate::options::thread_pool;
+use crate::simd::{DType, QuantizedFormat};
 
 /// Bytes read in each round: much larger than a processor's caches.
 const BUFFER: usize = 512 << 20;
@@ -44,14 +43,9 @@ pub(crate) fn machine_limits(
     dtype: DType,
     format: Option<QuantizedFormat>,
 ) -> Result<MachineLimits, LoadError> {
-    let failed = |reason: String| LoadError::Thread { reason };
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(threads.max(1))
-        .build()
-        .map_err(|error| failed(error.to_string()))?;
+    let pool = thread_pool(Some(threads), "lumos-measure")?;
     let read_bytes_per_second = pool.install(bandwidth);
-    let operations_per_second =
-        pool.install(|| operations(dtype, format)).map_err(|error| failed(error.to_string()))?;
+    let operations_per_second = pool.install(|| operations(dtype, format)).map_err(LoadError::thread)?;
     Ok(MachineLimits { read_bytes_per_second, operations_per_second })
 }
 

@@ -32,7 +32,7 @@ impl MemoryBudget {
     }
 
     /// Total bytes.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.inner.total
     }
 
@@ -42,7 +42,7 @@ impl MemoryBudget {
     }
 
     /// Free bytes.
-    pub fn free(&self) -> u64 {
+    pub(crate) fn free(&self) -> u64 {
         self.total().saturating_sub(self.used())
     }
 

@@ -4,66 +4,15 @@
 //! binary, or random weights. The options select device, weight type ([`DType`]), batch size, KV cache size
 //! and memory budget.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::memory::{MemoryBudget, Reservation};
 use crate::random::RandomShape;
-
-/// The type that weights are stored in.
-///
-/// All arithmetic is float32. With [`DType::Bf16`] or [`DType::F16`] the matrices are rounded to that type
-/// and take half the memory; norms, embeddings and activations stay float32. On a GPU, embeddings, keys,
-/// values and the inputs of matrix products are rounded too, and take half the memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DType {
-    /// 32 bits: exact for every checkpoint.
-    #[default]
-    F32,
-    /// bfloat16.
-    Bf16,
-    /// IEEE half precision.
-    F16,
-}
-
-impl DType {
-    /// Size of a value in bytes.
-    pub(crate) fn width(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::Bf16 | Self::F16 => 2,
-        }
-    }
-}
-
-impl fmt::Display for DType {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-        })
-    }
-}
-
-impl FromStr for DType {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "f32" | "float32" => Ok(Self::F32),
-            "bf16" | "bfloat16" => Ok(Self::Bf16),
-            "f16" | "float16" | "half" => Ok(Self::F16),
-            other => Err(format!("unknown dtype {other:?}: expected f32, bf16 or f16")),
-        }
-    }
-}
+use crate::simd::DType;
 
 /// How a model is loaded and run. Start from [`LoadOptions::default`].
 #[derive(Clone, Debug)]
@@ -105,9 +54,11 @@ impl LoadOptions {
     /// Selects [`max_batch`](Self::max_batch) by the size of the KV cache.
     pub const AUTO_BATCH: usize = 0;
 
-    /// Reserves a part of the memory budget, if there is a budget.
+    /// Reserves a part of the memory budget, if there is a budget. A GPU reserves nothing, because the budget covers
+    /// host memory only.
     pub(crate) fn reserve(&self, what: &'static str, bytes: u64) -> Result<Option<Reservation>, LoadError> {
-        let Some(budget) = &self.memory else { return Ok(None) };
+        let on_gpu = matches!(self.device, DeviceName::Cuda(_));
+        let Some(budget) = self.memory.as_ref().filter(|_| !on_gpu) else { return Ok(None) };
         let too_large = || LoadError::TooLargeForMemory {
             what,
             needed: bytes,
@@ -136,6 +87,20 @@ impl Default for LoadOptions {
             hash_weights: true,
         }
     }
+}
+
+/// Number of compute threads: all available cores by default.
+pub(crate) fn thread_count(threads: Option<usize>) -> usize {
+    threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+/// Starts compute threads, whose names begin with `name`.
+pub(crate) fn thread_pool(threads: Option<usize>, name: &'static str) -> Result<ThreadPool, LoadError> {
+    ThreadPoolBuilder::new()
+        .num_threads(thread_count(threads).max(1))
+        .thread_name(move |index| format!("{name}-{index}"))
+        .build()
+        .map_err(LoadError::thread)
 }
 
 /// The source of a model.

@@ -26,24 +26,13 @@ pub enum RandomShape {
     With1M,
 }
 
-struct Sizes {
-    hidden: usize,
-    intermediate: usize,
-    layers: usize,
-    heads: usize,
-    key_value_heads: usize,
-    vocabulary: usize,
-    context: usize,
-    tied: bool,
-}
-
 impl RandomShape {
     /// All shapes.
-    pub const ALL: [Self; 5] =
+    pub(crate) const ALL: [Self; 5] =
         [Self::Llama2With7B, Self::Llama2With13B, Self::TinyLlama, Self::With110M, Self::With1M];
 
     /// The name that [`FromStr`] parses.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Llama2With7B => "llama2-7b",
             Self::Llama2With13B => "llama2-13b",
@@ -53,70 +42,43 @@ impl RandomShape {
         }
     }
 
-    fn sizes(self) -> Sizes {
-        let (hidden, intermediate, layers, heads, key_value_heads, vocabulary, context, tied) = match self {
-            Self::Llama2With7B => (4096, 11_008, 32, 32, 32, 32_000, 4096, false),
-            Self::Llama2With13B => (5120, 13_824, 40, 40, 40, 32_000, 4096, false),
-            Self::TinyLlama => (2048, 5632, 22, 32, 4, 32_000, 2048, false),
-            Self::With110M => (768, 2048, 12, 12, 12, 32_000, 2048, true),
-            Self::With1M => (128, 352, 4, 4, 2, 1024, 1024, false),
-        };
-        Sizes { hidden, intermediate, layers, heads, key_value_heads, vocabulary, context, tied }
+    /// Hidden size, intermediate size, layers, heads, key-value heads, vocabulary, context length.
+    fn sizes(self) -> [usize; 7] {
+        match self {
+            Self::Llama2With7B => [4096, 11_008, 32, 32, 32, 32_000, 4096],
+            Self::Llama2With13B => [5120, 13_824, 40, 40, 40, 32_000, 4096],
+            Self::TinyLlama => [2048, 5632, 22, 32, 4, 32_000, 2048],
+            Self::With110M => [768, 2048, 12, 12, 12, 32_000, 2048],
+            Self::With1M => [128, 352, 4, 4, 2, 1024, 1024],
+        }
+    }
+
+    /// Rows of the embedding.
+    pub(crate) fn vocabulary(self) -> usize {
+        let [.., vocabulary, _] = self.sizes();
+        vocabulary
     }
 
     /// The contents of config.json.
-    pub fn config(self) -> Value {
-        let sizes = self.sizes();
+    pub(crate) fn config(self) -> Value {
+        let [hidden, intermediate, layers, heads, key_value_heads, vocabulary, context] = self.sizes();
         json!({
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
             "hidden_act": "silu",
-            "hidden_size": sizes.hidden,
-            "intermediate_size": sizes.intermediate,
-            "num_hidden_layers": sizes.layers,
-            "num_attention_heads": sizes.heads,
-            "num_key_value_heads": sizes.key_value_heads,
-            "vocab_size": sizes.vocabulary,
-            "max_position_embeddings": sizes.context,
+            "hidden_size": hidden,
+            "intermediate_size": intermediate,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "num_key_value_heads": key_value_heads,
+            "vocab_size": vocabulary,
+            "max_position_embeddings": context,
             "rms_norm_eps": 1e-5,
             "rope_theta": 10_000.0,
-            "tie_word_embeddings": sizes.tied,
+            "tie_word_embeddings": self == Self::With110M,
             "bos_token_id": 1,
             "eos_token_id": 2,
         })
-    }
-
-    /// Names and shapes of all tensors, in the order of the layers.
-    pub(crate) fn tensors(self) -> Vec<(String, Vec<usize>)> {
-        let Sizes { hidden, intermediate, layers, heads, key_value_heads, vocabulary, tied, .. } =
-            self.sizes();
-        let keys = hidden / heads * key_value_heads;
-        let mut tensors = vec![("model.embed_tokens.weight".to_owned(), vec![vocabulary, hidden])];
-        for layer in 0..layers {
-            for (name, shape) in [
-                ("input_layernorm", vec![hidden]),
-                ("self_attn.q_proj", vec![hidden, hidden]),
-                ("self_attn.k_proj", vec![keys, hidden]),
-                ("self_attn.v_proj", vec![keys, hidden]),
-                ("self_attn.o_proj", vec![hidden, hidden]),
-                ("post_attention_layernorm", vec![hidden]),
-                ("mlp.gate_proj", vec![intermediate, hidden]),
-                ("mlp.up_proj", vec![intermediate, hidden]),
-                ("mlp.down_proj", vec![hidden, intermediate]),
-            ] {
-                tensors.push((format!("model.layers.{layer}.{name}.weight"), shape));
-            }
-        }
-        tensors.push(("model.norm.weight".to_owned(), vec![hidden]));
-        if !tied {
-            tensors.push(("lm_head.weight".to_owned(), vec![vocabulary, hidden]));
-        }
-        tensors
-    }
-
-    /// Number of parameters.
-    pub fn parameters(self) -> u64 {
-        self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
     }
 }
 

@@ -30,8 +30,8 @@ pub enum StopCondition {
     Never,
 }
 
-/// How the next token is chosen.
-#[derive(Clone, Debug, PartialEq)]
+/// How the next token is chosen; greedily by default.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplingParams {
     /// 0 selects the most likely token (the lowest id among equals); otherwise logits are divided by the
     /// temperature.
@@ -48,12 +48,6 @@ pub struct SamplingParams {
 impl SamplingParams {
     /// Always selects the most likely token.
     pub const GREEDY: Self = Self { temperature: 0.0, top_p: None, top_k: None, seed: 0 };
-}
-
-impl Default for SamplingParams {
-    fn default() -> Self {
-        Self::GREEDY
-    }
 }
 
 /// A request to generate one sequence.

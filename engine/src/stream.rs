@@ -76,13 +76,8 @@ impl GenerationStream {
         let completion = self.completion.as_mut()?;
         if let Some(tokens) = self.tokens.recv().await {
             self.received += tokens.len();
-            return Some(match self.text.push(&tokens, &self.tokenizer) {
-                Ok(text) => Ok(StreamEvent::Delta(Delta { tokens, text })),
-                Err(error) => {
-                    self.completion = None;
-                    Err(error)
-                }
-            });
+            let text = self.text.push(&tokens, &self.tokenizer).inspect_err(|_| self.completion = None);
+            return Some(text.map(|text| StreamEvent::Delta(Delta { tokens, text })));
         }
         let completion = completion.await.unwrap_or(Err(GenerateError::ShutDown));
         self.completion = None;

@@ -149,7 +149,6 @@ const LAYERS: [(&str, &[&str]); 4] = [
             "sampler",
             "model",
             "machine",
-            "statistics",
             "scheduler",
             "cuda",
             "backend",

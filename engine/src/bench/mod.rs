@@ -15,8 +15,8 @@ use crate::engine::Engine;
 use crate::error::{GenerateError, LoadError};
 use crate::loaded::ModelDescription;
 pub use crate::machine::MachineLimits;
-use crate::options::{LoadOptions, ModelSource};
-use crate::request::{GenerateRequest, Prompt, SamplingParams, StopCondition};
+use crate::options::{LoadOptions, ModelSource, thread_count};
+use crate::request::{GenerateRequest, Prompt, StopCondition};
 use crate::stream::StreamEvent;
 
 /// Tokens that the second turn appends to the prompt and completion of the first.
@@ -125,50 +125,35 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
     if settings.batch_sizes.contains(&0) {
         return Err(BenchError::Settings("batch sizes must be positive"));
     }
-    let threads = settings
-        .options
-        .threads
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    let threads = thread_count(settings.options.threads);
     let device = settings.options.device.resolved();
-    let mut limits = None;
+    let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
     let largest = settings.batch_sizes.iter().copied().max().unwrap_or(1);
-    let mut cells = Vec::new();
-    let mut loaded = None;
+    let mut report = None;
     for reuse in settings.reuse.iter().copied() {
         // The batch holds all requests of a cell at once; one engine serves all batch sizes.
         let options = LoadOptions { max_batch: largest, reuse_prefixes: reuse, ..settings.options.clone() };
-        drop(loaded.take());
         let engine = Engine::load(settings.source.clone(), options)?;
         round(&engine, settings, 1, u64::MAX).await?;
-        let limits = match limits {
-            Some(limits) => limits,
-            None => *limits.insert(Backend::limits(
+        let report = match &mut report {
+            Some(report) => report,
+            None => report.insert(BenchReport {
+                model: engine.description().clone(),
                 device,
                 threads,
-                settings.options.dtype,
-                engine.matrices().format,
-            )?),
+                prompt_tokens,
+                new_tokens,
+                weight_bytes: engine.weight_bytes(),
+                cache_bytes_per_token: (engine.statistics().page_bytes / engine.page_size()) as u64,
+                limits: Backend::limits(device, threads, settings.options.dtype, engine.matrices().format)?,
+                cells: Vec::new(),
+            }),
         };
         for batch_size in &settings.batch_sizes {
-            cells.push(cell(&engine, settings, *batch_size, reuse, &limits).await?);
+            report.cells.push(cell(&engine, settings, *batch_size, reuse, &report.limits).await?);
         }
-        let cache_bytes_per_token = (engine.statistics().page_bytes / engine.page_size()) as u64;
-        loaded = Some((engine.description().clone(), engine.weight_bytes(), cache_bytes_per_token));
     }
-    let ((model, weight_bytes, cache_bytes_per_token), limits) =
-        loaded.zip(limits).ok_or(BenchError::Settings("nothing to measure"))?;
-    let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
-    Ok(BenchReport {
-        model,
-        device,
-        threads,
-        prompt_tokens,
-        new_tokens,
-        weight_bytes,
-        cache_bytes_per_token,
-        limits,
-        cells,
-    })
+    report.ok_or(BenchError::Settings("nothing to measure"))
 }
 
 async fn cell(
@@ -294,12 +279,8 @@ async fn turn(
         let request = GenerateRequest {
             input: Prompt::Tokens(prompt),
             stop: StopCondition::Never,
-            max_new_tokens: new_tokens,
-            sampling: SamplingParams::GREEDY,
             ignore_eos: true,
-            first_logits: 0,
-            forced: Vec::new(),
-            deadline: None,
+            ..GenerateRequest::text("", new_tokens)
         };
         tasks.spawn(async move { follow(&engine, request, start).await });
     }

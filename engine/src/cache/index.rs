@@ -90,16 +90,11 @@ impl PrefixIndex {
         let key = self.key(parent, tokens);
         let used = self.tick();
         let entry = Entry { parent, key, tokens: tokens.into(), holders: 1, children: 0, used };
-        let id = match self.vacant.pop() {
-            Some(id) => {
-                self.entries[id.index()] = Some(entry);
-                id
-            }
-            None => {
-                self.entries.push(Some(entry));
-                BlockId(u32::try_from(self.entries.len() - 1).expect("fewer than 2³² blocks fit in memory"))
-            }
-        };
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            BlockId(u32::try_from(self.entries.len() - 1).expect("fewer than 2³² blocks fit in memory"))
+        });
+        self.entries[id.index()] = Some(entry);
         if let Some(parent) = parent {
             self.entry_mut(parent).children += 1;
         }

@@ -4,8 +4,6 @@
 //! attention kernels read pages in this layout; a model on a device lays out its pages itself
 //! ([`Storage::Device`]). [`PageMemory`] is the memory of one page.
 
-use std::ops::{Deref, DerefMut};
-
 use crate::vector::AlignedBuffer;
 
 /// Positions per tile: their keys are adjacent, and their values are summed in one chain.
@@ -101,9 +99,9 @@ impl PageLayout {
 /// A page in host memory, or a page in device memory that is addressed by its number.
 #[derive(Default)]
 pub(crate) struct PageMemory {
-    number: u32,
+    pub(super) number: u32,
     /// Empty for a page in device memory.
-    floats: AlignedBuffer,
+    pub(super) floats: AlignedBuffer,
 }
 
 impl PageMemory {
@@ -115,23 +113,5 @@ impl PageMemory {
         };
         let number = u32::try_from(number).expect("fewer than 2³² pages fit in memory");
         Self { number, floats: AlignedBuffer::zeros(floats) }
-    }
-
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
-}
-
-impl Deref for PageMemory {
-    type Target = [f32];
-
-    fn deref(&self) -> &[f32] {
-        &self.floats
-    }
-}
-
-impl DerefMut for PageMemory {
-    fn deref_mut(&mut self) -> &mut [f32] {
-        &mut self.floats
     }
 }

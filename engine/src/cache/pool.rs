@@ -177,15 +177,15 @@ impl Pool {
     pub(crate) fn check<'a>(&self, caches: impl Iterator<Item = &'a KvCache>) {
         let mut holders = std::collections::HashMap::new();
         let mut own = 0;
-        let mut numbers: Vec<u32> = self.free.iter().map(PageMemory::number).collect();
-        numbers.extend(self.published.iter().flatten().map(|page| page.number()));
+        let mut numbers: Vec<u32> = self.free.iter().map(|page| page.number).collect();
+        numbers.extend(self.published.iter().flatten().map(|page| page.number));
         for cache in caches {
             assert!(cache.length() <= cache.page_count() * self.layout.positions);
             for (at, page) in cache.pages.iter().enumerate() {
                 match (page, cache.blocks.get(at)) {
                     (Page::Own(page), None) => {
                         own += 1;
-                        numbers.push(page.number());
+                        numbers.push(page.number);
                     }
                     (Page::Shared(page), Some(block)) => {
                         assert!(Arc::ptr_eq(page, &self.storage(*block)), "wrong page for {block:?}");

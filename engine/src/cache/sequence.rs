@@ -17,6 +17,16 @@ pub(super) enum Page {
     Shared(Arc<PageMemory>),
 }
 
+impl Page {
+    #[inline(always)]
+    fn memory(&self) -> &PageMemory {
+        match self {
+            Self::Own(page) => page,
+            Self::Shared(page) => page,
+        }
+    }
+}
+
 /// A sequence's KV cache: published pages first, then its own. A [`Pool`](super::Pool) provides the pages.
 pub(crate) struct KvCache {
     layout: PageLayout,
@@ -47,10 +57,7 @@ impl KvCache {
 
     /// Numbers of the pages held, in order of position.
     pub(crate) fn page_numbers(&self) -> impl Iterator<Item = u32> {
-        self.pages.iter().map(|page| match page {
-            Page::Own(page) => page.number(),
-            Page::Shared(page) => page.number(),
-        })
+        self.pages.iter().map(|page| page.memory().number)
     }
 
     /// Positions in published pages.
@@ -76,7 +83,8 @@ impl KvCache {
         let Page::Own(page) = &mut self.pages[page] else {
             panic!("position {position} lies in a published page, which is never written again");
         };
-        let (keys, values) = page[layout.start(layer, head)..][..layout.head()].split_at_mut(layout.keys());
+        let (keys, values) =
+            page.floats[layout.start(layer, head)..][..layout.head()].split_at_mut(layout.keys());
         let (size, tile) = (layout.shape.head_size, layout.tile());
         let columns = &mut keys[slot / tile * size * tile..][..size * tile];
         for (column, key) in columns.chunks_exact_mut(tile).zip(key) {
@@ -89,10 +97,7 @@ impl KvCache {
     #[inline(always)]
     pub(crate) fn head(&self, layer: usize, head: usize, position: usize) -> (&[f32], &[f32]) {
         let layout = &self.layout;
-        let page: &[f32] = match &self.pages[position / layout.positions] {
-            Page::Own(page) => page,
-            Page::Shared(page) => page,
-        };
+        let page: &[f32] = &self.pages[position / layout.positions].memory().floats;
         page[layout.start(layer, head)..][..layout.head()].split_at(layout.keys())
     }
 }

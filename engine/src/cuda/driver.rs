@@ -1,6 +1,6 @@
 //! Bindings to NVIDIA's driver, cuBLAS and NVRTC, loaded at run time.
 //!
-//! Nothing is linked, so a binary built with the `cuda` feature starts on every machine. [`missing`] detects
+//! Nothing is linked, so a binary built with the `cuda` feature starts on every machine. [`check_libraries`] detects
 //! missing libraries before any of their functions is called.
 #![allow(unsafe_code)] // foreign functions that take addresses
 
@@ -21,10 +21,9 @@ use cudarc::nvrtc;
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use super::kernels::{KERNELS, MOST_SHARED_BYTES, SOURCE};
-use super::llama::width;
 use crate::device::{DeviceName, Gpu, NoGpu};
 use crate::machine::MachineLimits;
-use crate::options::DType;
+use crate::simd::DType;
 
 /// Bytes copied to measure memory bandwidth.
 const COPY: usize = 1 << 30;
@@ -72,63 +71,57 @@ impl From<cublas::result::CublasError> for DeviceError {
     }
 }
 
-/// Returns the first library that cannot be loaded.
-fn missing() -> Option<NoGpu> {
+/// Fails with the first library that cannot be loaded.
+fn check_libraries() -> Result<(), NoGpu> {
     // SAFETY: opening these libraries runs only their own initialisation.
     let (driver, blas, compiler) =
         unsafe { (sys::is_culib_present(), blas::is_culib_present(), nvrtc::sys::is_culib_present()) };
-    let library = |library, remedy| NoGpu::LibraryMissing { library, remedy };
-    match (driver, blas, compiler) {
-        (false, ..) => Some(library("libcuda.so", "the NVIDIA driver")),
-        (_, false, _) => {
-            Some(library("libcublas.so", "the CUDA toolkit or the Python package nvidia-cublas"))
+    for (present, library, remedy) in [
+        (driver, "libcuda.so", "the NVIDIA driver"),
+        (blas, "libcublas.so", "the CUDA toolkit or the Python package nvidia-cublas"),
+        (compiler, "libnvrtc.so", "the CUDA toolkit or the Python package nvidia-cuda-nvrtc"),
+    ] {
+        if !present {
+            return Err(NoGpu::LibraryMissing { library, remedy });
         }
-        (.., false) => {
-            Some(library("libnvrtc.so", "the CUDA toolkit or the Python package nvidia-cuda-nvrtc"))
-        }
-        _ => None,
     }
+    Ok(())
 }
 
 /// Lists the GPUs that the driver reports.
 pub(crate) fn gpus() -> Result<Vec<Gpu>, NoGpu> {
-    if let Some(missing) = missing() {
-        return Err(missing);
-    }
+    check_libraries()?;
     // An old library may lack a function; the bindings panic in that case.
-    let found = catch_unwind(listed).unwrap_or_else(|_| Err("functions of CUDA 12 are missing".to_owned()));
-    match found {
-        Ok(gpus) if gpus.is_empty() => Err(NoGpu::Driver("no GPU found".to_owned())),
-        Ok(gpus) => Ok(gpus),
-        Err(reason) => Err(NoGpu::Driver(reason)),
+    match catch_unwind(listed) {
+        Ok(Ok(gpus)) if gpus.is_empty() => Err(NoGpu::Driver("no GPU found".to_owned())),
+        Ok(Ok(gpus)) => Ok(gpus),
+        Ok(Err(error)) => Err(NoGpu::Driver(error.to_string())),
+        Err(_) => Err(NoGpu::Driver("functions of CUDA 12 are missing".to_owned())),
     }
 }
 
-fn listed() -> Result<Vec<Gpu>, String> {
-    let text = |error: driver::DriverError| error.to_string();
-    result::init().map_err(text)?;
+fn listed() -> Result<Vec<Gpu>, driver::DriverError> {
+    result::init()?;
     let mut version = 0;
     // SAFETY: the driver is initialised and writes one integer.
-    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(text)?;
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result()?;
     let driver = format!("{}.{}", version / 1000, version % 1000 / 10);
-    let count = usize::try_from(result::device::get_count().map_err(text)?).unwrap_or(0);
+    let count = usize::try_from(result::device::get_count()?).unwrap_or(0);
     (0..count)
         .map(|ordinal| {
-            let device = result::device::get(ordinal as i32).map_err(text)?;
+            let device = result::device::get(ordinal as i32)?;
             // SAFETY: the driver has just returned this device.
             let (memory, major, minor) = unsafe {
                 let attribute = |attribute| result::device::get_attribute(device, attribute);
                 (
-                    result::device::total_mem(device).map_err(text)?,
-                    attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
-                        .map_err(text)?,
-                    attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
-                        .map_err(text)?,
+                    result::device::total_mem(device)?,
+                    attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                    attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
                 )
             };
             Ok(Gpu {
                 name: DeviceName::Cuda(ordinal),
-                model: result::device::get_name(device).map_err(text)?,
+                model: result::device::get_name(device)?,
                 compute_capability: format!("{major}.{minor}"),
                 memory_bytes: memory as u64,
                 driver: driver.clone(),
@@ -140,9 +133,7 @@ fn listed() -> Result<Vec<Gpu>, String> {
 impl CudaDevice {
     /// Opens a GPU for weights of a type and compiles the kernels for it.
     pub(crate) fn open(ordinal: usize, dtype: DType) -> Result<Self, DeviceError> {
-        if let Some(missing) = missing() {
-            return Err(DeviceError(missing.to_string()));
-        }
+        check_libraries().map_err(|missing| DeviceError(missing.to_string()))?;
         let opened = catch_unwind(AssertUnwindSafe(|| Self::prepare(ordinal, dtype)));
         opened.unwrap_or_else(|_| Err(DeviceError("a CUDA library lacks functions of CUDA 12".to_owned())))
     }
@@ -181,7 +172,7 @@ impl CudaDevice {
             unsafe { result::memcpy_dtod_async(to.address, from.address, COPY, self.stream.cu_stream()) }?;
             Ok(())
         })?;
-        let matrices: Vec<CudaBuffer> = [width(self.dtype), width(self.dtype), size_of::<f32>()]
+        let matrices: Vec<CudaBuffer> = [self.dtype.width(), self.dtype.width(), size_of::<f32>()]
             .iter()
             .map(|width| self.allocate(PRODUCT * PRODUCT * width))
             .collect::<Result<_, _>>()?;
@@ -309,7 +300,7 @@ impl Accelerator for CudaDevice {
     ) -> Result<(), DeviceError> {
         self.context.bind_to_thread()?;
         let &Product { m, n, k, lda, ldb, ldc } = product;
-        let element = width(self.dtype);
+        let element = self.dtype.width();
         let a = weights.part(0, ((m - 1) * lda + k) * element)?;
         let b = input.part(0, ((n - 1) * ldb + k) * element)?;
         let c = output.part(offset, ((n - 1) * ldc + m) * size_of::<f32>())?;

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
-use crate::options::DType;
+use crate::simd::DType;
 
 /// The sources that are compiled, placed in one folder.
 const SOURCES: [(&str, &str); 3] = [

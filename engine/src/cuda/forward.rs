@@ -5,7 +5,7 @@
 
 use super::accelerator::{Accelerator, DeviceError};
 use super::kernels::{self, Norm, Pages};
-use super::llama::{DeviceLlama, width};
+use super::llama::DeviceLlama;
 use super::step::Step;
 
 /// Alignment in bytes of the logits, which follow the chosen ids in the output; suits cuBLAS.
@@ -41,14 +41,14 @@ pub(super) fn logits_offset(wanted: usize) -> usize {
 impl<A: Accelerator> DeviceLlama<A> {
     /// Allocates buffers for `rows` rows.
     pub(super) fn scratch(&self, rows: usize) -> Result<Scratch<A::Buffer>, DeviceError> {
-        let element = width(self.dtype);
-        let queries = self.heads.query_heads * self.heads.head_size;
+        let element = self.dtype.width();
+        let queries = self.shape.query_heads * self.shape.head_size;
         let buffer = |numbers: usize, width: usize| self.device.allocate(rows * numbers * width);
         Ok(Scratch {
             rows,
             hidden: buffer(self.hidden, 4)?,
             normed: buffer(self.hidden, element)?,
-            query_key_value: buffer(self.heads.stride(), 4)?,
+            query_key_value: buffer(self.shape.stride(), 4)?,
             attended: buffer(queries, element)?,
             gate_up: buffer(2 * self.intermediate, 4)?,
             product: buffer(self.intermediate, element)?,
@@ -83,31 +83,10 @@ impl<A: Accelerator> DeviceLlama<A> {
         for (index, layer) in self.layers.iter().enumerate() {
             kernels::rms_norm(device, &norm(pending, &layer.attention_norm))?;
             layer.query_key_value.multiply(device, rows, normed, (query_key_value, 0))?;
-            let (positions, places) = (at(step.positions_at), at(step.places_at));
-            let (heads, rotary) = (&self.heads, &exchange.rotary);
-            kernels::rotate_store(
-                device,
-                rows,
-                heads,
-                query_key_value,
-                positions,
-                places,
-                rotary,
-                pages,
-                index,
-            )?;
+            let (positions, places, rotary) = (at(step.positions_at), at(step.places_at), &exchange.rotary);
+            kernels::rotate_store(device, rows, query_key_value, positions, places, rotary, pages, index)?;
             let (tasks, tables) = ((step.tasks, at(step.tasks_at)), at(step.tables_at));
-            kernels::attention(
-                device,
-                heads,
-                self.window,
-                query_key_value,
-                tasks,
-                tables,
-                pages,
-                index,
-                attended,
-            )?;
+            kernels::attention(device, query_key_value, tasks, tables, pages, index, attended)?;
             layer.attention_output.multiply(device, rows, attended, (update, 0))?;
             kernels::rms_norm(device, &norm(Some(update), &layer.feed_forward_norm))?;
             layer.gate_up.multiply(device, rows, normed, (gate_up, 0))?;

@@ -1,7 +1,7 @@
 //! The kernels of `kernels.cu` and `sampling.cu` with their parameters and launch dimensions.
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch};
-use crate::cache::KeyValueShape;
+use crate::model::AttentionShape;
 
 /// The source that NVRTC compiles.
 #[cfg(feature = "cuda")]
@@ -31,15 +31,7 @@ const CHOOSER_BYTES: u32 = 8;
 /// A buffer with an offset in bytes.
 pub(super) type At<'a, B> = (&'a B, usize);
 
-/// The heads of one layer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Heads {
-    pub(super) query_heads: usize,
-    pub(super) key_value_heads: usize,
-    pub(super) head_size: usize,
-}
-
-impl Heads {
+impl AttentionShape {
     /// Query heads that one block of attention handles, and blocks needed for all query heads that share
     /// keys.
     fn together(&self) -> (usize, usize) {
@@ -53,11 +45,6 @@ impl Heads {
         ATTENTION_QUERIES / self.together().0
     }
 
-    /// Numbers in one row of queries, keys and values.
-    pub(super) fn stride(&self) -> usize {
-        (self.query_heads + 2 * self.key_value_heads) * self.head_size
-    }
-
     fn integers<'a, B: 'a>(&self) -> [Argument<'a, B>; 3] {
         [self.query_heads, self.key_value_heads, self.head_size]
             .map(|number| Argument::Integer(number as u32))
@@ -69,7 +56,7 @@ impl Heads {
 pub(super) struct Pages<B> {
     pub(super) keys: B,
     pub(super) values: B,
-    pub(super) shape: KeyValueShape,
+    pub(super) shape: AttentionShape,
     /// Number of pages.
     pub(super) count: usize,
     /// Positions per page.
@@ -80,8 +67,8 @@ pub(super) struct Pages<B> {
 
 impl<B> Pages<B> {
     /// Size of one layer's keys in bytes.
-    pub(super) fn layer_bytes(shape: &KeyValueShape, count: usize, positions: usize, width: usize) -> usize {
-        count * positions * shape.heads * shape.head_size * width
+    pub(super) fn layer_bytes(shape: &AttentionShape, count: usize, positions: usize, width: usize) -> usize {
+        count * positions * shape.key_value_heads * shape.head_size * width
     }
 
     fn layer(&self, index: usize) -> [Argument<'_, B>; 2] {
@@ -148,7 +135,6 @@ pub(super) fn rms_norm<A: Accelerator>(device: &A, norm: &Norm<'_, A::Buffer>) -
 pub(super) fn rotate_store<A: Accelerator>(
     device: &A,
     rows: usize,
-    heads: &Heads,
     query_key_value: &A::Buffer,
     positions: At<'_, A::Buffer>,
     places: At<'_, A::Buffer>,
@@ -157,7 +143,7 @@ pub(super) fn rotate_store<A: Accelerator>(
     layer: usize,
 ) -> Result<(), DeviceError> {
     let [keys, values] = pages.layer(layer);
-    let [query_heads, key_value_heads, head_size] = heads.integers();
+    let [query_heads, key_value_heads, head_size] = pages.shape.integers();
     let arguments = [
         buffer((query_key_value, 0)),
         buffer(positions),
@@ -172,12 +158,9 @@ pub(super) fn rotate_store<A: Accelerator>(
     device.launch(&by_rows("rotate_store", rows, THREADS, 0), &arguments)
 }
 
-/// Attention of all rows of a step, split into `tasks` of at most [`Heads::block_rows`] rows.
-#[allow(clippy::too_many_arguments)] // as the kernel
+/// Attention of all rows of a step, split into `tasks` of at most [`AttentionShape::block_rows`] rows.
 pub(super) fn attention<A: Accelerator>(
     device: &A,
-    heads: &Heads,
-    window: Option<usize>,
     query_key_value: &A::Buffer,
     (task_count, tasks): (usize, At<'_, A::Buffer>),
     tables: At<'_, A::Buffer>,
@@ -185,18 +168,18 @@ pub(super) fn attention<A: Accelerator>(
     layer: usize,
     output: &A::Buffer,
 ) -> Result<(), DeviceError> {
-    let size = heads.head_size;
+    let (shape, size) = (&pages.shape, pages.shape.head_size);
     let floats = ATTENTION_QUERIES * size + LANES * (size + 1) + ATTENTION_QUERIES * LANES;
     let launch = Launch {
         kernel: "attention",
-        grid: (task_count as u32, (heads.key_value_heads * heads.together().1) as u32),
+        grid: (task_count as u32, (shape.key_value_heads * shape.together().1) as u32),
         threads: (ATTENTION_WARPS * LANES) as u32,
         shared_bytes: (floats * size_of::<f32>()) as u32,
     };
     let [keys, values] = pages.layer(layer);
-    let [query_heads, key_value_heads, head_size] = heads.integers();
+    let [query_heads, key_value_heads, head_size] = shape.integers();
     // A window that does not fit in 32 bits has no effect.
-    let window = window.and_then(|window| u32::try_from(window).ok()).unwrap_or(0);
+    let window = shape.window.and_then(|window| u32::try_from(window).ok()).unwrap_or(0);
     let arguments = [
         buffer((query_key_value, 0)),
         buffer(tasks),

@@ -4,10 +4,10 @@
 use super::accelerator::{Accelerator, DeviceError};
 use super::forward::{Exchange, Scratch, logits_offset};
 use super::kernels::Pages;
-use super::llama::{DeviceLlama, width};
+use super::llama::DeviceLlama;
 use super::step::Step;
 use crate::load::config::ModelConfig;
-use crate::model::{Choice, Chunk, ForwardError, LanguageModel, Predictions, RotaryTable};
+use crate::model::{Chunk, ForwardError, LanguageModel, Prediction, RotaryTable};
 
 /// The id that the kernel returns for logits that are not finite.
 const NOT_FINITE: u32 = u32::MAX;
@@ -27,9 +27,6 @@ pub(crate) struct DeviceModel<A: Accelerator> {
     output_bytes: usize,
     /// The downloaded words: ids, then logits.
     received: Vec<u32>,
-    /// Index of the first logit in `received`.
-    logits_at: usize,
-    choices: Vec<Choice>,
 }
 
 impl<A: Accelerator> DeviceModel<A> {
@@ -41,9 +38,8 @@ impl<A: Accelerator> DeviceModel<A> {
         (pages, positions): (usize, usize),
         (rows, sequences): (usize, usize),
     ) -> Result<Self, DeviceError> {
-        let (device, shape) = (&model.device, model.key_values());
-        let width = width(model.dtype);
-        let bytes = shape.layers * Pages::<A::Buffer>::layer_bytes(&shape, pages, positions, width);
+        let (device, shape, width) = (&model.device, model.shape, model.dtype.width());
+        let bytes = config.layers * Pages::<A::Buffer>::layer_bytes(&shape, pages, positions, width);
         let (keys, values) = (device.allocate(bytes)?, device.allocate(bytes)?);
         let pages = Pages { keys, values, shape, count: pages, positions, width };
         let output_bytes = logits_offset(sequences) + sequences * model.vocabulary * size_of::<f32>();
@@ -63,8 +59,6 @@ impl<A: Accelerator> DeviceModel<A> {
             rotary_bytes: 0,
             output_bytes,
             received: Vec::new(),
-            logits_at: 0,
-            choices: Vec::new(),
         })
     }
 
@@ -96,46 +90,43 @@ impl<A: Accelerator> DeviceModel<A> {
     }
 
     /// Downloads ids and the requested logits.
-    fn receive(&mut self, step: &Step) -> Result<(), DeviceError> {
-        let wanted = step.sent + step.chosen;
-        self.choices.clear();
+    fn receive(&mut self, step: &Step) -> Result<Vec<Prediction<'_>>, DeviceError> {
+        let (wanted, vocabulary) = (step.sent + step.chosen, self.model.vocabulary);
         if wanted == 0 {
-            (self.logits_at, self.received) = (0, Vec::new());
-            return Ok(());
+            return Ok(Vec::new());
         }
         let ids = if step.sent == 0 { wanted } else { logits_offset(wanted) / size_of::<u32>() };
-        self.received.resize(ids + step.sent * self.model.vocabulary, 0);
+        self.received.resize(ids + step.sent * vocabulary, 0);
         let bytes = bytemuck::cast_slice_mut(&mut self.received);
         self.model.device.download(&self.exchange.output, 0, bytes)?;
-        let received = &self.received;
-        self.choices.extend(step.order.iter().map(|place| match received[*place] {
-            _ if *place < step.sent => Choice::Row(*place),
-            NOT_FINITE => Choice::NotFinite,
-            id => Choice::Token(id),
-        }));
-        self.logits_at = ids;
-        Ok(())
+        let (ids, logits) = self.received.split_at(ids);
+        let logits: &[f32] = bytemuck::cast_slice(logits);
+        let prediction = |place: &usize| match ids[*place] {
+            _ if *place < step.sent => Prediction::Logits(&logits[place * vocabulary..][..vocabulary]),
+            NOT_FINITE => Prediction::NotFinite,
+            id => Prediction::Token(id),
+        };
+        Ok(step.order.iter().map(prediction).collect())
     }
 }
 
 impl<A: Accelerator> LanguageModel for DeviceModel<A> {
-    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Predictions<'_>, ForwardError> {
+    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Vec<Prediction<'_>>, ForwardError> {
         let vocabulary = self.model.vocabulary;
         let mut tokens = chunks.iter().flat_map(|chunk| chunk.tokens);
         if let Some(token) = tokens.find(|token| **token as usize >= vocabulary) {
             return Err(ForwardError(format!("token {token} is outside the vocabulary of {vocabulary}")));
         }
-        let step = Step::new(chunks, self.pages.positions, self.model.heads.block_rows());
+        let step = Step::new(chunks, self.pages.positions, self.model.shape.block_rows());
         let positions =
             chunks.iter().map(|chunk| chunk.cache.length() + chunk.tokens.len()).max().unwrap_or(0);
         let failed = |error: DeviceError| ForwardError(error.to_string());
         self.prepare(&step, positions).map_err(failed)?;
         self.model.forward(&step, &self.pages, &self.exchange, &self.scratch).map_err(failed)?;
-        self.receive(&step).map_err(failed)?;
+        let predictions = self.receive(&step).map_err(failed)?;
         for chunk in chunks {
             chunk.cache.advance(chunk.tokens.len());
         }
-        let logits = bytemuck::cast_slice(&self.received[self.logits_at..]);
-        Ok(Predictions::from_choices(&self.choices, logits, vocabulary))
+        Ok(predictions)
     }
 }

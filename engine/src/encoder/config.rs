@@ -147,8 +147,7 @@ fn usual_token_types() -> usize {
 impl EncoderConfig {
     /// Parses config.json; `file` is its path in error messages.
     pub(super) fn parse(bytes: &[u8], file: &Path) -> Result<Self, LoadError> {
-        let raw: RawConfig = serde_json::from_slice(bytes)
-            .map_err(|error| LoadError::InvalidJson { file: file.to_owned(), reason: error.to_string() })?;
+        let raw: RawConfig = serde_json::from_slice(bytes).map_err(LoadError::json(file))?;
         let invalid = |reason: String| LoadError::InvalidConfig { file: file.to_owned(), reason };
         let is_deberta = raw.model_type.as_deref() == Some("deberta-v2");
         for (name, value) in [

@@ -9,13 +9,13 @@ use rayon::prelude::*;
 
 use super::config::{EncoderConfig, Family};
 use super::elementwise::{add_bias_and_gelu, add_bias_and_tanh, scores};
-use super::service::{EncoderError, Layout, Score, Service, check_vocabulary};
+use super::service::{EncoderError, Layout, Score, Service};
 use super::transformer::{Affine, Encoder, Reading, Scratch};
 use crate::error::LoadError;
+use crate::load::contents;
 use crate::load::weights::Weights;
-use crate::load::{self, Contents};
 use crate::model::LinearScratch;
-use crate::tokenizer::PairTokenizer;
+use crate::tokenizer::Tokenizer;
 
 /// Maximum sequence length of the published cross-encoders; longer input is truncated.
 const LONGEST: usize = 512;
@@ -46,19 +46,22 @@ impl CrossEncoder {
     /// # Errors
     /// Fails if a file is missing, corrupt or unsupported; the error names the file and a remedy.
     pub fn open(folder: &Path, threads: Option<usize>) -> Result<Self, LoadError> {
-        let Contents { config, config_file, tokenizer, weights } = load::contents(folder)?;
-        let config = EncoderConfig::parse(&config, &config_file)?;
-        let layer = match &config.family {
-            Family::Roberta => "roberta",
-            Family::Deberta(_) => "deberta",
-            Family::Bert => {
-                let reason = "model_type is neither roberta nor deberta-v2".to_owned();
-                return Err(LoadError::Unsupported { file: config_file, reason });
-            }
+        let parse = |bytes: &[u8], file: &Path| {
+            let config = EncoderConfig::parse(bytes, file)?;
+            let layer = match config.family {
+                Family::Roberta => "roberta",
+                Family::Deberta(_) => "deberta",
+                Family::Bert => {
+                    let reason = "model_type is neither roberta nor deberta-v2".to_owned();
+                    return Err(LoadError::Unsupported { file: file.to_owned(), reason });
+                }
+            };
+            Ok((config, layer))
         };
-        check_vocabulary(&tokenizer, &weights, layer, config.hidden_size)?;
+        let ((config, layer), tokenizer, weights) = contents(folder, parse)?;
+        tokenizer.check_rows(Reading::new(&weights, layer).words(&config)?)?;
         let longest = config.longest().min(LONGEST);
-        let pairs = Pairs { tokenizer: tokenizer.into_pairs(longest)? };
+        let pairs = Pairs(tokenizer.for_pairs(longest)?);
         let load = move || Classifier::load(&config, &weights, layer, longest);
         Ok(Self { service: Arc::new(Service::start(pairs, threads, load)?) })
     }
@@ -83,18 +86,16 @@ impl CrossEncoder {
     /// # Errors
     /// Fails if the tokenizer cannot encode a text.
     pub fn encode(&self, query: &str, text: &str) -> Result<Vec<u32>, EncoderError> {
-        self.service.layout().encode(query, text)
+        self.service.layout.encode(query, text)
     }
 }
 
 /// Lays out pairs as the library's tokenizer does.
-struct Pairs {
-    tokenizer: PairTokenizer,
-}
+struct Pairs(Tokenizer);
 
 impl Pairs {
     fn encode(&self, query: &str, text: &str) -> Result<Vec<u32>, EncoderError> {
-        self.tokenizer.encode(query, text).map_err(|error| EncoderError::Tokenizer(error.to_string()))
+        self.0.encode_pair(query, text).map_err(|error| EncoderError::Tokenizer(error.to_string()))
     }
 }
 
@@ -106,14 +107,8 @@ impl Layout for Pairs {
     }
 }
 
-/// The activation between the encoder and the scoring layer.
-#[derive(Clone, Copy)]
-enum Activation {
-    /// RoBERTa's classification head.
-    Tanh,
-    /// DeBERTa's pooler.
-    Gelu,
-}
+/// Adds a bias to each row and applies the activation between the encoder and the scoring layer.
+type Activation = fn(Arch, &mut [f32], &[f32]);
 
 /// The encoder with its scoring layers.
 struct Classifier {
@@ -136,9 +131,9 @@ impl Classifier {
         longest: usize,
     ) -> Result<Self, LoadError> {
         let width = config.hidden_size;
-        let (dense, score, activation) = match config.family {
-            Family::Bert | Family::Roberta => ("classifier.dense", "classifier.out_proj", Activation::Tanh),
-            Family::Deberta(_) => ("pooler.dense", "classifier", Activation::Gelu),
+        let (dense, score, activation): (_, _, Activation) = match config.family {
+            Family::Bert | Family::Roberta => ("classifier.dense", "classifier.out_proj", add_bias_and_tanh),
+            Family::Deberta(_) => ("pooler.dense", "classifier", add_bias_and_gelu),
         };
         let reading = Reading::new(weights, "");
         let bias = reading.values(&format!("{score}.bias"), &[1])?.into_iter().sum();
@@ -161,10 +156,7 @@ impl Score for Classifier {
         let Self { dense, pooled, linear, .. } = self;
         let states = self.encoder.first_states(sequences, &mut self.scratch);
         dense.product(self.arch, states, pooled, linear);
-        match self.activation {
-            Activation::Tanh => add_bias_and_tanh(pooled, &dense.bias),
-            Activation::Gelu => add_bias_and_gelu(self.arch, pooled, &dense.bias),
-        }
+        (self.activation)(self.arch, pooled, &dense.bias);
         scores(pooled, &self.weight, self.bias)
     }
 }

@@ -9,9 +9,10 @@ pub(super) fn add_and_norm(
     arch: Arch,
     input: &mut [f32],
     addend: &[f32],
-    [weight, bias]: [&[f32]; 2],
+    norm_weights: &[Vec<f32>; 2],
     epsilon: f32,
 ) {
+    let [weight, bias] = norm_weights.each_ref().map(Vec::as_slice);
     compiled(
         arch,
         #[inline(always)]
@@ -28,7 +29,8 @@ pub(super) fn add_and_norm(
 }
 
 /// Layer norm of each row.
-pub(super) fn layer_norm(arch: Arch, rows: &mut [f32], [weight, bias]: [&[f32]; 2], epsilon: f32) {
+pub(super) fn layer_norm(arch: Arch, rows: &mut [f32], norm_weights: &[Vec<f32>; 2], epsilon: f32) {
+    let [weight, bias] = norm_weights.each_ref().map(Vec::as_slice);
     compiled(
         arch,
         #[inline(always)]
@@ -108,7 +110,7 @@ pub(super) fn add_bias_and_gelu(arch: Arch, rows: &mut [f32], bias: &[f32]) {
 }
 
 /// Adds `bias` to each row and applies the hyperbolic tangent.
-pub(super) fn add_bias_and_tanh(rows: &mut [f32], bias: &[f32]) {
+pub(super) fn add_bias_and_tanh(_: Arch, rows: &mut [f32], bias: &[f32]) {
     for row in rows.chunks_exact_mut(bias.len()) {
         for (value, bias) in row.iter_mut().zip(bias) {
             *value = (*value + bias).tanh();
@@ -152,8 +154,7 @@ mod tests {
     #[test]
     fn rows_are_normed() {
         let mut rows = vec![1.0, 3.0, 1.0, 3.0, 5.0, 5.0, 5.0, 5.0];
-        let (weight, bias) = ([2.0; 4], [1.0; 4]);
-        layer_norm(Arch::new(), &mut rows, [&weight, &bias], 1e-12);
+        layer_norm(Arch::new(), &mut rows, &[vec![2.0; 4], vec![1.0; 4]], 1e-12);
         assert_eq!(rows, [-1.0, 3.0, -1.0, 3.0, 1.0, 1.0, 1.0, 1.0]);
     }
 }

@@ -8,11 +8,11 @@ use rayon::prelude::*;
 
 use super::config::EncoderConfig;
 use super::elementwise::scores;
-use super::service::{EncoderError, Layout, Score, Service, check_vocabulary};
-use super::transformer::{Encoder, Scratch};
+use super::service::{EncoderError, Layout, Score, Service};
+use super::transformer::{Encoder, Reading, Scratch};
 use crate::error::LoadError;
-use crate::load::weights::{Weights, to_f32};
-use crate::load::{self, Contents};
+use crate::load::contents;
+use crate::load::weights::Weights;
 use crate::tokenizer::Tokenizer;
 
 /// Maximum sequence length of the published reader; longer input is truncated.
@@ -52,9 +52,8 @@ impl DprReader {
     /// # Errors
     /// Fails if a file is missing, corrupt or unsupported; the error names the file and a remedy.
     pub fn open(folder: &Path, threads: Option<usize>) -> Result<Self, LoadError> {
-        let Contents { config, config_file, tokenizer, weights } = load::contents(folder)?;
-        let config = EncoderConfig::parse(&config, &config_file)?;
-        check_vocabulary(&tokenizer, &weights, ENCODER, config.hidden_size)?;
+        let (config, tokenizer, weights) = contents(folder, EncoderConfig::parse)?;
+        tokenizer.check_rows(Reading::new(&weights, ENCODER).words(&config)?)?;
         let longest = config.longest().min(LONGEST);
         let tokenizer = PassageTokenizer::new(tokenizer, longest)?;
         let load = move || Scorer::load(&config, &weights, longest);
@@ -79,7 +78,7 @@ impl DprReader {
     /// # Errors
     /// Fails if the tokenizer cannot encode a text.
     pub fn encode(&self, question: &str, passage: &ReaderPassage) -> Result<Vec<u32>, EncoderError> {
-        let tokenizer = self.service.layout();
+        let tokenizer = &self.service.layout;
         tokenizer.encode(&tokenizer.ids(question)?, passage)
     }
 }
@@ -139,13 +138,10 @@ struct Scorer {
 
 impl Scorer {
     fn load(config: &EncoderConfig, weights: &Weights, longest: usize) -> Result<Self, LoadError> {
-        let values = |name: &str, shape: &[usize]| {
-            let name = format!("{CLASSIFIER}.{name}");
-            to_f32(&weights.get(&name, shape)?).map_err(|error| weights.invalid(&name, &error))
-        };
+        let reading = Reading::new(weights, CLASSIFIER);
         let encoder = Encoder::load(config, weights, ENCODER, longest)?;
-        let weight = values("weight", &[1, config.hidden_size])?;
-        let bias = values("bias", &[1])?[0];
+        let weight = reading.values("weight", &[1, config.hidden_size])?;
+        let bias = reading.values("bias", &[1])?[0];
         Ok(Self { encoder, weight, bias, scratch: Scratch::default() })
     }
 }

@@ -7,13 +7,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::LoadError;
-use crate::load::weights::Weights;
-use crate::tokenizer::Tokenizer;
+use crate::options::thread_pool;
 
 /// Questions that may wait in the queue; further callers wait to submit.
 const WAITING: usize = 256;
@@ -64,7 +62,7 @@ struct Question<T> {
 
 /// A handle to the scoring thread. The thread ends, and is joined, when the handle is dropped.
 pub(super) struct Service<L: Layout> {
-    layout: Arc<L>,
+    pub(super) layout: Arc<L>,
     questions: Option<mpsc::Sender<Question<L::Text>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -86,30 +84,15 @@ impl<L: Layout> Service<L> {
         threads: Option<usize>,
         load: impl FnOnce() -> Result<S, LoadError> + Send + 'static,
     ) -> Result<Self, LoadError> {
-        let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let failed = |error: &dyn std::fmt::Display| LoadError::Thread { reason: error.to_string() };
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(threads.unwrap_or_else(available).max(1))
-            .thread_name(|index| format!("lumos-reader-{index}"))
-            .build()
-            .map_err(|error| failed(&error))?;
+        let pool = thread_pool(threads, "lumos-reader")?;
         let (questions, waiting) = mpsc::channel(WAITING);
         let layout = Arc::new(layout);
-        let thread = {
-            let layout = Arc::clone(&layout);
-            std::thread::Builder::new()
-                .name("lumos-reader".to_owned())
-                .spawn(move || {
-                    // Tokenizing and matrix products run in parallel on the pool.
-                    pool.install(|| serve(load, &*layout, waiting));
-                })
-                .map_err(|error| failed(&error))?
-        };
+        let own_layout = Arc::clone(&layout);
+        // Tokenizing and matrix products run in parallel on the pool.
+        let work = move || pool.install(|| serve(load, &*own_layout, waiting));
+        let thread = std::thread::Builder::new().name("lumos-reader".to_owned());
+        let thread = thread.spawn(work).map_err(LoadError::thread)?;
         Ok(Self { layout, questions: Some(questions), thread: Mutex::new(Some(thread)) })
-    }
-
-    pub(super) fn layout(&self) -> &L {
-        &self.layout
     }
 
     /// One score per text, in order. Dropping the future cancels the question.
@@ -123,21 +106,6 @@ impl<L: Layout> Service<L> {
         questions.send(Question { question, texts, answer }).await.map_err(|_| EncoderError::Ended)?;
         answered.await.map_err(|_| EncoderError::Ended)?
     }
-}
-
-/// Checks that all ids of the tokenizer have a row in the embedding.
-pub(super) fn check_vocabulary(
-    tokenizer: &Tokenizer,
-    weights: &Weights,
-    encoder: &str,
-    width: usize,
-) -> Result<(), LoadError> {
-    let rows = weights.rows(&format!("{encoder}.embeddings.word_embeddings.weight"), width)?;
-    if tokenizer.id_limit() > rows {
-        let file = tokenizer.file().to_owned();
-        return Err(LoadError::VocabularyTooLarge { file, pieces: tokenizer.id_limit(), rows });
-    }
-    Ok(())
 }
 
 /// Processes questions until all senders are dropped.

@@ -10,9 +10,12 @@ use super::attention::{AttentionScratch, DistanceTables, attention};
 use super::config::{EncoderConfig, Family};
 use super::elementwise::{add_and_norm, add_bias, add_bias_and_gelu, layer_norm};
 use crate::error::LoadError;
-use crate::load::weights::{Weights, to_f32};
+use crate::load::weights::Weights;
 use crate::model::{Execution, Linear, LinearScratch};
-use crate::options::DType;
+use crate::simd::DType;
+
+/// The word embedding of an encoder.
+const WORDS: &str = "embeddings.word_embeddings.weight";
 
 /// A linear layer with its bias.
 pub(super) struct Affine {
@@ -36,16 +39,7 @@ impl Affine {
 }
 
 /// Weight and bias of a layer norm.
-struct Norm {
-    weight: Vec<f32>,
-    bias: Vec<f32>,
-}
-
-impl Norm {
-    fn both(&self) -> [&[f32]; 2] {
-        [&self.weight, &self.bias]
-    }
-}
+type Norm = [Vec<f32>; 2];
 
 struct Layer {
     query_key_value: Affine,
@@ -86,9 +80,12 @@ impl<'a> Reading<'a> {
     }
 
     pub(super) fn values(&self, part: &str, shape: &[usize]) -> Result<Vec<f32>, LoadError> {
-        let name = self.name(part);
-        let tensor = self.weights.get(&name, shape)?;
-        to_f32(&tensor).map_err(|error| self.weights.invalid(&name, &error))
+        self.weights.values(&self.name(part), shape)
+    }
+
+    /// Rows of an encoder's word embedding.
+    pub(super) fn words(&self, config: &EncoderConfig) -> Result<usize, LoadError> {
+        self.weights.rows(&self.name(WORDS), config.hidden_size)
     }
 
     /// Reads layers and stacks them along their outputs.
@@ -109,10 +106,8 @@ impl<'a> Reading<'a> {
     }
 
     fn norm(&self, part: &str, width: usize) -> Result<Norm, LoadError> {
-        Ok(Norm {
-            weight: self.values(&format!("{part}.weight"), &[width])?,
-            bias: self.values(&format!("{part}.bias"), &[width])?,
-        })
+        let values = |name: &str| self.values(&format!("{part}.{name}"), &[width]);
+        Ok([values("weight")?, values("bias")?])
     }
 }
 
@@ -137,8 +132,7 @@ impl Encoder {
     ) -> Result<Self, LoadError> {
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
         let reading = Reading::new(weights, below);
-        let words = "embeddings.word_embeddings.weight";
-        let rows = weights.rows(&reading.name(words), hidden)?;
+        let rows = reading.words(config)?;
         let arch = Arch::new();
         let suffix = if matches!(config.family, Family::Deberta(_)) { "_proj" } else { "" };
         let distances = match &config.family {
@@ -148,7 +142,7 @@ impl Encoder {
                 let mut embedding = reading.values(name, &[2 * distances.span(), hidden])?;
                 if distances.normed {
                     let norm = reading.norm("encoder.LayerNorm", hidden)?;
-                    layer_norm(arch, &mut embedding, norm.both(), config.norm_epsilon);
+                    layer_norm(arch, &mut embedding, &norm, config.norm_epsilon);
                 }
                 Some((distances, embedding))
             }
@@ -191,7 +185,7 @@ impl Encoder {
         };
         Ok(Self {
             arch,
-            words: reading.values(words, &[rows, hidden])?,
+            words: reading.values(WORDS, &[rows, hidden])?,
             positions,
             kind,
             norm: reading.norm("embeddings.LayerNorm", hidden)?,
@@ -243,7 +237,7 @@ impl Encoder {
                 }
             }
         }
-        layer_norm(self.arch, output, self.norm.both(), self.config.norm_epsilon);
+        layer_norm(self.arch, output, &self.norm, self.config.norm_epsilon);
     }
 
     fn layer(&self, layer: &Layer, seen: &[Vec<bool>], first_only: bool, scratch: &mut Scratch) {
@@ -276,11 +270,11 @@ impl Encoder {
         let epsilon = self.config.norm_epsilon;
         layer.attended.product(self.arch, attended, update, linear);
         add_bias(self.arch, update, &layer.attended.bias);
-        add_and_norm(self.arch, hidden, update, layer.attention_norm.both(), epsilon);
+        add_and_norm(self.arch, hidden, update, &layer.attention_norm, epsilon);
         layer.intermediate.product(self.arch, hidden, intermediate, linear);
         add_bias_and_gelu(self.arch, intermediate, &layer.intermediate.bias);
         layer.output.product(self.arch, intermediate, update, linear);
         add_bias(self.arch, update, &layer.output.bias);
-        add_and_norm(self.arch, hidden, update, layer.norm.both(), epsilon);
+        add_and_norm(self.arch, hidden, update, &layer.norm, epsilon);
     }
 }

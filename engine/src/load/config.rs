@@ -4,11 +4,13 @@
 //! of rotary frequencies. Validation rejects unsupported architectures and sizes whose products could
 //! overflow.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
+use super::files::read;
 use super::folder::ModelFolder;
+use crate::cache::KeyValueShape;
 use crate::error::LoadError;
 
 /// Architectures with Llama's forward pass.
@@ -16,6 +18,11 @@ const ARCHITECTURES: [&str; 2] = ["LlamaForCausalLM", "MistralForCausalLM"];
 
 /// More values, or positions, than any model has: products of sizes up to this limit do not overflow.
 const LARGEST_MODEL: f64 = 1e13;
+
+/// Names of the tensors outside of the layers.
+pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
+pub(crate) const NORM: &str = "model.norm.weight";
+pub(crate) const HEAD: &str = "lm_head.weight";
 
 /// The shape of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,15 +125,9 @@ impl ModelConfig {
         };
         let file = folder.required("config.json", remedy)?;
         let generation = folder.optional("generation_config.json");
-        let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|source| LoadError::FileUnreadable { file: path.clone(), source })
-        };
         let config = read(&file)?;
-        let generation = match &generation {
-            Some(path) => Some((read(path)?, path.as_path())),
-            None => None,
-        };
-        Self::parse(&config, generation.as_ref().map(|(bytes, path)| (&bytes[..], *path)), &file)
+        let generation = generation.map(|path| Ok::<_, LoadError>((read(&path)?, path))).transpose()?;
+        Self::parse(&config, generation.as_ref().map(|(bytes, path)| (&bytes[..], &**path)), &file)
     }
 
     /// Parses and validates a configuration.
@@ -135,17 +136,13 @@ impl ModelConfig {
         generation: Option<(&[u8], &Path)>,
         file: &Path,
     ) -> Result<Self, LoadError> {
-        let json = |file: &Path, error: &serde_json::Error| LoadError::InvalidJson {
-            file: file.to_owned(),
-            reason: error.to_string(),
-        };
         // Checks the architecture first, because an unsupported configuration may have other fields.
         #[derive(Deserialize)]
         struct Kind {
             architectures: Option<Vec<String>>,
             model_type: Option<String>,
         }
-        let kind: Kind = serde_json::from_slice(config).map_err(|error| json(file, &error))?;
+        let kind: Kind = serde_json::from_slice(config).map_err(LoadError::json(file))?;
         let architecture = kind
             .architectures
             .and_then(|names| names.into_iter().next())
@@ -159,22 +156,17 @@ impl ModelConfig {
         if !ARCHITECTURES.contains(&architecture.as_str()) {
             return unsupported(format!("architecture {architecture:?} is not supported"));
         }
-        let raw: RawConfig = serde_json::from_slice(config).map_err(|error| json(file, &error))?;
+        let raw: RawConfig = serde_json::from_slice(config).map_err(LoadError::json(file))?;
         if raw.attention_bias == Some(true) || raw.mlp_bias == Some(true) {
             return unsupported("attention_bias or mlp_bias is true".to_owned());
         }
         if let Some(activation) = raw.hidden_act.as_deref().filter(|name| *name != "silu") {
             return unsupported(format!("hidden_act is {activation:?}, not \"silu\""));
         }
-        let end_of_sequence = match generation {
-            Some((bytes, path)) => {
-                let raw: RawGenerationConfig =
-                    serde_json::from_slice(bytes).map_err(|error| json(path, &error))?;
-                raw.eos_token_id
-            }
-            None => None,
-        };
-        let end_of_sequence = end_of_sequence.or(raw.eos_token_id).map_or(Vec::new(), Ids::into_vec);
+        let generation: Option<RawGenerationConfig> = generation
+            .map(|(bytes, path)| serde_json::from_slice(bytes).map_err(LoadError::json(path)))
+            .transpose()?;
+        let end_of_sequence = generation.and_then(|generation| generation.eos_token_id).or(raw.eos_token_id);
         let rope = raw.rope_parameters.or(raw.rope_scaling);
         let rope_theta =
             rope.as_ref().and_then(|rope| rope.rope_theta).or(raw.rope_theta).unwrap_or(10_000.0);
@@ -222,9 +214,47 @@ impl ModelConfig {
             sliding_window: raw.sliding_window.filter(|window| *window > 0),
             tied_embeddings: raw.tie_word_embeddings,
             context_length: raw.max_position_embeddings.unwrap_or(2048),
-            end_of_sequence,
+            end_of_sequence: end_of_sequence.map_or(Vec::new(), Ids::into_vec),
         };
         config.checked(file)
+    }
+
+    /// Numbers in a position's queries of all heads, and in its keys (or values) of all heads.
+    pub(crate) fn widths(&self) -> (usize, usize) {
+        (self.heads * self.head_size, self.key_value_heads * self.head_size)
+    }
+
+    /// Shape of the keys and values that the model stores per position.
+    pub(crate) fn key_values(&self) -> KeyValueShape {
+        KeyValueShape { layers: self.layers, heads: self.key_value_heads, head_size: self.head_size }
+    }
+
+    /// Names and shapes of all tensors, in the order of the layers. The rows of the embedding and of the head are a
+    /// parameter, because a configuration does not fix them.
+    pub(super) fn tensors(&self, rows: usize) -> Vec<(String, Vec<usize>)> {
+        let (hidden, intermediate, (queries, keys)) =
+            (self.hidden_size, self.intermediate_size, self.widths());
+        let mut tensors = vec![(EMBEDDING.to_owned(), vec![rows, hidden])];
+        for layer in 0..self.layers {
+            for (part, shape) in [
+                ("input_layernorm", vec![hidden]),
+                ("self_attn.q_proj", vec![queries, hidden]),
+                ("self_attn.k_proj", vec![keys, hidden]),
+                ("self_attn.v_proj", vec![keys, hidden]),
+                ("self_attn.o_proj", vec![hidden, queries]),
+                ("post_attention_layernorm", vec![hidden]),
+                ("mlp.gate_proj", vec![intermediate, hidden]),
+                ("mlp.up_proj", vec![intermediate, hidden]),
+                ("mlp.down_proj", vec![hidden, intermediate]),
+            ] {
+                tensors.push((format!("model.layers.{layer}.{part}.weight"), shape));
+            }
+        }
+        tensors.push((NORM.to_owned(), vec![hidden]));
+        if !self.tied_embeddings {
+            tensors.push((HEAD.to_owned(), vec![rows, hidden]));
+        }
+        tensors
     }
 
     /// Validates the sizes; `file` is the path in error messages.

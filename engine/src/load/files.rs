@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::error::LoadError;
 
 /// Reads a file.
 pub(super) fn read(file: &Path) -> Result<Vec<u8>, LoadError> {
-    std::fs::read(file).map_err(|source| LoadError::FileUnreadable { file: file.to_owned(), source })
+    std::fs::read(file).map_err(LoadError::unreadable(file))
 }
 
 /// Maps a file into memory, read-only.
@@ -20,13 +20,13 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, LoadError> {
 /// The engine's other unsafe code is in `simd` (vector kernels) and `cuda/driver` (CUDA's functions); all other code
 /// is safe Rust, enforced by the crate's `unsafe_code` lint.
 #[allow(unsafe_code)]
-pub(super) fn map(path: &Path) -> io::Result<Mmap> {
-    let file = File::open(path)?;
+pub(super) fn map(path: &Path) -> Result<Mmap, LoadError> {
+    let file = File::open(path).map_err(LoadError::unreadable(path))?;
     // SAFETY: the mapping is read only and private to the loader, which drops it as soon as the weights are
     // copied. If another process truncates the file meanwhile, SIGBUS ends this process; if it changes
     // bytes, weights change; neither breaks memory safety of what is copied out. Model files are not written
     // while they are loaded: the hub's clients replace them by renaming.
-    unsafe { Mmap::map(&file) }
+    unsafe { Mmap::map(&file) }.map_err(LoadError::unreadable(path))
 }
 
 /// One weight file.
@@ -40,15 +40,11 @@ pub struct WeightFile {
     pub sha256: String,
 }
 
-/// Size and hash of each file; hashes are empty unless `wanted`.
-pub(super) fn weight_files(paths: &[PathBuf], wanted: bool) -> Result<Vec<WeightFile>, LoadError> {
-    paths.iter().map(|path| weight_file(path, wanted)).collect()
-}
-
-fn weight_file(path: &Path, wanted: bool) -> Result<WeightFile, LoadError> {
-    let unreadable = |source| LoadError::FileUnreadable { file: path.to_owned(), source };
-    let mut reader = File::open(path).map_err(unreadable)?;
-    let bytes = reader.metadata().map_err(unreadable)?.len();
+/// Size and hash of a file; the hash is empty unless `wanted`.
+pub(super) fn weight_file(path: &Path, wanted: bool) -> Result<WeightFile, LoadError> {
+    let unreadable = LoadError::unreadable(path);
+    let mut reader = File::open(path).map_err(&unreadable)?;
+    let bytes = reader.metadata().map_err(&unreadable)?.len();
     let mut sha256 = String::new();
     if wanted {
         let mut hasher = Sha256::new();

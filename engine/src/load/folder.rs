@@ -19,17 +19,18 @@ pub(super) struct ModelFolder {
 }
 
 /// The weight files to read, in order.
-pub(super) enum WeightPaths {
-    Safetensors { folder: PathBuf, files: Vec<PathBuf> },
-    Pickle { folder: PathBuf, files: Vec<PathBuf> },
+pub(super) struct WeightPaths {
+    pub(super) folder: PathBuf,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) format: WeightFormat,
 }
 
-impl WeightPaths {
-    pub(super) fn paths(&self) -> &[PathBuf] {
-        match self {
-            Self::Safetensors { files, .. } | Self::Pickle { files, .. } => files,
-        }
-    }
+/// The format of weight files.
+#[derive(Clone, Copy)]
+pub(super) enum WeightFormat {
+    Safetensors,
+    /// PyTorch's pickles.
+    Pickle,
 }
 
 #[derive(Deserialize)]
@@ -91,39 +92,40 @@ impl ModelFolder {
 
     /// The safetensors files if there are any, otherwise PyTorch pickles; one file or shards with an index.
     pub(super) fn weights(&self) -> Result<WeightPaths, LoadError> {
-        let folder = self.path.clone();
-        if let Some(files) = self.shards("model.safetensors")? {
-            return Ok(WeightPaths::Safetensors { folder, files });
-        }
-        if let Some(files) = self.shards("pytorch_model.bin")? {
-            return Ok(WeightPaths::Pickle { folder, files });
-        }
-        Err(self.missing(
-            "weights (model.safetensors, model.safetensors.index.json, pytorch_model.bin or \
-             pytorch_model.bin.index.json)",
-            "copy the weight files into the folder",
-        ))
+        let expected = "weights (model.safetensors, model.safetensors.index.json, pytorch_model.bin or \
+                        pytorch_model.bin.index.json)";
+        let (safetensors, pickle) = (self.shards("model.safetensors")?, || self.shards("pytorch_model.bin"));
+        self.weight_paths(safetensors, pickle, expected, "copy the weight files into the folder")
     }
 
     /// The weights of an adapter: safetensors if they exist, otherwise PyTorch's pickle.
     pub(super) fn adapter_weights(&self) -> Result<WeightPaths, LoadError> {
-        let folder = self.path.clone();
-        if let Some(file) = self.optional("adapter_model.safetensors") {
-            return Ok(WeightPaths::Safetensors { folder, files: vec![file] });
-        }
-        if let Some(file) = self.optional("adapter_model.bin") {
-            return Ok(WeightPaths::Pickle { folder, files: vec![file] });
-        }
         let expected = "adapter_model.safetensors or adapter_model.bin";
-        Err(self.missing(expected, "copy the adapter's weights into the folder"))
+        let file = |name: &str| self.optional(name).map(|file| vec![file]);
+        let (safetensors, pickle) = (file("adapter_model.safetensors"), || Ok(file("adapter_model.bin")));
+        self.weight_paths(safetensors, pickle, expected, "copy the adapter's weights into the folder")
+    }
+
+    fn weight_paths(
+        &self,
+        safetensors: Option<Vec<PathBuf>>,
+        pickle: impl Fn() -> Result<Option<Vec<PathBuf>>, LoadError>,
+        expected: &str,
+        remedy: &str,
+    ) -> Result<WeightPaths, LoadError> {
+        let (files, format) = match safetensors {
+            Some(files) => (Some(files), WeightFormat::Safetensors),
+            None => (pickle()?, WeightFormat::Pickle),
+        };
+        let files = files.ok_or_else(|| self.missing(expected, remedy))?;
+        Ok(WeightPaths { folder: self.path.clone(), files, format })
     }
 
     fn shards(&self, name: &str) -> Result<Option<Vec<PathBuf>>, LoadError> {
         let Some(index) = self.optional(&format!("{name}.index.json")) else {
             return Ok(self.optional(name).map(|file| vec![file]));
         };
-        let parsed: ShardIndex = serde_json::from_slice(&read(&index)?)
-            .map_err(|error| LoadError::InvalidJson { file: index.clone(), reason: error.to_string() })?;
+        let parsed: ShardIndex = serde_json::from_slice(&read(&index)?).map_err(LoadError::json(&index))?;
         let mut names: Vec<String> = parsed.weight_map.into_values().collect();
         names.sort_unstable();
         names.dedup();

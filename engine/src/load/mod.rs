@@ -18,17 +18,15 @@ use crate::error::LoadError;
 use crate::options::{ModelSource, check_adapted};
 use crate::tokenizer::Tokenizer;
 use adapter::Adapter;
-use config::ModelConfig;
+use config::{EMBEDDING, ModelConfig};
 use files::read;
 use folder::ModelFolder;
-use gguf::GgufFile;
+pub(crate) use gguf::GgufTensors;
 use weights::Weights;
 
 pub use adapter::{AdapterBase, adapter_base};
 pub use files::WeightFile;
 pub use gguf::StoredChat;
-
-pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
 
 /// A model whose configuration and tokenizer are read, and whose weight files are found.
 pub(crate) struct Opened {
@@ -40,8 +38,6 @@ pub(crate) struct Opened {
 
 /// The source of the weights.
 enum Files {
-    /// One file with weights, configuration and tokenizer.
-    Gguf(PathBuf),
     Paths(Vec<PathBuf>),
     Memory {
         name: &'static str,
@@ -63,7 +59,7 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
             let tokenizer = folder.tokenizer()?;
             let files = folder.weights()?;
             let weights = Weights::open(&files)?;
-            Ok(Opened { config, tokenizer, weights, files: Files::Paths(files.paths().to_vec()) })
+            Ok(Opened { config, tokenizer, weights, files: Files::Paths(files.files) })
         }
         ModelSource::Gguf(path) => open_gguf(path),
         ModelSource::Adapted { base, adapter } => {
@@ -79,19 +75,17 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
         }
         ModelSource::Random { shape, seed } => {
             let name = format!("random {shape} with seed {seed}");
-            let config = shape.config().to_string();
-            let config = ModelConfig::parse(config.as_bytes(), None, Path::new(&name))?;
-            let weights = Weights::random(shape.tensors(), *seed, Path::new(&name));
+            let config = shape.parsed(Path::new(&name))?;
+            let weights = Weights::random(config.tensors(shape.vocabulary()), *seed, Path::new(&name));
             Ok(Opened { config, tokenizer: Tokenizer::none(), weights, files: Files::Random(name) })
         }
     }
 }
 
 fn open_gguf(path: &Path) -> Result<Opened, LoadError> {
-    let file = GgufFile::open(path)?;
-    let (config, tokenizer) = (file.config()?, file.tokenizer()?);
-    let weights = Weights::of_gguf(file.into_tensors(&config)?);
-    Ok(Opened { config, tokenizer, weights, files: Files::Gguf(path.to_owned()) })
+    let (config, tokenizer, tensors) = gguf::open(path)?;
+    let (weights, files) = (Weights::of_gguf(tensors, path), Files::Paths(vec![path.to_owned()]));
+    Ok(Opened { config, tokenizer, weights, files })
 }
 
 impl Opened {
@@ -101,7 +95,7 @@ impl Opened {
         let adapter = Adapter::open(folder, &self.config, rows)?;
         let tokenizer = if folder.has_tokenizer() { folder.tokenizer()? } else { self.tokenizer };
         let files = match self.files {
-            Files::Paths(paths) => Files::Paths([&paths, adapter.files()].concat()),
+            Files::Paths(paths) => Files::Paths([&paths[..], &adapter.files].concat()),
             files => files,
         };
         Ok(Self { config: self.config, tokenizer, weights: self.weights.adapted(adapter), files })
@@ -110,8 +104,7 @@ impl Opened {
     /// The weight files, with their hashes if `hashed`, which reads all of them.
     pub(crate) fn weight_files(&self, hashed: bool) -> Result<Vec<WeightFile>, LoadError> {
         match &self.files {
-            Files::Paths(paths) => files::weight_files(paths, hashed),
-            Files::Gguf(path) => files::weight_files(std::slice::from_ref(path), hashed),
+            Files::Paths(paths) => paths.iter().map(|path| files::weight_file(path, hashed)).collect(),
             Files::Memory { name, bytes } => Ok(vec![files::embedded_weights(name, bytes, hashed)]),
             Files::Random(name) => {
                 let sha256 = hex::encode(Sha256::digest(name));
@@ -121,22 +114,17 @@ impl Opened {
     }
 }
 
-/// The contents of a model folder, with the configuration not yet parsed.
-pub(crate) struct Contents {
-    pub(crate) config: Vec<u8>,
-    pub(crate) config_file: PathBuf,
-    pub(crate) tokenizer: Tokenizer,
-    pub(crate) weights: Weights,
-}
-
-/// Opens the folder of a model outside the Llama family.
-pub(crate) fn contents(path: &Path) -> Result<Contents, LoadError> {
+/// Opens the folder of a model outside the Llama family, whose config.json `parse` reads.
+pub(crate) fn contents<C>(
+    path: &Path,
+    parse: impl Fn(&[u8], &Path) -> Result<C, LoadError>,
+) -> Result<(C, Tokenizer, Weights), LoadError> {
     let folder = ModelFolder::open(path)?;
     let config_file = folder.required("config.json", "copy it from where the model was published")?;
     let config = read(&config_file)?;
     let tokenizer = folder.tokenizer()?;
     let weights = Weights::open(&folder.weights()?)?;
-    Ok(Contents { config, config_file, tokenizer, weights })
+    Ok((parse(&config, &config_file)?, tokenizer, weights))
 }
 
 impl Tokenizer {

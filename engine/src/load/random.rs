@@ -10,9 +10,10 @@ use safetensors::{Dtype, SafeTensorError, View};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use super::config::ModelConfig;
 use crate::error::LoadError;
-use crate::options::DType;
 use crate::random::RandomShape;
+use crate::simd::DType;
 
 /// Standard deviation, as in the initialisation of models.
 const SCALE: f32 = 0.02;
@@ -57,6 +58,22 @@ fn normal(bits: u64) -> f32 {
 }
 
 impl RandomShape {
+    /// The parsed configuration; errors name `file`.
+    pub(super) fn parsed(self, file: &Path) -> Result<ModelConfig, LoadError> {
+        ModelConfig::parse(self.config().to_string().as_bytes(), None, file)
+    }
+
+    /// Names and shapes of all tensors, in the order of the layers.
+    fn tensors(self) -> Vec<(String, Vec<usize>)> {
+        let config = self.parsed(Path::new(self.name())).expect("the configurations of all shapes are valid");
+        config.tensors(self.vocabulary())
+    }
+
+    /// Number of parameters.
+    pub fn parameters(self) -> u64 {
+        self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
+    }
+
     /// Writes the model that [`ModelSource::Random`](crate::ModelSource::Random) generates in memory as
     /// config.json and model.safetensors, so that other programs can use the same weights. The weights are
     /// bfloat16 numbers, which `dtype` stores exactly, except that half precision rounds the smallest.
@@ -114,11 +131,7 @@ impl View for Lazy<'_> {
     }
 
     fn data_len(&self) -> usize {
-        let width = match self.dtype {
-            DType::F32 => 4,
-            DType::Bf16 | DType::F16 => 2,
-        };
-        self.shape.iter().product::<usize>() * width
+        self.shape.iter().product::<usize>() * self.dtype.width()
     }
 }
 

@@ -12,12 +12,11 @@ use std::path::{Path, PathBuf};
 use candle_core::pickle::PthTensors;
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType as CandleType, Device, Tensor};
-use memmap2::Mmap;
 use safetensors::SafeTensors;
-use safetensors::tensor::Metadata;
+use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::adapter::Adapter;
-use super::folder::WeightPaths;
+use super::folder::{WeightFormat, WeightPaths};
 use super::gguf::GgufTensors;
 use super::{files, random};
 use crate::error::LoadError;
@@ -104,112 +103,110 @@ pub(crate) struct Weights {
     /// The path in errors about tensors that no file contains.
     place: PathBuf,
     files: Vec<WeightSource>,
-    /// Tensor name to index into `files`.
-    tensors: HashMap<String, usize>,
+    /// Tensor name to index into `files`, and shape.
+    tensors: HashMap<String, (usize, Vec<usize>)>,
     /// Changes to some of the tensors.
     adapter: Option<Box<Adapter>>,
 }
 
-enum WeightSource {
-    Mapped { path: PathBuf, bytes: Mmap, start: usize, metadata: Metadata },
-    Memory { path: PathBuf, bytes: &'static [u8], start: usize, metadata: Metadata },
-    Pickle { path: PathBuf, tensors: PthTensors },
-    Random { path: PathBuf, shapes: HashMap<String, Vec<usize>>, seed: u64 },
+/// Tensors with their shapes.
+type Shapes = Vec<(String, Vec<usize>)>;
+
+/// One file, or another source of tensors.
+struct WeightSource {
+    path: PathBuf,
+    storage: WeightStorage,
+}
+
+enum WeightStorage {
+    /// A file in memory, the offset of its data, and its tensor table.
+    Safetensors(Box<dyn AsRef<[u8]> + Send + Sync>, usize, Metadata),
+    Pickle(PthTensors),
+    /// Random weights from this seed.
+    Random(u64),
     Gguf(GgufTensors),
 }
 
 impl WeightSource {
-    fn path(&self) -> &Path {
-        match self {
-            Self::Mapped { path, .. }
-            | Self::Memory { path, .. }
-            | Self::Pickle { path, .. }
-            | Self::Random { path, .. } => path,
-            Self::Gguf(tensors) => tensors.path(),
-        }
+    /// Safetensors in memory; errors name `path`.
+    fn safetensors(
+        bytes: impl AsRef<[u8]> + Send + Sync + 'static,
+        path: &Path,
+    ) -> Result<(Self, Shapes), LoadError> {
+        let (header, metadata) = SafeTensors::read_metadata(bytes.as_ref()).map_err(|error| {
+            LoadError::InvalidWeights { file: path.to_owned(), reason: error.to_string() }
+        })?;
+        let shape = |(name, info): (String, &TensorInfo)| (name, info.shape.clone());
+        let shapes = metadata.tensors().into_iter().map(shape).collect();
+        let storage = WeightStorage::Safetensors(Box::new(bytes), header + 8, metadata);
+        Ok((Self { path: path.to_owned(), storage }, shapes))
     }
 
-    fn names(&self) -> Vec<String> {
-        match self {
-            Self::Mapped { metadata, .. } | Self::Memory { metadata, .. } => {
-                metadata.tensors().into_keys().collect()
-            }
-            Self::Pickle { tensors, .. } => tensors.tensor_infos().keys().cloned().collect(),
-            Self::Random { shapes, .. } => shapes.keys().cloned().collect(),
-            Self::Gguf(tensors) => tensors.names().cloned().collect(),
+    /// A PyTorch pickle.
+    fn pickle(path: &Path) -> Result<(Self, Shapes), LoadError> {
+        let invalid = |reason: String| LoadError::InvalidWeights { file: path.to_owned(), reason };
+        std::fs::File::open(path).map_err(LoadError::unreadable(path))?;
+        let tensors = PthTensors::new(path, None).map_err(|error| invalid(error.to_string()))?;
+        let infos = tensors.tensor_infos().iter();
+        let shapes: Shapes = infos.map(|(name, info)| (name.clone(), info.layout.dims().to_vec())).collect();
+        if shapes.is_empty() {
+            return Err(invalid("no tensors found in this PyTorch file".to_owned()));
         }
+        Ok((Self { path: path.to_owned(), storage: WeightStorage::Pickle(tensors) }, shapes))
     }
 
-    fn shape(&self, name: &str) -> Vec<usize> {
-        match self {
-            Self::Mapped { metadata, .. } | Self::Memory { metadata, .. } => {
-                metadata.info(name).map_or(Vec::new(), |info| info.shape.clone())
+    fn tensor(&self, name: &str, shape: &[usize]) -> candle_core::Result<Option<Tensor>> {
+        match &self.storage {
+            WeightStorage::Safetensors(bytes, start, metadata) => {
+                let Some(info) = metadata.info(name) else { return Ok(None) };
+                let (first, last) = info.data_offsets;
+                let bytes = &(**bytes).as_ref()[start + first..start + last];
+                let dtype = CandleType::try_from(info.dtype)?;
+                Tensor::from_raw_buffer(bytes, dtype, shape, &Device::Cpu).map(Some)
             }
-            Self::Pickle { tensors, .. } => {
-                tensors.tensor_infos().get(name).map_or(Vec::new(), |info| info.layout.dims().to_vec())
-            }
-            Self::Random { shapes, .. } => shapes.get(name).cloned().unwrap_or_default(),
-            Self::Gguf(tensors) => tensors.shape(name).unwrap_or_default().to_vec(),
+            WeightStorage::Pickle(tensors) => tensors.get(name),
+            WeightStorage::Random(seed) => random::tensor(name, shape, *seed).map(Some),
+            WeightStorage::Gguf(tensors) => tensors.tensor(name),
         }
-    }
-
-    fn tensor(&self, name: &str) -> candle_core::Result<Option<Tensor>> {
-        let (bytes, start, metadata): (&[u8], usize, &Metadata) = match self {
-            Self::Mapped { bytes, start, metadata, .. } => (bytes, *start, metadata),
-            Self::Memory { bytes, start, metadata, .. } => (bytes, *start, metadata),
-            Self::Pickle { tensors, .. } => return tensors.get(name),
-            Self::Gguf(tensors) => return tensors.tensor(name),
-            Self::Random { shapes, seed, .. } => {
-                return shapes.get(name).map(|shape| random::tensor(name, shape, *seed)).transpose();
-            }
-        };
-        let Some(info) = metadata.info(name) else { return Ok(None) };
-        let (first, last) = info.data_offsets;
-        let dtype = CandleType::try_from(info.dtype)?;
-        Tensor::from_raw_buffer(&bytes[start + first..start + last], dtype, &info.shape, &Device::Cpu)
-            .map(Some)
     }
 }
 
 impl Weights {
     /// Opens the files of a folder and reads their tensor tables.
-    pub(super) fn open(paths: &WeightPaths) -> Result<Self, LoadError> {
-        let (place, files) = match paths {
-            WeightPaths::Safetensors { folder, files } => {
-                (folder, files.iter().map(|path| open_safetensors(path)).collect::<Result<_, _>>()?)
-            }
-            WeightPaths::Pickle { folder, files } => {
-                (folder, files.iter().map(|path| open_pickle(path)).collect::<Result<_, _>>()?)
-            }
+    pub(super) fn open(WeightPaths { folder, files, format }: &WeightPaths) -> Result<Self, LoadError> {
+        let place = if let [file] = &files[..] { file } else { folder };
+        let open = |path: &PathBuf| match format {
+            WeightFormat::Safetensors => WeightSource::safetensors(files::map(path)?, path),
+            WeightFormat::Pickle => WeightSource::pickle(path),
         };
-        Ok(Self::index(if let [file] = paths.paths() { file.clone() } else { place.clone() }, files))
+        Ok(Self::index(place, files.iter().map(open).collect::<Result<_, _>>()?))
     }
 
     /// Safetensors embedded in the binary.
     pub(super) fn from_memory(bytes: &'static [u8], path: &Path) -> Result<Self, LoadError> {
-        let (start, metadata) = contents(bytes, path)?;
-        let source = WeightSource::Memory { path: path.to_owned(), bytes, start, metadata };
-        Ok(Self::index(path.to_owned(), vec![source]))
+        Ok(Self::index(path, vec![WeightSource::safetensors(bytes, path)?]))
     }
 
     /// Random weights from a seed; errors name `path`.
-    pub(super) fn random(tensors: Vec<(String, Vec<usize>)>, seed: u64, path: &Path) -> Self {
-        let shapes = tensors.into_iter().collect();
-        let source = WeightSource::Random { path: path.to_owned(), shapes, seed };
-        Self::index(path.to_owned(), vec![source])
+    pub(super) fn random(shapes: Shapes, seed: u64, path: &Path) -> Self {
+        let source = WeightSource { path: path.to_owned(), storage: WeightStorage::Random(seed) };
+        Self::index(path, vec![(source, shapes)])
     }
 
     /// The tensors of a GGUF file.
-    pub(super) fn of_gguf(tensors: GgufTensors) -> Self {
-        Self::index(tensors.path().to_owned(), vec![WeightSource::Gguf(tensors)])
+    pub(super) fn of_gguf(tensors: GgufTensors, path: &Path) -> Self {
+        let shapes = tensors.shapes();
+        let source = WeightSource { path: path.to_owned(), storage: WeightStorage::Gguf(tensors) };
+        Self::index(path, vec![(source, shapes)])
     }
 
-    fn index(place: PathBuf, files: Vec<WeightSource>) -> Self {
-        let mut tensors = HashMap::new();
-        for (index, file) in files.iter().enumerate() {
-            tensors.extend(file.names().into_iter().map(|name| (name, index)));
+    fn index(place: &Path, sources: Vec<(WeightSource, Shapes)>) -> Self {
+        let (mut files, mut tensors) = (Vec::new(), HashMap::new());
+        for (source, shapes) in sources {
+            tensors.extend(shapes.into_iter().map(|(name, shape)| (name, (files.len(), shape))));
+            files.push(source);
         }
-        Self { place, files, tensors, adapter: None }
+        Self { place: place.to_owned(), files, tensors, adapter: None }
     }
 
     /// The same tensors with an adapter applied.
@@ -223,26 +220,24 @@ impl Weights {
     }
 
     /// The shape of a tensor; empty if the tensor does not exist.
-    pub(super) fn shape(&self, name: &str) -> Vec<usize> {
-        self.tensors.get(name).map_or(Vec::new(), |index| self.files[*index].shape(name))
+    pub(super) fn shape(&self, name: &str) -> &[usize] {
+        self.tensors.get(name).map_or(&[], |(_, shape)| shape)
     }
 
-    fn source(&self, name: &str) -> Result<&WeightSource, LoadError> {
-        self.tensors
-            .get(name)
-            .map(|index| &self.files[*index])
-            .ok_or_else(|| LoadError::MissingTensor { name: name.to_owned(), file: self.place.clone() })
+    /// The source of a tensor, and its shape.
+    fn source(&self, name: &str) -> Result<(&WeightSource, &[usize]), LoadError> {
+        let (index, shape) = self.tensors.get(name).ok_or_else(|| self.missing(name))?;
+        Ok((&self.files[*index], shape))
+    }
+
+    fn missing(&self, name: &str) -> LoadError {
+        LoadError::MissingTensor { name: name.to_owned(), file: self.place.clone() }
     }
 
     /// The source of a tensor, which must have the given shape.
     fn shaped(&self, name: &str, shape: &[usize]) -> Result<&WeightSource, LoadError> {
-        let source = self.source(name)?;
-        let found = source.shape(name);
-        if found != shape {
-            let (file, name, expected) = (source.path().to_owned(), name.to_owned(), shape.to_vec());
-            return Err(LoadError::WrongShape { file, name, expected, found });
-        }
-        Ok(source)
+        let (source, found) = self.source(name)?;
+        if found == shape { Ok(source) } else { Err(wrong_shape(source, name, shape, found)) }
     }
 
     /// A matrix of the given shape as stored, if its quantized format can be multiplied directly. Use
@@ -256,8 +251,8 @@ impl Weights {
         if self.adapter.is_some() {
             return Ok(None);
         }
-        match self.shaped(name, &shape)? {
-            WeightSource::Gguf(tensors) => Ok(tensors.quantized(name)),
+        match &self.shaped(name, &shape)?.storage {
+            WeightStorage::Gguf(tensors) => Ok(tensors.quantized(name)),
             _ => Ok(None),
         }
     }
@@ -274,15 +269,18 @@ impl Weights {
 
     fn stored(&self, name: &str, shape: &[usize]) -> Result<Tensor, LoadError> {
         let source = self.shaped(name, shape)?;
-        match source.tensor(name) {
-            Ok(Some(tensor)) if tensor.dtype().is_float() => Ok(tensor),
-            Ok(Some(tensor)) => Err(LoadError::InvalidWeights {
-                file: source.path().to_owned(),
-                reason: format!("tensor {name} has type {:?}, not a float type", tensor.dtype()),
-            }),
-            Ok(None) => Err(LoadError::MissingTensor { name: name.to_owned(), file: self.place.clone() }),
-            Err(error) => Err(self.invalid(name, &error)),
+        let tensor = source.tensor(name, shape).map_err(|error| self.invalid(name, &error))?;
+        let tensor = tensor.ok_or_else(|| self.missing(name))?;
+        if !tensor.dtype().is_float() {
+            let reason = format!("tensor {name} has type {:?}, not a float type", tensor.dtype());
+            return Err(LoadError::InvalidWeights { file: source.path.clone(), reason });
         }
+        Ok(tensor)
+    }
+
+    /// The values of a tensor of the given shape, in row order.
+    pub(crate) fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, LoadError> {
+        to_f32(&self.get(name, shape)?).map_err(|error| self.invalid(name, &error))
     }
 
     /// A matrix of the given shape (outputs × inputs) in the form that is used for products.
@@ -298,88 +296,34 @@ impl Weights {
         if let Some((weights, own)) = self.adapter.as_ref().and_then(|adapter| adapter.instead(name)) {
             return weights.rows(own, columns);
         }
-        let source = self.source(name)?;
-        match source.shape(name)[..] {
-            [rows, found] if found == columns && rows > 0 => Ok(rows),
-            ref found => Err(LoadError::WrongShape {
-                file: source.path().to_owned(),
-                name: name.to_owned(),
-                expected: vec![1, columns],
-                found: found.to_vec(),
-            }),
+        match self.source(name)? {
+            (_, &[rows, found]) if found == columns && rows > 0 => Ok(rows),
+            (source, found) => Err(wrong_shape(source, name, &[1, columns], found)),
         }
     }
 
     /// The error for a tensor that could not be read or converted.
     pub(crate) fn invalid(&self, name: &str, error: &candle_core::Error) -> LoadError {
-        let file = self.tensors.get(name).map_or(&*self.place, |index| self.files[*index].path()).to_owned();
-        LoadError::InvalidWeights { file, reason: format!("tensor {name}: {error}") }
+        let file = self.source(name).map_or(&self.place, |(source, _)| &source.path);
+        LoadError::InvalidWeights { file: file.clone(), reason: format!("tensor {name}: {error}") }
     }
 
-    /// The ggml types of the matrices if any is quantized, the type of most values first.
-    pub(crate) fn quantization(&self) -> Option<String> {
-        self.files.iter().find_map(|file| match file {
-            WeightSource::Gguf(tensors) => tensors.quantization(),
+    /// The tensors of a GGUF file, if they come from one.
+    pub(crate) fn gguf(&self) -> Option<&GgufTensors> {
+        self.files.iter().find_map(|file| match &file.storage {
+            WeightStorage::Gguf(tensors) => Some(tensors),
             _ => None,
         })
-    }
-
-    /// The block format of most values.
-    pub(crate) fn most_common_format(&self) -> Option<QuantizedFormat> {
-        self.files.iter().find_map(|file| match file {
-            WeightSource::Gguf(tensors) => tensors.most_common_format(),
-            _ => None,
-        })
-    }
-
-    /// Size of the matrices that one token's forward pass reads, in bytes, if any is quantized: quantized
-    /// ones are kept as stored, the others have `width` bytes per value. `unread` is the embedding if it is
-    /// not the output matrix.
-    pub(crate) fn quantized_bytes(&self, unread: Option<&str>, width: usize) -> Option<usize> {
-        self.quantization()?;
-        let bytes = |(name, index): (&String, &usize)| match &self.files[*index] {
-            WeightSource::Gguf(tensors) if tensors.shape(name).is_some_and(|shape| shape.len() == 2) => {
-                tensors.matrix_bytes(name, width)
-            }
-            _ => 0,
-        };
-        Some(self.tensors.iter().filter(|(name, _)| unread != Some(name.as_str())).map(bytes).sum())
     }
 
     /// Number of values in all tensors.
     pub(crate) fn parameters(&self) -> u64 {
-        let size = |(name, index): (&String, &usize)| {
-            self.files[*index].shape(name).iter().map(|size| *size as u64).product::<u64>()
-        };
-        self.tensors.iter().filter(|(name, _)| name.ends_with(".weight")).map(size).sum()
+        let weights = self.tensors.iter().filter(|(name, _)| name.ends_with(".weight"));
+        weights.map(|(_, (_, shape))| shape.iter().map(|size| *size as u64).product::<u64>()).sum()
     }
 }
 
-/// Offset of the data, and the tensor table.
-fn contents(bytes: &[u8], path: &Path) -> Result<(usize, Metadata), LoadError> {
-    let invalid = |error: &dyn std::fmt::Display| LoadError::InvalidWeights {
-        file: path.to_owned(),
-        reason: error.to_string(),
-    };
-    let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(|error| invalid(&error))?;
-    Ok((header + 8, metadata))
-}
-
-fn open_safetensors(path: &Path) -> Result<WeightSource, LoadError> {
-    let bytes =
-        files::map(path).map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
-    let (start, metadata) = contents(&bytes, path)?;
-    Ok(WeightSource::Mapped { path: path.to_owned(), bytes, start, metadata })
-}
-
-fn open_pickle(path: &Path) -> Result<WeightSource, LoadError> {
-    std::fs::File::open(path)
-        .map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
-    let tensors = PthTensors::new(path, None)
-        .map_err(|error| LoadError::InvalidWeights { file: path.to_owned(), reason: error.to_string() })?;
-    if tensors.tensor_infos().is_empty() {
-        let reason = "no tensors found in this PyTorch file".to_owned();
-        return Err(LoadError::InvalidWeights { file: path.to_owned(), reason });
-    }
-    Ok(WeightSource::Pickle { path: path.to_owned(), tensors })
+fn wrong_shape(source: &WeightSource, name: &str, expected: &[usize], found: &[usize]) -> LoadError {
+    let (expected, found) = (expected.to_vec(), found.to_vec());
+    LoadError::WrongShape { file: source.path.clone(), name: name.to_owned(), expected, found }
 }

@@ -13,6 +13,7 @@ use rayon::prelude::*;
 
 use super::kernel::Execution;
 use crate::cache::{KvCache, TILE};
+use crate::load::config::ModelConfig;
 use crate::vector::{LANES, add_lanes, exponential};
 use tiles::Span;
 
@@ -33,6 +34,22 @@ pub(crate) struct AttentionShape {
     /// Sliding window in positions (Mistral): a row attends to itself and the `window - 1` preceding
     /// positions.
     pub(crate) window: Option<usize>,
+}
+
+impl AttentionShape {
+    pub(crate) fn of(config: &ModelConfig) -> Self {
+        Self {
+            query_heads: config.heads,
+            key_value_heads: config.key_value_heads,
+            head_size: config.head_size,
+            window: config.sliding_window,
+        }
+    }
+
+    /// Numbers in one row of queries, keys and values.
+    pub(crate) fn stride(&self) -> usize {
+        (self.query_heads + 2 * self.key_value_heads) * self.head_size
+    }
 }
 
 /// Consecutive rows of one sequence.

@@ -6,8 +6,7 @@ use pulp::Arch;
 use super::kernel::Execution;
 use super::linear::{Linear, LinearScratch};
 use super::quantized::QuantizedPanels;
-use crate::options::DType;
-use crate::simd::{Path, QuantizedFormat, QuantizedPath, Target};
+use crate::simd::{DType, Path, QuantizedFormat, QuantizedPath, Target};
 use crate::vector::AlignedBuffer;
 
 /// A matrix product of arbitrary numbers.
@@ -54,12 +53,7 @@ impl MatrixProduct<'_> {
             );
             Some(output)
         };
-        let scalar = of_path(Path::Portable).expect("every processor has it");
-        for path in Path::ALL.into_iter().filter(|path| !path.rounds()) {
-            if let Some(found) = of_path(path) {
-                compare(&found, &scalar, &path);
-            }
-        }
+        compare(Path::ALL.into_iter().filter(|path| !path.rounds()), of_path);
     }
 
     fn check_blocks(&self, format: QuantizedFormat) {
@@ -75,12 +69,7 @@ impl MatrixProduct<'_> {
             layer.multiply(execution(), &packed, Target::whole(&mut output, outputs));
             Some(output)
         };
-        let scalar = of_path(QuantizedPath::Portable).expect("every processor has it");
-        for path in QuantizedPath::ALL {
-            if let Some(found) = of_path(path) {
-                compare(&found, &scalar, &path);
-            }
-        }
+        compare(QuantizedPath::ALL.into_iter(), of_path);
     }
 
     /// Numbers decoded from the bits, after `skipped` numbers.
@@ -95,9 +84,16 @@ fn execution() -> Execution {
     Execution { arch: Arch::new(), parallel: false }
 }
 
-fn compare(found: &[f32], scalar: &[f32], path: &dyn std::fmt::Display) {
-    for (place, (found, scalar)) in found.iter().zip(scalar).enumerate() {
-        let same = found.to_bits() == scalar.to_bits() || found.is_nan() && scalar.is_nan();
-        assert!(same, "{path}: {found} instead of {scalar} at {place}");
+/// Compares the results of all paths, of which the first is the scalar one.
+fn compare<P: std::fmt::Display + Copy>(
+    mut paths: impl Iterator<Item = P>,
+    of_path: impl Fn(P) -> Option<Vec<f32>>,
+) {
+    let scalar = paths.next().and_then(&of_path).expect("every processor has the scalar path");
+    for (path, found) in paths.filter_map(|path| Some((path, of_path(path)?))) {
+        for (place, (found, scalar)) in found.iter().zip(&scalar).enumerate() {
+            let same = found.to_bits() == scalar.to_bits() || found.is_nan() && scalar.is_nan();
+            assert!(same, "{path}: {found} instead of {scalar} at {place}");
+        }
     }
 }

@@ -9,9 +9,7 @@ use half::{bf16, f16};
 use pulp::Arch;
 use rayon::prelude::*;
 
-use crate::simd::{
-    Columns, Element, Kernel, LINE, PANEL, Path, Target, Unit, Weights, for_each_window, round_line,
-};
+use crate::simd::{Columns, DType, Kernel, LINE, PANEL, Path, Target, Unit, for_each_window, round_line};
 use crate::vector::AlignedBuffer;
 
 /// How an operation is executed.
@@ -51,34 +49,26 @@ impl Share {
 
 /// Packed weights of a product `activations · weightsᵀ`.
 pub(crate) struct PanelWeights {
-    path: Path,
+    /// The path that computes the product.
+    pub(super) path: Path,
     inputs: usize,
     /// Number of inputs, padded with zeros to whole lines.
     padded: usize,
     outputs: usize,
     added: usize,
-    storage: Storage,
-}
-
-/// Panel after panel, `padded` × [`PANEL`] numbers each; bfloat16 numbers are stored in pairs of inputs.
-enum Storage {
-    F32(AlignedBuffer<f32>),
-    Bf16(AlignedBuffer<u16>),
-    F16(AlignedBuffer<u16>),
+    dtype: DType,
+    /// Panel after panel, `padded` × [`PANEL`] numbers each; bfloat16 numbers are stored in pairs of inputs.
+    storage: AlignedBuffer<u8>,
 }
 
 impl PanelWeights {
     /// Allocates zeros, to be replaced by [`Self::add`].
-    pub(crate) fn new(element: Element, inputs: usize, outputs: usize) -> Self {
-        let line = if element == Element::Bf16 { 2 * LINE } else { LINE };
+    pub(crate) fn new(dtype: DType, inputs: usize, outputs: usize) -> Self {
+        let line = if dtype == DType::Bf16 { 2 * LINE } else { LINE };
         let padded = inputs.next_multiple_of(line);
         let length = outputs.next_multiple_of(PANEL) * padded;
-        let storage = match element {
-            Element::F32 => Storage::F32(AlignedBuffer::zeros(length)),
-            Element::Bf16 => Storage::Bf16(AlignedBuffer::zeros(length)),
-            Element::F16 => Storage::F16(AlignedBuffer::zeros(length)),
-        };
-        Self { path: Path::best(element), inputs, padded, outputs, added: 0, storage }
+        let storage = AlignedBuffer::zeros(length * dtype.width());
+        Self { path: Path::best(dtype), inputs, padded, outputs, added: 0, dtype, storage }
     }
 
     /// Packs the weights of the next outputs, row-major (outputs × inputs), rounded to the nearest value of
@@ -86,22 +76,26 @@ impl PanelWeights {
     pub(crate) fn add(&mut self, weights: &[f32]) {
         for values in weights.chunks_exact(self.inputs.max(1)) {
             let (panel, column) = (self.added / PANEL, self.added % PANEL);
-            let range = panel * self.padded * PANEL..(panel + 1) * self.padded * PANEL;
-            match &mut self.storage {
-                Storage::F32(numbers) => {
-                    for (slot, value) in numbers[range].chunks_exact_mut(PANEL).zip(values) {
+            let bytes = self.padded * PANEL * self.dtype.width();
+            let panel = &mut self.storage[panel * bytes..][..bytes];
+            match self.dtype {
+                DType::F32 => {
+                    let numbers: &mut [f32] = bytemuck::cast_slice_mut(panel);
+                    for (slot, value) in numbers.chunks_exact_mut(PANEL).zip(values) {
                         slot[column] = *value;
                     }
                 }
-                Storage::Bf16(numbers) => {
-                    for (slot, pair) in numbers[range].chunks_exact_mut(2 * PANEL).zip(values.chunks(2)) {
+                DType::Bf16 => {
+                    let numbers: &mut [u16] = bytemuck::cast_slice_mut(panel);
+                    for (slot, pair) in numbers.chunks_exact_mut(2 * PANEL).zip(values.chunks(2)) {
                         for (slot, value) in slot[2 * column..].iter_mut().zip(pair) {
                             *slot = bf16::from_f32(*value).to_bits();
                         }
                     }
                 }
-                Storage::F16(numbers) => {
-                    for (slot, value) in numbers[range].chunks_exact_mut(PANEL).zip(values) {
+                DType::F16 => {
+                    let numbers: &mut [u16] = bytemuck::cast_slice_mut(panel);
+                    for (slot, value) in numbers.chunks_exact_mut(PANEL).zip(values) {
                         slot[column] = f16::from_f32(*value).to_bits();
                     }
                 }
@@ -111,16 +105,9 @@ impl PanelWeights {
     }
 
     /// The same weights for another path, if this processor supports it for them.
-    #[allow(dead_code)] // tests and the bench run every path
     pub(crate) fn with_path(mut self, path: Path) -> Option<Self> {
         self.path = path;
-        path.available(self.element()).then_some(self)
-    }
-
-    /// The path that computes the product.
-    #[allow(dead_code)] // tests and the bench report it
-    pub(crate) fn path(&self) -> Path {
-        self.path
+        path.available(self.dtype).then_some(self)
     }
 
     /// Outputs per row.
@@ -130,18 +117,7 @@ impl PanelWeights {
 
     /// Bytes that one product reads.
     pub(crate) fn bytes(&self) -> usize {
-        match &self.storage {
-            Storage::F32(numbers) => numbers.len() * 4,
-            Storage::Bf16(numbers) | Storage::F16(numbers) => numbers.len() * 2,
-        }
-    }
-
-    fn element(&self) -> Element {
-        match &self.storage {
-            Storage::F32(_) => Element::F32,
-            Storage::Bf16(_) => Element::Bf16,
-            Storage::F16(_) => Element::F16,
-        }
+        self.storage.len()
     }
 
     /// Computes `target` (rows × outputs) from `input` (rows × inputs), both row-major. `packed` is scratch space.
@@ -172,19 +148,16 @@ impl PanelWeights {
             window.fill(0.0);
         }
         let stretch = self.path.stretch_lines();
-        let kernel = Kernel::new(self.path);
+        let (kernel, dtype) = (Kernel::new(self.path), self.dtype);
+        let input_bytes = PANEL * dtype.width();
         for first_line in (0..lines).step_by(stretch) {
             let count = stretch.min(lines - first_line);
             for panel in 0..window.width().div_ceil(PANEL) {
-                let start = ((first + panel) * self.padded + first_line * line_inputs) * PANEL;
-                let range = start..start + count * line_inputs * PANEL;
-                let weights = match &self.storage {
-                    Storage::F32(numbers) => Weights::F32(&numbers[range]),
-                    Storage::Bf16(numbers) => Weights::Bf16(&numbers[range]),
-                    Storage::F16(numbers) => Weights::F16(&numbers[range]),
-                };
+                let start = ((first + panel) * self.padded + first_line * line_inputs) * input_bytes;
+                let weights = &self.storage[start..][..count * line_inputs * input_bytes];
                 let output = window.narrow(panel * PANEL, PANEL);
-                kernel.multiply(Unit { weights, activations: packed, first_line, lines: count, output });
+                let unit = Unit { dtype, weights, activations: packed, first_line, lines: count, output };
+                kernel.multiply(unit);
             }
         }
     }

@@ -8,8 +8,7 @@ use candle_core::Tensor;
 use super::kernel::{Execution, PanelWeights};
 use super::quantized::QuantizedPanels;
 use crate::load::weights::{Matrix, to_f32};
-use crate::options::DType;
-use crate::simd::{Element, Path, QuantizedPath, Target};
+use crate::simd::{DType, Path, QuantizedPath, Target};
 use crate::vector::AlignedBuffer;
 
 /// Scratch space of linear layers, kept between calls.
@@ -77,7 +76,6 @@ impl Linear {
 
     /// The same layer computed on another path, if it contains only floats and this processor supports the
     /// path for them.
-    #[allow(dead_code)] // tests run every path
     pub(crate) fn with_path(self, path: Path) -> Option<Self> {
         let Self { parts, inputs, outputs } = self;
         let parts = parts.into_iter().map(|part| match part {
@@ -85,15 +83,6 @@ impl Linear {
             Part::Blocks(_) => None,
         });
         Some(Self { parts: parts.collect::<Option<_>>()?, inputs, outputs })
-    }
-
-    /// The path that computes the layer, if it is a single one.
-    #[allow(dead_code)] // tests check it
-    pub(crate) fn path(&self) -> Option<Path> {
-        match &self.parts[..] {
-            [Part::Floats(weights)] => Some(weights.path()),
-            _ => None,
-        }
     }
 
     /// Inputs per row.
@@ -146,11 +135,8 @@ impl Linear {
 
 fn floats(weights: &[Matrix<'_>], inputs: usize, dtype: DType) -> candle_core::Result<PanelWeights> {
     let tensors = weights.iter().filter_map(Matrix::floats);
-    let mut outputs = 0;
-    for weight in tensors.clone() {
-        outputs += weight.dim(0)?;
-    }
-    let mut packed = PanelWeights::new(element(dtype), inputs, outputs);
+    let outputs = tensors.clone().map(|weight| weight.dim(0)).sum::<candle_core::Result<_>>()?;
+    let mut packed = PanelWeights::new(dtype, inputs, outputs);
     for weight in tensors {
         packed.add(&to_f32(weight)?);
     }
@@ -161,21 +147,13 @@ fn floats(weights: &[Matrix<'_>], inputs: usize, dtype: DType) -> candle_core::R
 /// and `avx512` give bit-identical results; `avx512bf16` and `amx` (bfloat16 weights only) also round
 /// activations to bfloat16 and sum in their own orders.
 pub fn linear_path(dtype: DType) -> String {
-    Path::best(element(dtype)).to_string()
+    Path::best(dtype).to_string()
 }
 
 /// The name of the path that computes linear layers of weights in block formats (Q8_0, Q4_K, Q6_K) on this
 /// processor: `portable`, `avx2` or `avx512vnni`. Their results are bit-identical.
 pub fn quantized_path() -> String {
     QuantizedPath::best().to_string()
-}
-
-fn element(dtype: DType) -> Element {
-    match dtype {
-        DType::F32 => Element::F32,
-        DType::Bf16 => Element::Bf16,
-        DType::F16 => Element::F16,
-    }
 }
 
 #[cfg(test)]
@@ -223,7 +201,7 @@ mod tests {
                 for path in Path::ALL {
                     let layer = Linear::new(std::slice::from_ref(&tensor), dtype).unwrap();
                     let Some(layer) = layer.with_path(path) else { continue };
-                    prop_assert_eq!(layer.path(), Some(path));
+                    prop_assert!(matches!(&layer.parts[..], [Part::Floats(weights)] if weights.path == path));
                     let together = product(&layer, &input, rows, false);
                     prop_assert_eq!(&together, &product(&layer, &input, rows, true));
                     for row in [0, rows / 2, rows - 1] {

@@ -11,21 +11,50 @@ use super::elementwise::{add, gated, rms_norm};
 use super::kernel::Execution;
 use super::linear::{Linear, LinearScratch};
 use super::rope::RotaryTable;
-use crate::cache::KeyValueShape;
 use crate::error::LoadError;
-use crate::load::config::ModelConfig;
-use crate::load::weights::{Matrix, Weights, to_f32};
-use crate::options::DType;
-use crate::simd::QuantizedFormat;
+use crate::load::config::{EMBEDDING, HEAD, ModelConfig, NORM};
+use crate::load::weights::{Matrix, Weights};
+use crate::simd::{DType, QuantizedFormat};
 
-/// One decoder layer.
-struct Layer {
-    attention_norm: Vec<f32>,
-    query_key_value: Linear,
-    attention_output: Linear,
-    feed_forward_norm: Vec<f32>,
-    gate_up: Linear,
-    down: Linear,
+/// One decoder layer, with vectors `V` and matrices `M`.
+pub(crate) struct Layer<V, M> {
+    pub(crate) attention_norm: V,
+    pub(crate) query_key_value: M,
+    pub(crate) attention_output: M,
+    pub(crate) feed_forward_norm: V,
+    pub(crate) gate_up: M,
+    pub(crate) down: M,
+}
+
+impl<V, M> Layer<V, M> {
+    /// Loads all layers. `vector` reads a tensor of the hidden size; `matrix` reads tensors, each with its number of
+    /// outputs, and stacks them along their outputs.
+    pub(crate) fn load_all(
+        config: &ModelConfig,
+        vector: impl Fn(&str) -> Result<V, LoadError>,
+        matrix: impl Fn(&[(String, usize)], usize) -> Result<M, LoadError>,
+    ) -> Result<Vec<Self>, LoadError> {
+        let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
+        let (queries, keys) = config.widths();
+        let load = |index: usize| {
+            let name = |part: &str| format!("model.layers.{index}.{part}.weight");
+            let query_key_value = [
+                (name("self_attn.q_proj"), queries),
+                (name("self_attn.k_proj"), keys),
+                (name("self_attn.v_proj"), keys),
+            ];
+            let gate_up = [(name("mlp.gate_proj"), intermediate), (name("mlp.up_proj"), intermediate)];
+            Ok(Self {
+                attention_norm: vector(&name("input_layernorm"))?,
+                query_key_value: matrix(&query_key_value, hidden)?,
+                attention_output: matrix(&[(name("self_attn.o_proj"), hidden)], queries)?,
+                feed_forward_norm: vector(&name("post_attention_layernorm"))?,
+                gate_up: matrix(&gate_up, hidden)?,
+                down: matrix(&[(name("mlp.down_proj"), hidden)], intermediate)?,
+            })
+        };
+        (0..config.layers).map(load).collect()
+    }
 }
 
 /// A Llama-family model: immutable, shared by the threads that compute with it.
@@ -36,7 +65,7 @@ pub(crate) struct Llama {
     epsilon: f32,
     shape: AttentionShape,
     embedding: Vec<f32>,
-    layers: Vec<Layer>,
+    layers: Vec<Layer<Vec<f32>, Linear>>,
     norm: Vec<f32>,
     head: Linear,
 }
@@ -71,27 +100,18 @@ impl Matrices {
     /// The sizes for a model with `rows` rows of embeddings.
     pub(crate) fn new(config: &ModelConfig, rows: usize, dtype: DType) -> Self {
         let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
-        let (queries, keys) = (config.heads * config.head_size, config.key_value_heads * config.head_size);
+        let (queries, keys) = config.widths();
         let layers = config.layers * hidden * (2 * queries + 2 * keys + 3 * intermediate);
         let head = rows * hidden;
-        let width = match dtype {
-            DType::F32 => 4,
-            DType::Bf16 | DType::F16 => 2,
-        };
-        Self { layers, head, bytes: (layers + head) * width, format: None }
+        Self { layers, head, bytes: (layers + head) * dtype.width(), format: None }
     }
 }
 
 impl Llama {
     /// Loads the weights, converted to `dtype`; the files are not needed afterwards.
     pub(crate) fn load(config: &ModelConfig, weights: &Weights, dtype: DType) -> Result<Self, LoadError> {
-        let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
-        let queries = config.heads * config.head_size;
-        let keys = config.key_value_heads * config.head_size;
-        let vector = |name: &str| -> Result<Vec<f32>, LoadError> {
-            let tensor = weights.get(name, &[hidden])?;
-            to_f32(&tensor).map_err(|error| weights.invalid(name, &error))
-        };
+        let hidden = config.hidden_size;
+        let vector = |name: &str| weights.values(name, &[hidden]);
         let linear = |parts: &[(String, usize)], inputs: usize| -> Result<Linear, LoadError> {
             let matrices: Vec<Matrix<'_>> = parts
                 .iter()
@@ -99,51 +119,19 @@ impl Llama {
                 .collect::<Result<_, _>>()?;
             Linear::stacked(&matrices, dtype).map_err(|error| weights.invalid(&parts[0].0, &error))
         };
-        let rows = weights.rows("model.embed_tokens.weight", hidden)?;
-        let embedding = weights.get("model.embed_tokens.weight", &[rows, hidden])?;
-        let head = if config.tied_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
-        let head = linear(&[(head.to_owned(), rows)], hidden)?;
-        let embedding =
-            to_f32(&embedding).map_err(|error| weights.invalid("model.embed_tokens.weight", &error))?;
-        let layers = (0..config.layers)
-            .map(|index| {
-                let name = |part: &str| format!("model.layers.{index}.{part}.weight");
-                Ok(Layer {
-                    attention_norm: vector(&name("input_layernorm"))?,
-                    query_key_value: linear(
-                        &[
-                            (name("self_attn.q_proj"), queries),
-                            (name("self_attn.k_proj"), keys),
-                            (name("self_attn.v_proj"), keys),
-                        ],
-                        hidden,
-                    )?,
-                    attention_output: linear(&[(name("self_attn.o_proj"), hidden)], queries)?,
-                    feed_forward_norm: vector(&name("post_attention_layernorm"))?,
-                    gate_up: linear(
-                        &[(name("mlp.gate_proj"), intermediate), (name("mlp.up_proj"), intermediate)],
-                        hidden,
-                    )?,
-                    down: linear(&[(name("mlp.down_proj"), hidden)], intermediate)?,
-                })
-            })
-            .collect::<Result<_, LoadError>>()?;
-        let shape = AttentionShape {
-            query_heads: config.heads,
-            key_value_heads: config.key_value_heads,
-            head_size: config.head_size,
-            window: config.sliding_window,
-        };
+        let rows = weights.rows(EMBEDDING, hidden)?;
+        let embedding = weights.values(EMBEDDING, &[rows, hidden])?;
+        let head = if config.tied_embeddings { EMBEDDING } else { HEAD };
         Ok(Self {
             arch: Arch::new(),
             hidden,
-            intermediate,
+            intermediate: config.intermediate_size,
             epsilon: config.norm_epsilon as f32,
-            shape,
+            shape: AttentionShape::of(config),
             embedding,
-            layers,
-            norm: vector("model.norm.weight")?,
-            head,
+            head: linear(&[(head.to_owned(), rows)], hidden)?,
+            layers: Layer::load_all(config, vector, linear)?,
+            norm: vector(NORM)?,
         })
     }
 
@@ -152,15 +140,9 @@ impl Llama {
         self.head.outputs()
     }
 
-    /// Shape of the keys and values that the model stores per position.
-    pub(crate) fn key_values(&self) -> KeyValueShape {
-        let (heads, head_size) = (self.shape.key_value_heads, self.shape.head_size);
-        KeyValueShape { layers: self.layers.len(), heads, head_size }
-    }
-
     /// Bytes of weights that one token's forward pass reads.
     pub(crate) fn bytes(&self) -> usize {
-        let layer = |layer: &Layer| {
+        let layer = |layer: &Layer<_, Linear>| {
             [&layer.query_key_value, &layer.attention_output, &layer.gate_up, &layer.down].map(Linear::bytes)
         };
         self.head.bytes() + self.layers.iter().flat_map(layer).sum::<usize>()
@@ -180,7 +162,7 @@ impl Llama {
         let size = self.shape.head_size;
         let queries = self.shape.query_heads * size;
         let keys = self.shape.key_value_heads * size;
-        let stride = queries + 2 * keys;
+        let stride = self.shape.stride();
         let rows: usize = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
         let Scratch { linear, hidden, normed, query_key_value, attended, gate_up, product, update } = scratch;
         for (buffer, width) in [

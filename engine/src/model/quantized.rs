@@ -1,13 +1,12 @@
 //! Products with weights in block formats: panels, threads and the packing of activations around the vector
 //! kernels.
 
-use pulp::Arch;
 use rayon::prelude::*;
 
 use super::kernel::{Execution, PARALLEL_ACTIVATIONS, Share};
 use crate::simd::{
-    BLOCK, Columns, PANEL, PanelLayout, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS, Target,
-    for_each_window, pack_block, pack_rows,
+    BLOCK, Columns, PANEL, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS, Target, for_each_window,
+    pack_block, pack_rows,
 };
 use crate::vector::{AlignedBuffer, compiled};
 
@@ -30,14 +29,14 @@ impl QuantizedPanels {
     /// with `inputs` values in whole blocks.
     pub(crate) fn new(format: QuantizedFormat, inputs: usize, matrices: &[&[u8]]) -> Self {
         assert!(inputs > 0 && inputs.is_multiple_of(format.block_values()));
-        let (layout, row_blocks) = (PanelLayout::of(format), inputs / format.block_values());
+        let (panel_bytes, row_blocks) = (format.panel_bytes(), inputs / format.block_values());
         let row_bytes = row_blocks * format.block_bytes();
         let outputs = matrices.iter().map(|blocks| blocks.len() / row_bytes).sum::<usize>();
-        let mut storage = AlignedBuffer::zeros(outputs.div_ceil(PANEL) * row_blocks * layout.bytes);
+        let mut storage = AlignedBuffer::zeros(outputs.div_ceil(PANEL) * row_blocks * panel_bytes);
         let rows = matrices.iter().flat_map(|blocks| blocks.chunks_exact(row_bytes));
         for (output, row) in rows.enumerate() {
-            let panel = &mut storage[output / PANEL * row_blocks * layout.bytes..];
-            let blocks = row.chunks_exact(format.block_bytes()).zip(panel.chunks_exact_mut(layout.bytes));
+            let panel = &mut storage[output / PANEL * row_blocks * panel_bytes..];
+            let blocks = row.chunks_exact(format.block_bytes()).zip(panel.chunks_exact_mut(panel_bytes));
             for (block, panel) in blocks {
                 pack_block(format, block, output % PANEL, panel);
             }
@@ -46,7 +45,6 @@ impl QuantizedPanels {
     }
 
     /// The same weights for another path, if this processor supports it.
-    #[allow(dead_code)] // tests and the bench run every path
     pub(crate) fn with_path(mut self, path: QuantizedPath) -> Option<Self> {
         self.path = path;
         path.available().then_some(self)
@@ -74,12 +72,12 @@ impl QuantizedPanels {
 
     /// Computes the panels of one window, starting with `first`.
     fn panels(&self, first: usize, packed: &[i32], window: &mut Columns<'_>) {
-        let layout = PanelLayout::of(self.format);
-        let panel_bytes = self.inputs / layout.inputs * layout.bytes;
+        let (block_inputs, block_bytes) = (self.format.block_values(), self.format.panel_bytes());
+        let panel_bytes = self.inputs / block_inputs * block_bytes;
         for stretch in (0..self.inputs).step_by(STRETCH) {
             let inputs = STRETCH.min(self.inputs - stretch);
-            let start = stretch / layout.inputs * layout.bytes;
-            let length = inputs / layout.inputs * layout.bytes;
+            let start = stretch / block_inputs * block_bytes;
+            let length = inputs / block_inputs * block_bytes;
             for panel in 0..window.width().div_ceil(PANEL) {
                 let weights = &self.storage[(first + panel) * panel_bytes + start..][..length];
                 let output = window.narrow(panel * PANEL, PANEL);
@@ -103,8 +101,13 @@ impl QuantizedPanels {
         if packed.is_empty() {
             return;
         }
-        let run =
-            |(packed, input): (&mut [i32], &[f32])| pack_compiled(execution.arch, input, inputs, packed);
+        let run = |(packed, input): (&mut [i32], &[f32])| {
+            compiled(
+                execution.arch,
+                #[inline(always)]
+                || pack_rows(input, inputs, packed),
+            );
+        };
         if execution.parallel && input.len() >= PARALLEL_ACTIVATIONS {
             packed.par_chunks_mut(rows * words).zip(input.par_chunks(rows * inputs)).for_each(run);
         } else {
@@ -113,19 +116,12 @@ impl QuantizedPanels {
     }
 }
 
-fn pack_compiled(arch: Arch, input: &[f32], inputs: usize, packed: &mut [i32]) {
-    compiled(
-        arch,
-        #[inline(always)]
-        || pack_rows(input, inputs, packed),
-    );
-}
-
 #[cfg(test)]
 mod tests {
     use candle_core::quantized::{GgmlDType, QTensor};
     use candle_core::{Device, Tensor};
     use proptest::prelude::*;
+    use pulp::Arch;
 
     use super::*;
 

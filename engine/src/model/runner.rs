@@ -1,14 +1,13 @@
 //! [`Runner`]: a CPU model with its buffers and threads. Chooses how each step is split over the threads.
 
-use std::sync::Arc;
-
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPool;
 
 use super::llama::{Llama, Scratch};
 use super::rope::RotaryTable;
-use super::{Chunk, ForwardError, LanguageModel, Predictions};
+use super::{Chunk, ForwardError, LanguageModel, Prediction};
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
+use crate::options::thread_pool;
 
 /// Weights up to this size fit in a core's own caches. Each thread then computes whole sequences through all
 /// layers, which needs one wake-up per step instead of one per product.
@@ -18,7 +17,7 @@ const PARALLEL_STEP: usize = 8 << 20;
 
 /// A CPU [`LanguageModel`] with its buffers and threads.
 pub(crate) struct Runner {
-    model: Arc<Llama>,
+    model: Llama,
     rotary: RotaryTable,
     threads: ThreadPool,
     scratch: Vec<Scratch>,
@@ -28,25 +27,14 @@ pub(crate) struct Runner {
 impl Runner {
     /// `threads`: number of compute threads; all available cores if `None`.
     pub(crate) fn new(model: Llama, config: &ModelConfig, threads: Option<usize>) -> Result<Self, LoadError> {
-        let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = ThreadPoolBuilder::new()
-            .num_threads(threads.unwrap_or_else(available).max(1))
-            .thread_name(|index| format!("lumos-compute-{index}"))
-            .build()
-            .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
+        let threads = thread_pool(threads, "lumos-compute")?;
         let scratch = (0..threads.current_num_threads()).map(|_| Scratch::default()).collect();
-        Ok(Self {
-            model: Arc::new(model),
-            rotary: RotaryTable::new(config),
-            threads,
-            scratch,
-            logits: Vec::new(),
-        })
+        Ok(Self { model, rotary: RotaryTable::new(config), threads, scratch, logits: Vec::new() })
     }
 }
 
 impl LanguageModel for Runner {
-    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Predictions<'_>, ForwardError> {
+    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Vec<Prediction<'_>>, ForwardError> {
         let vocabulary = self.model.vocabulary();
         let mut rows = 0;
         for chunk in chunks.iter_mut() {
@@ -58,7 +46,7 @@ impl LanguageModel for Runner {
         }
         self.logits.resize(chunks.iter().filter(|chunk| chunk.logits).count() * vocabulary, 0.0);
         let bytes = self.model.bytes();
-        let model = &*self.model;
+        let model = &self.model;
         let (rotary, logits) = (&self.rotary, &mut self.logits[..]);
         let workers = self.threads.current_num_threads();
         if workers == 1 || rows * bytes < PARALLEL_STEP {
@@ -85,7 +73,7 @@ impl LanguageModel for Runner {
             let scratch = &mut self.scratch[0];
             self.threads.install(|| model.forward(chunks, rotary, true, scratch, logits));
         }
-        Ok(Predictions::from_logits(&self.logits, vocabulary))
+        Ok(self.logits.chunks_exact(vocabulary).map(Prediction::Logits).collect())
     }
 }
 

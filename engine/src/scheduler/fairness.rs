@@ -12,8 +12,8 @@ use super::*;
 /// Pages that the longest sequence needs.
 const LONGEST: usize = CONTEXT.div_ceil(4);
 
-fn scheduler(max_batch: usize, pages: usize, reuse: bool) -> Scheduler<Counting> {
-    let model = Counting { steps: Arc::default(), logits: Vec::new(), pause: Duration::ZERO };
+fn scheduler(max_batch: usize, pages: usize, reuse: bool) -> Scheduler {
+    let model = Box::new(Counting { steps: Arc::default(), logits: Vec::new(), pause: Duration::ZERO });
     let limits =
         Limits { max_batch, prefill_chunk: 5, max_step_tokens: 8, max_waiting: 99, context_length: CONTEXT };
     let (_, submissions) = mpsc::channel(1);
@@ -51,9 +51,8 @@ proptest! {
                 let (first, more, new, _, cancelled) = coming.pop_front().unwrap();
                 let prompt: Vec<u32> = (0..=more as u32).map(|index| first + index % 20).collect();
                 let (completion, answer) = oneshot::channel();
-                let reply = Reply { completion, tokens: None };
                 work += prompt.len() + new;
-                scheduler.enqueue(Submission { order: order(&prompt, new), reply });
+                scheduler.enqueue(Submission { order: order(&prompt, new), completion, tokens: None });
                 answers.push((Some(answer), cancelled));
                 gap = 0;
             }
@@ -106,8 +105,7 @@ fn memory_that_runs_out_is_taken_from_the_youngest() {
     let answers: Vec<Answer> = [1, 2, 3]
         .map(|first| {
             let (completion, answer) = oneshot::channel();
-            let reply = Reply { completion, tokens: None };
-            scheduler.enqueue(Submission { order: order(&[first; 8], 24), reply });
+            scheduler.enqueue(Submission { order: order(&[first; 8], 24), completion, tokens: None });
             answer
         })
         .into();
@@ -120,7 +118,7 @@ fn memory_that_runs_out_is_taken_from_the_youngest() {
     }
     assert_eq!(preempted[0], 2);
     assert!(!preempted.contains(&0), "{preempted:?}");
-    assert_eq!(scheduler.counters.preemptions.load(Ordering::Relaxed) as usize, preempted.len());
+    assert_eq!(scheduler.counters.lock().preemptions as usize, preempted.len());
     for (first, mut answer) in (1..).zip(answers) {
         let expected: Vec<u32> = (1..=24).map(|index| first + index).collect();
         assert_eq!(answer.try_recv().unwrap().unwrap().tokens, expected);

@@ -14,24 +14,63 @@ mod sequence;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::cache::Pool;
 use crate::error::GenerateError;
-use crate::model::{Chunk, LanguageModel, Predictions};
-use crate::statistics::Counters;
+use crate::model::{Chunk, LanguageModel, Prediction};
 use crate::tokenizer::Tokenizer;
 use sequence::Sequence;
-pub(crate) use sequence::{Completion, Reply, SequenceRequest};
+pub(crate) use sequence::{Completion, SequenceRequest, Submission};
 
-/// An order and the channel for its result.
-pub(crate) struct Submission {
-    pub(crate) order: SequenceRequest,
-    pub(crate) reply: Reply,
+/// An engine's counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Steps computed.
+    pub steps: u64,
+    /// Tokens computed, including those computed again after a preemption.
+    pub computed_tokens: u64,
+    /// Tokens taken from the prefix cache instead of being computed.
+    pub reused_tokens: u64,
+    /// Sequences preempted in favour of older ones and resumed later.
+    pub preemptions: u64,
+    /// Cached pages evicted.
+    pub evictions: u64,
+    /// Running sequences.
+    pub running: usize,
+    /// Waiting sequences.
+    pub waiting: usize,
+    /// Pages held by sequences.
+    pub held_pages: usize,
+    /// Published pages without holders, kept for prefix reuse.
+    pub cached_pages: usize,
+    /// Pages in memory: held, cached or free.
+    pub allocated_pages: usize,
+    /// Maximum number of pages in the budget.
+    pub page_limit: usize,
+    /// Size of a page in bytes.
+    pub page_bytes: usize,
+}
+
+/// The counters, written by the scheduler and read by any thread.
+#[derive(Debug, Default)]
+pub(crate) struct Counters(Mutex<Statistics>);
+
+impl Counters {
+    /// The counters of an engine with `page_limit` pages of `page_bytes` bytes.
+    pub(crate) fn new(page_limit: usize, page_bytes: usize) -> Self {
+        Self(Mutex::new(Statistics { page_limit, page_bytes, ..Statistics::default() }))
+    }
+
+    /// The current values, to read or to change.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Statistics> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Limits of the scheduler.
@@ -45,8 +84,8 @@ pub(crate) struct Limits {
 }
 
 /// The state of the scheduler's thread.
-pub(crate) struct Scheduler<M> {
-    model: M,
+pub(crate) struct Scheduler {
+    model: Box<dyn LanguageModel>,
     tokenizer: Arc<Tokenizer>,
     limits: Limits,
     submissions: mpsc::Receiver<Submission>,
@@ -60,9 +99,9 @@ pub(crate) struct Scheduler<M> {
     counters: Arc<Counters>,
 }
 
-impl<M: LanguageModel> Scheduler<M> {
+impl Scheduler {
     pub(crate) fn new(
-        model: M,
+        model: Box<dyn LanguageModel>,
         tokenizer: Arc<Tokenizer>,
         limits: Limits,
         pool: Pool,
@@ -112,11 +151,10 @@ impl<M: LanguageModel> Scheduler<M> {
         !self.shut_down.load(Ordering::Acquire)
     }
 
-    fn enqueue(&mut self, Submission { order, reply }: Submission) {
+    fn enqueue(&mut self, submission: Submission) {
         let (layout, context_length) = (*self.pool.layout(), self.limits.context_length);
-        let sequence = Sequence::new(self.arrivals, order, reply, layout, context_length);
+        self.waiting.push_back(Sequence::new(self.arrivals, submission, layout, context_length));
         self.arrivals += 1;
-        self.waiting.push_back(sequence);
     }
 
     /// One step with its preparation and cleanup.
@@ -134,7 +172,7 @@ impl<M: LanguageModel> Scheduler<M> {
         self.note();
         // Large pools are checked every 64 steps only.
         #[cfg(debug_assertions)]
-        if self.pool.is_small() || self.counters.steps.load(Ordering::Relaxed).is_multiple_of(64) {
+        if self.pool.is_small() || self.counters.lock().steps.is_multiple_of(64) {
             self.pool.check(self.running.iter().chain(&self.waiting).map(|sequence| &sequence.cache));
         }
     }
@@ -163,10 +201,13 @@ impl<M: LanguageModel> Scheduler<M> {
     /// Computes the planned step and returns results of finished sequences.
     fn step(&mut self) {
         let mut chunks: Vec<Chunk<'_>> = self.running.iter_mut().filter_map(Sequence::chunk).collect();
-        let tokens = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
-        Counters::add(&self.counters.steps, 1);
-        Counters::add(&self.counters.computed_tokens, tokens);
-        let (model, step) = (&mut self.model, &mut chunks);
+        let tokens: usize = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
+        {
+            let mut counters = self.counters.lock();
+            counters.steps += 1;
+            counters.computed_tokens += tokens as u64;
+        }
+        let (model, step) = (&mut *self.model, &mut chunks);
         // A panic in the forward pass must not affect the other sequences. Each pass rewrites the model's
         // buffers, and its pages are published only afterwards, so no partial result is visible.
         let result = catch_unwind(AssertUnwindSafe(move || {
@@ -183,7 +224,7 @@ impl<M: LanguageModel> Scheduler<M> {
                 return self.fail_step(&format!("internal error: {reason}"));
             }
         };
-        let mut predictions = predictions.iter();
+        let mut predictions = predictions.into_iter();
         let mut ended = Vec::new();
         let taking_part = self.running.iter_mut().enumerate().filter(|(_, sequence)| sequence.in_step > 0);
         for (index, sequence) in taking_part {
@@ -216,27 +257,25 @@ impl<M: LanguageModel> Scheduler<M> {
 
     /// Updates the gauges.
     fn note(&self) {
-        let counters = &self.counters;
-        counters.running.store(self.running.len(), Ordering::Relaxed);
-        counters.waiting.store(self.waiting.len(), Ordering::Relaxed);
-        counters.held_pages.store(self.pool.held(), Ordering::Relaxed);
-        counters.cached_pages.store(self.pool.cached(), Ordering::Relaxed);
-        counters.allocated_pages.store(self.pool.allocated(), Ordering::Relaxed);
-        counters.evictions.store(self.pool.evictions(), Ordering::Relaxed);
+        let mut counters = self.counters.lock();
+        counters.running = self.running.len();
+        counters.waiting = self.waiting.len();
+        counters.held_pages = self.pool.held();
+        counters.cached_pages = self.pool.cached();
+        counters.allocated_pages = self.pool.allocated();
+        counters.evictions = self.pool.evictions();
     }
 }
 
-fn forward<'a, M: LanguageModel>(
-    model: &'a mut M,
+fn forward<'a>(
+    model: &'a mut dyn LanguageModel,
     chunks: &mut [Chunk<'_>],
-) -> Result<Predictions<'a>, String> {
+) -> Result<Vec<Prediction<'a>>, String> {
     let wanted = chunks.iter().filter(|chunk| chunk.logits).count();
     let predictions = model.forward(chunks).map_err(|error| error.to_string())?;
-    let count = predictions.iter().count();
-    if count == wanted {
-        Ok(predictions)
-    } else {
-        Err(format!("the model returned {count} predictions instead of {wanted}"))
+    match predictions.len() {
+        count if count == wanted => Ok(predictions),
+        count => Err(format!("the model returned {count} predictions instead of {wanted}")),
     }
 }
 

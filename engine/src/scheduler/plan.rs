@@ -3,13 +3,10 @@
 //! Sequences are admitted in order of arrival. Each step gives one token to every decoding sequence and the
 //! rest of its budget to prompts. If pages run out, the youngest sequences are preempted.
 
-use crate::model::LanguageModel;
-use crate::statistics::Counters;
-
 use super::Scheduler;
 use super::sequence::Sequence;
 
-impl<M: LanguageModel> Scheduler<M> {
+impl Scheduler {
     /// Admits waiting sequences in order of arrival, as long as there is memory for their first tokens. No
     /// sequence overtakes another.
     pub(super) fn admit(&mut self) {
@@ -64,7 +61,7 @@ impl<M: LanguageModel> Scheduler<M> {
         let (before, others) = self.running.split_at_mut(index);
         let Some(sequence) = others.first_mut() else { return 0 };
         let found = sequence.attach(&mut self.pool);
-        Counters::add(&self.counters.reused_tokens, found);
+        self.counters.lock().reused_tokens += found as u64;
         // Pages that an older sequence fills in this step can be shared in the next one.
         let computes_it =
             |other: &Sequence| other.in_step > 0 && other.remaining() > 1 && sequence.follows(other);
@@ -102,6 +99,6 @@ impl<M: LanguageModel> Scheduler<M> {
         let mut sequence = self.running.remove(youngest);
         self.pool.release(sequence.preempt());
         self.waiting.push_front(sequence);
-        Counters::add(&self.counters.preemptions, 1);
+        self.counters.lock().preemptions += 1;
     }
 }

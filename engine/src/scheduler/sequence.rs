@@ -50,8 +50,9 @@ pub(crate) struct Completion {
     pub(crate) first_logits: Vec<(u32, f32)>,
 }
 
-/// The channels for results.
-pub(crate) struct Reply {
+/// An order and the channels for its results.
+pub(crate) struct Submission {
+    pub(crate) order: SequenceRequest,
     /// The request is cancelled if the receiver is dropped.
     pub(crate) completion: oneshot::Sender<Result<Completion, GenerateError>>,
     /// Channel for tokens as they are generated. Tokens are sent if there is room; the completion contains
@@ -63,7 +64,8 @@ pub(super) struct Sequence {
     /// Sequence number of the arrival.
     pub(super) arrival: u64,
     pub(super) order: SequenceRequest,
-    pub(super) reply: Reply,
+    completion: oneshot::Sender<Result<Completion, GenerateError>>,
+    tokens: Option<mpsc::Sender<Vec<u32>>>,
     pub(super) cache: KvCache,
     /// Tokens computed in this step.
     pub(super) in_step: usize,
@@ -82,8 +84,7 @@ pub(super) struct Sequence {
 impl Sequence {
     pub(super) fn new(
         arrival: u64,
-        mut order: SequenceRequest,
-        reply: Reply,
+        Submission { mut order, completion, tokens }: Submission,
         layout: PageLayout,
         context_length: usize,
     ) -> Self {
@@ -92,7 +93,8 @@ impl Sequence {
         Self {
             arrival,
             order,
-            reply,
+            completion,
+            tokens,
             cache: KvCache::new(layout),
             in_step: 0,
             prompt_length: known.len(),
@@ -230,7 +232,7 @@ impl Sequence {
     /// Streams the tokens generated since the last call. If the reader is behind, they are sent later.
     pub(super) fn stream(&mut self) {
         let new = &self.known[self.prompt_length + self.streamed..];
-        if let Some(tokens) = &self.reply.tokens
+        if let Some(tokens) = &self.tokens
             && let Ok(place) = tokens.try_reserve()
         {
             self.streamed += new.len();
@@ -240,8 +242,9 @@ impl Sequence {
 
     /// Sends the result and returns the cache.
     pub(super) fn stop(self, outcome: Result<FinishReason, GenerateError>) -> KvCache {
-        let Self { order, reply, cache, known: mut prompt, prompt_length, first_logits, cached, .. } = self;
-        let completion = outcome.map(|finish| {
+        let Self { order, completion, cache, known: mut prompt, prompt_length, first_logits, cached, .. } =
+            self;
+        let result = outcome.map(|finish| {
             let mut tokens = prompt.split_off(prompt_length);
             let generated = tokens.len();
             let by_token = match finish {
@@ -255,12 +258,12 @@ impl Sequence {
             Completion { prompt, tokens, finish, generated, cached, first_logits }
         });
         // The receiver may be gone; in that case no result is needed.
-        let _ = reply.completion.send(completion);
+        let _ = completion.send(result);
         cache
     }
 
     /// Whether the receiver was dropped.
     pub(super) fn is_cancelled(&self) -> bool {
-        self.reply.completion.is_closed()
+        self.completion.is_closed()
     }
 }

@@ -8,7 +8,7 @@ use crate::fixtures::byte_tokenizer;
 use tokio::sync::oneshot;
 
 use crate::cache::{KeyValueShape, PageLayout, Storage};
-use crate::model::{ForwardError, Predictions};
+use crate::model::ForwardError;
 use crate::request::{FinishReason, SamplingParams};
 
 const VOCABULARY: usize = 100;
@@ -29,7 +29,7 @@ pub(super) struct Counting {
 }
 
 impl LanguageModel for Counting {
-    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Predictions<'_>, ForwardError> {
+    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Vec<Prediction<'_>>, ForwardError> {
         std::thread::sleep(self.pause);
         self.steps.lock().unwrap().push(chunks.iter().map(|chunk| chunk.tokens.len()).collect());
         self.logits.clear();
@@ -47,7 +47,7 @@ impl LanguageModel for Counting {
                 self.logits[start + (last + 1) % VOCABULARY] = if last == 97 { f32::NAN } else { 1.0 };
             }
         }
-        Ok(Predictions::from_logits(&self.logits, VOCABULARY))
+        Ok(self.logits.chunks_exact(VOCABULARY).map(Prediction::Logits).collect())
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn tokenizer() -> Arc<Tokenizer> {
 
 fn start(max_batch: usize, pause: Duration) -> Harness {
     let steps = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let model = Counting { steps: steps.clone(), logits: Vec::new(), pause };
+    let model = Box::new(Counting { steps: steps.clone(), logits: Vec::new(), pause });
     let tokenizer = tokenizer();
     let limits =
         Limits { max_batch, prefill_chunk: 4, max_step_tokens: 6, max_waiting: 8, context_length: CONTEXT };
@@ -97,8 +97,7 @@ pub(super) type Answer = oneshot::Receiver<Result<Completion, GenerateError>>;
 impl Harness {
     fn submit(&self, order: SequenceRequest) -> Answer {
         let (completion, answer) = oneshot::channel();
-        let reply = Reply { completion, tokens: None };
-        self.submissions.blocking_send(Submission { order, reply }).unwrap();
+        self.submissions.blocking_send(Submission { order, completion, tokens: None }).unwrap();
         answer
     }
 

@@ -9,9 +9,9 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use super::tile::{RawUnit, prefetch_next};
+use super::tile::prefetch_next;
 use super::x86::Avx512;
-use super::{LINE, PANEL};
+use super::{LINE, PANEL, Unit};
 
 /// Rows of one tile.
 pub(super) const TILE_ROWS: usize = 16;
@@ -137,16 +137,16 @@ impl Tiles {
     /// Multiplies one panel with all rows, 32 rows at a time.
     ///
     /// # Safety
-    /// See [`RawUnit`] for the pointers; every block has [`TILE_ROWS`] rows, the last one padded.
-    pub(super) unsafe fn multiply(&self, mut unit: RawUnit<'_, f32>) {
+    /// See [`run`](super::tile::run) for the lengths; every block has [`TILE_ROWS`] rows, the last one padded.
+    pub(super) unsafe fn multiply(&self, mut unit: Unit<'_>, row_lines: usize) {
         let rows = unit.output.rows();
         for first in (0..rows).step_by(2 * TILE_ROWS) {
             // SAFETY: the caller's promise; there is a second block if more rows remain than one block has.
             unsafe {
                 if rows - first > TILE_ROWS {
-                    self.block::<true>(&mut unit, first);
+                    self.block::<true>(&mut unit, row_lines, first);
                 } else {
-                    self.block::<false>(&mut unit, first);
+                    self.block::<false>(&mut unit, row_lines, first);
                 }
             }
         }
@@ -157,27 +157,19 @@ impl Tiles {
     /// # Safety
     /// As for [`Self::multiply`]; the unit has that many blocks.
     #[inline(always)]
-    unsafe fn block<const BOTH: bool>(&self, unit: &mut RawUnit<'_, f32>, first: usize) {
+    unsafe fn block<const BOTH: bool>(&self, unit: &mut Unit<'_>, row_lines: usize, first: usize) {
         let all = if BOTH { 2 * TILE_ROWS } else { TILE_ROWS };
         let (width, rows) = (unit.output.width(), all.min(unit.output.rows() - first));
-        let mut partial;
-        let direct = width == PANEL && rows == all;
-        let (output, stride) = if direct {
-            (unit.output.row(first), unit.output.stride())
-        } else {
-            partial = [0.0; 2 * TILE_ROWS * PANEL];
-            if unit.add {
-                unit.output.read(first, partial[..rows * PANEL].as_chunks_mut().0);
-            }
-            (partial.as_mut_ptr(), PANEL)
-        };
+        let (whole, add) = (width == PANEL && rows == all, unit.first_line > 0);
+        let mut copy: Option<[f32; 2 * TILE_ROWS * PANEL]> = None;
+        let (output, stride) = unit.output.open((first, rows), whole, add, &mut copy);
         // SAFETY: the caller's promise. Tiles of weights are 16 rows of `PANEL` words, of which they take 16;
         // tiles of activations are the rows of one block, `LINE` words each, which are contiguous; tiles of
-        // sums are 16 floats of as many rows of the output or of `partial`, which have `PANEL` floats each.
+        // sums are 16 floats of as many rows of the output or of `copy`, which have `PANEL` floats each.
         unsafe {
             let output_bytes = stride * size_of::<f32>();
             let lower = output.wrapping_add(TILE_ROWS * stride);
-            if unit.add {
+            if add {
                 load!(0, output, output_bytes);
                 load!(1, output.add(TILE_OUTPUTS), output_bytes);
                 if BOTH {
@@ -192,9 +184,10 @@ impl Tiles {
                     zero!(3);
                 }
             }
-            let block = unit.activations.add((first * unit.row_lines + unit.first_line * TILE_ROWS) * LINE);
+            let block =
+                unit.activations.as_ptr().add((first * row_lines + unit.first_line * TILE_ROWS) * LINE);
             for line in 0..unit.lines {
-                let weights = unit.weights.add(line * LINE * PANEL);
+                let weights = unit.weights.as_ptr().cast::<f32>().add(line * LINE * PANEL);
                 let weight_bytes = PANEL * size_of::<f32>();
                 if first == 0 {
                     prefetch_next::<Avx512>(weights.cast(), LINE * weight_bytes / ROW_BYTES);
@@ -206,7 +199,7 @@ impl Tiles {
                 multiply!(0, 4, 6);
                 multiply!(1, 4, 7);
                 if BOTH {
-                    load!(5, activations.add(TILE_ROWS * unit.row_lines * LINE), ROW_BYTES);
+                    load!(5, activations.add(TILE_ROWS * row_lines * LINE), ROW_BYTES);
                     multiply!(2, 5, 6);
                     multiply!(3, 5, 7);
                 }
@@ -218,10 +211,6 @@ impl Tiles {
                 store!(3, lower.add(TILE_OUTPUTS), output_bytes);
             }
         }
-        if !direct {
-            // SAFETY: not direct, so `output` is `partial`'s `rows` × `PANEL` floats and more.
-            let sums = unsafe { std::slice::from_raw_parts(output, rows * PANEL) };
-            unit.output.write(first, sums.as_chunks().0);
-        }
+        unit.output.close((first, rows), &copy);
     }
 }

@@ -30,20 +30,47 @@ impl Columns<'_> {
         self.rows
     }
 
-    /// Floats from one row to the next.
-    pub(super) fn stride(&self) -> usize {
-        self.stride
-    }
-
     /// Pointer to the first float of a row; `width` floats from it may be read and written.
-    pub(super) fn row(&mut self, row: usize) -> *mut f32 {
+    fn row(&mut self, row: usize) -> *mut f32 {
         assert!(row < self.rows);
         // SAFETY: the row is inside the matrix by the line above.
         unsafe { self.pointer.add(row * self.stride) }
     }
 
+    /// Where a tile of `count` rows from `first` on writes its sums of [`PANEL`] floats, and the floats from one row to
+    /// the next: in place if the window is `whole`, otherwise in `copy`, which starts with the rows' contents if `add`.
+    #[inline(always)]
+    pub(super) fn open<const FLOATS: usize>(
+        &mut self,
+        (first, count): (usize, usize),
+        whole: bool,
+        add: bool,
+        copy: &mut Option<[f32; FLOATS]>,
+    ) -> (*mut f32, usize) {
+        if whole {
+            return (self.row(first), self.stride);
+        }
+        let copy = copy.insert([0.0; FLOATS]);
+        if add {
+            self.read(first, copy[..count * PANEL].as_chunks_mut().0);
+        }
+        (copy.as_mut_ptr(), PANEL)
+    }
+
+    /// Writes the rows back if [`open`](Self::open) has copied them.
+    #[inline(always)]
+    pub(super) fn close<const FLOATS: usize>(
+        &mut self,
+        (first, count): (usize, usize),
+        copy: &Option<[f32; FLOATS]>,
+    ) {
+        if let Some(copy) = copy {
+            self.write(first, copy[..count * PANEL].as_chunks().0);
+        }
+    }
+
     /// Copies rows starting with `first`; elements beyond the window's width are unchanged.
-    pub(super) fn read(&mut self, first: usize, rows: &mut [[f32; PANEL]]) {
+    fn read(&mut self, first: usize, rows: &mut [[f32; PANEL]]) {
         for (index, row) in rows.iter_mut().enumerate() {
             let width = self.width.min(PANEL);
             // SAFETY: a row of the window has `self.width` floats, to which this is the only access.
@@ -53,7 +80,7 @@ impl Columns<'_> {
     }
 
     /// Overwrites rows starting with `first`, up to the window's width.
-    pub(super) fn write(&mut self, first: usize, rows: &[[f32; PANEL]]) {
+    fn write(&mut self, first: usize, rows: &[[f32; PANEL]]) {
         for (index, row) in rows.iter().enumerate() {
             let width = self.width.min(PANEL);
             // SAFETY: as above.
@@ -96,7 +123,6 @@ pub(crate) struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// All columns of a matrix whose rows have `stride` floats.
-    #[allow(dead_code)] // tests and the bench compute whole matrices
     pub(crate) fn whole(matrix: &'a mut [f32], stride: usize) -> Self {
         Self { matrix, stride, columns: 0..stride }
     }

@@ -27,34 +27,26 @@ mod tile;
 mod x86;
 
 pub(crate) use columns::{Columns, Target, for_each_window};
-pub(crate) use path::{Element, Path};
+pub use path::DType;
+pub(crate) use path::Path;
 pub(crate) use quantized::{
-    BLOCK, PanelLayout, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS, pack_block, pack_rows,
+    BLOCK, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS, pack_block, pack_rows,
 };
 
 use lanes::{Bfloat16Pairs, Float16, Portable, Words};
-use tile::RawUnit;
 
 /// Outputs in one panel.
 pub(crate) const PANEL: usize = 32;
 /// Words in one line of activations: 64 bytes.
 pub(crate) const LINE: usize = 16;
 
-/// Weights of one panel over a stretch of the inputs, in ascending order of the inputs.
-#[derive(Clone, Copy)]
-pub(crate) enum Weights<'a> {
-    /// [`PANEL`] numbers per input.
-    F32(&'a [f32]),
-    /// [`PANEL`] pairs per two inputs.
-    Bf16(&'a [u16]),
-    /// [`PANEL`] numbers per input.
-    F16(&'a [u16]),
-}
-
 /// One panel of weights times all rows, over a stretch of the inputs.
 pub(crate) struct Unit<'a> {
-    /// Weights of the stretch.
-    pub(crate) weights: Weights<'a>,
+    /// Type of the weights.
+    pub(crate) dtype: DType,
+    /// Weights of the stretch, in ascending order of the inputs: [`PANEL`] numbers per input or, with bfloat16,
+    /// [`PANEL`] pairs per two inputs.
+    pub(crate) weights: &'a [u8],
     /// Activations of all rows and inputs: [`Path::packed_rows`] rows in blocks of [`Path::block_rows`]. Each
     /// block is [line][row][word].
     pub(crate) activations: &'a [f32],
@@ -67,118 +59,68 @@ pub(crate) struct Unit<'a> {
 }
 
 /// A path that is initialised on this thread.
-pub(crate) struct Kernel(Ready);
-
-/// Paths that the processor supports.
-enum Ready {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    #[cfg(target_arch = "x86_64")]
-    Avx512Bf16,
+pub(crate) struct Kernel {
+    path: Path,
+    /// The tile registers, for [`Path::Amx`].
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    Amx(amx::Tiles),
+    tiles: Option<amx::Tiles>,
 }
 
 impl Kernel {
     /// Initialises `path` on this thread. Panics if the processor does not support it.
     pub(crate) fn new(path: Path) -> Self {
-        assert!(path.available(Element::Bf16), "the processor does not support {path}");
-        Self(match path {
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => Ready::Avx2,
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => Ready::Avx512,
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512Bf16 => Ready::Avx512Bf16,
+        assert!(path.available(DType::Bf16), "the processor does not support {path}");
+        Self {
+            path,
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Path::Amx => Ready::Amx(amx::Tiles::new()),
-            _ => Ready::Portable,
-        })
-    }
-
-    fn path(&self) -> Path {
-        match &self.0 {
-            Ready::Portable => Path::Portable,
-            #[cfg(target_arch = "x86_64")]
-            Ready::Avx2 => Path::Avx2,
-            #[cfg(target_arch = "x86_64")]
-            Ready::Avx512 => Path::Avx512,
-            #[cfg(target_arch = "x86_64")]
-            Ready::Avx512Bf16 => Path::Avx512Bf16,
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Ready::Amx(_) => Path::Amx,
+            tiles: (path == Path::Amx).then(amx::Tiles::new),
         }
     }
 
     /// Computes a unit. Panics if the path does not support the weights or a length does not match.
     pub(crate) fn multiply(&self, unit: Unit<'_>) {
-        let (path, weights) = (self.path(), unit.weights);
-        let length = match weights {
-            Weights::F32(numbers) => numbers.len(),
-            Weights::Bf16(numbers) | Weights::F16(numbers) => numbers.len(),
-        };
+        let (path, dtype) = (self.path, unit.dtype);
         let rows = path.packed_rows(unit.output.rows());
         let row_lines = unit.activations.len() / LINE / rows;
-        assert_eq!(length, unit.lines * path.line_inputs() * PANEL);
+        assert_eq!(unit.weights.len(), unit.lines * path.line_inputs() * PANEL * dtype.width());
         assert_eq!(unit.activations.len(), rows * row_lines * LINE);
         assert!(unit.first_line + unit.lines <= row_lines && unit.output.width() <= PANEL);
         // SAFETY: the lengths are right by the lines above, and a kernel is only made where the processor has
         // the instructions. A pair of bfloat16 is a word; no kernel needs alignment.
         unsafe {
-            match (&self.0, weights) {
-                (Ready::Portable, Weights::F32(weights)) => {
-                    tile::run::<Portable, Words, 4, 3>(raw(weights, row_lines, unit));
-                }
-                (Ready::Portable, Weights::Bf16(weights)) => {
-                    tile::run::<Portable, Bfloat16Pairs, 4, 3>(raw(weights, row_lines, unit));
-                }
-                (Ready::Portable, Weights::F16(weights)) => {
-                    tile::run::<Portable, Float16, 4, 3>(raw(weights, row_lines, unit));
-                }
+            match (path, dtype) {
+                (Path::Portable, DType::F32) => tile::run::<Portable, Words, 4, 3>(unit, row_lines),
+                (Path::Portable, DType::Bf16) => tile::run::<Portable, Bfloat16Pairs, 4, 3>(unit, row_lines),
+                (Path::Portable, DType::F16) => tile::run::<Portable, Float16, 4, 3>(unit, row_lines),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx2, Weights::F32(weights)) => x86::avx2_f32(raw(weights, row_lines, unit)),
+                (Path::Avx2, DType::F32) => x86::avx2_f32(unit, row_lines),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx2, Weights::Bf16(weights)) => x86::avx2_bf16(raw(weights, row_lines, unit)),
+                (Path::Avx2, DType::Bf16) => x86::avx2_bf16(unit, row_lines),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx2, Weights::F16(weights)) => x86::avx2_f16(raw(weights, row_lines, unit)),
+                (Path::Avx2, DType::F16) => x86::avx2_f16(unit, row_lines),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx512, Weights::F32(weights)) => x86::avx512_f32(raw(weights, row_lines, unit)),
+                (Path::Avx512, DType::F32) => x86::avx512_f32(unit, row_lines),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx512, Weights::Bf16(weights)) => x86::avx512_bf16(raw(weights, row_lines, unit)),
+                (Path::Avx512, DType::Bf16) => x86::avx512_bf16(unit, row_lines),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx512, Weights::F16(weights)) => x86::avx512_f16(raw(weights, row_lines, unit)),
+                (Path::Avx512, DType::F16) => x86::avx512_f16(unit, row_lines),
                 #[cfg(target_arch = "x86_64")]
-                (Ready::Avx512Bf16, Weights::Bf16(weights)) => {
-                    x86::avx512_pairs(raw(weights, row_lines, unit));
-                }
+                (Path::Avx512Bf16, DType::Bf16) => x86::avx512_pairs(unit, row_lines),
                 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-                (Ready::Amx(tiles), Weights::Bf16(weights)) => tiles.multiply(raw(weights, row_lines, unit)),
-                #[cfg(target_arch = "x86_64")]
+                (Path::Amx, DType::Bf16) => {
+                    let tiles = self.tiles.as_ref().expect("`new` has initialised the tiles");
+                    tiles.multiply(unit, row_lines);
+                }
                 _ => panic!("{path} does not support these weights"),
             }
         }
     }
 }
 
-fn raw<'a, S, E>(weights: &[S], row_lines: usize, unit: Unit<'a>) -> RawUnit<'a, E> {
-    RawUnit {
-        weights: weights.as_ptr().cast(),
-        activations: unit.activations.as_ptr(),
-        row_lines,
-        first_line: unit.first_line,
-        lines: unit.lines,
-        add: unit.first_line > 0,
-        output: unit.output,
-    }
-}
-
 /// Rounds 32 activations to bfloat16 as the rounding paths require: to nearest, ties to even, subnormal
 /// numbers to zero. Panics if the processor supports no such path.
 pub(crate) fn round_line(values: &[f32; 2 * LINE], rounded: &mut [u16; 2 * LINE]) {
-    assert!(Path::Avx512Bf16.available(Element::Bf16));
+    assert!(Path::Avx512Bf16.available(DType::Bf16));
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the processor has the instructions by the line above.
     unsafe {

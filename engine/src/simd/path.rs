@@ -1,18 +1,61 @@
-//! [`Path`]: the instruction sets that can compute a product, and how to select one.
+//! [`DType`]: the types of stored weights. [`Path`]: the instruction sets that can compute a product, and how to select
+//! one.
 
 use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
 
 use super::LINE;
 
-/// Type of the stored weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Element {
-    /// 32-bit floats.
+/// The type that weights are stored in.
+///
+/// All arithmetic is float32. With [`DType::Bf16`] or [`DType::F16`] the matrices are rounded to that type
+/// and take half the memory; norms, embeddings and activations stay float32. On a GPU, embeddings, keys,
+/// values and the inputs of matrix products are rounded too, and take half the memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DType {
+    /// 32 bits: exact for every checkpoint.
+    #[default]
     F32,
-    /// The upper halves of 32-bit floats.
+    /// bfloat16.
     Bf16,
     /// IEEE half precision.
     F16,
+}
+
+impl DType {
+    /// Size of a value in bytes.
+    pub(crate) fn width(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        })
+    }
+}
+
+impl FromStr for DType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "f32" | "float32" => Ok(Self::F32),
+            "bf16" | "bfloat16" => Ok(Self::Bf16),
+            "f16" | "float16" | "half" => Ok(Self::F16),
+            other => Err(format!("unknown dtype {other:?}: expected f32, bf16 or f16")),
+        }
+    }
 }
 
 /// The instructions that compute a product.
@@ -35,15 +78,15 @@ impl Path {
     pub(crate) const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
     /// The fastest path of this processor for weights of this type.
-    pub(crate) fn best(element: Element) -> Self {
-        let best = Self::ALL.into_iter().rev().find(|path| path.available(element)).unwrap_or(Self::Portable);
+    pub(crate) fn best(dtype: DType) -> Self {
+        let best = Self::ALL.into_iter().rev().find(|path| path.available(dtype)).unwrap_or(Self::Portable);
         // Intel's cores take two cycles for a dot product of pairs and half a cycle for a fused multiply-add.
         if best == Self::Avx512Bf16 && intel() { Self::Avx512 } else { best }
     }
 
     /// Whether this processor supports the path, and the path supports weights of this type.
-    pub(crate) fn available(self, element: Element) -> bool {
-        (element == Element::Bf16 || !self.rounds()) && self.detected()
+    pub(crate) fn available(self, dtype: DType) -> bool {
+        (dtype == DType::Bf16 || !self.rounds()) && self.detected()
     }
 
     /// Whether activations are rounded to bfloat16.

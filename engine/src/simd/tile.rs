@@ -1,29 +1,10 @@
 //! The inner loops: one panel of weights times blocks of rows, the sums held in registers.
 
-use super::columns::Columns;
 use super::lanes::{Lanes, Weight};
-use super::{LINE, PANEL};
+use super::{LINE, PANEL, Unit};
 
 /// The maximum number of rows per tile.
 const MOST_ROWS: usize = 12;
-
-/// One panel over one stretch of the inputs, in the form that the kernels take.
-pub(super) struct RawUnit<'a, E> {
-    /// First of the weights: `lines` × [`LINE`] words' worth for each output of the panel.
-    pub(super) weights: *const E,
-    /// Packed activations of all rows, block by block, each [line][row][word].
-    pub(super) activations: *const f32,
-    /// Lines in a whole row.
-    pub(super) row_lines: usize,
-    /// First line of this stretch.
-    pub(super) first_line: usize,
-    /// Lines of this stretch.
-    pub(super) lines: usize,
-    /// Whether the sums are added to the contents of `output`.
-    pub(super) add: bool,
-    /// Destination of the sums; at most [`PANEL`] wide.
-    pub(super) output: Columns<'a>,
-}
 
 /// One tile: some rows of a unit.
 struct Tile<E> {
@@ -64,47 +45,37 @@ pub(super) unsafe fn prefetch_next<L: Lanes>(weights: *const u8, lines: usize) {
     }
 }
 
-/// Computes all rows of a unit, in tiles of at most `MOST` rows × [`PANEL`] outputs (`VECTORS` vectors).
+/// Computes all rows of a unit, in tiles of at most `MOST` rows × [`PANEL`] outputs (`VECTORS` vectors). `row_lines`:
+/// lines of activations in a whole row.
 ///
 /// # Safety
-/// As for [`Lanes`]; the pointers of the unit are valid for what their descriptions say.
+/// As for [`Lanes`]; the lengths of the unit are those that [`Kernel::multiply`](super::Kernel::multiply) checks.
+/// Sums are added to the output unless the stretch is the first one.
 #[inline(always)]
 pub(super) unsafe fn run<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOST: usize>(
-    mut unit: RawUnit<'_, W::Element>,
+    mut unit: Unit<'_>,
+    row_lines: usize,
 ) {
     let (rows, width) = (unit.output.rows(), unit.output.width());
-    let mut first = 0;
+    let (mut first, add) = (0, unit.first_line > 0);
     while first < rows {
         let count = MOST.min(rows - first);
-        let mut partial;
-        let direct = width == PANEL;
-        let (output, stride) = if direct {
-            (unit.output.row(first), unit.output.stride())
-        } else {
-            partial = [0.0; MOST_ROWS * PANEL];
-            if unit.add {
-                unit.output.read(first, partial[..count * PANEL].as_chunks_mut().0);
-            }
-            (partial.as_mut_ptr(), PANEL)
-        };
-        let offset = (first * unit.row_lines + unit.first_line * count) * LINE;
+        let mut copy: Option<[f32; MOST_ROWS * PANEL]> = None;
+        let (output, stride) = unit.output.open((first, count), width == PANEL, add, &mut copy);
+        let offset = (first * row_lines + unit.first_line * count) * LINE;
         let tile = Tile {
-            weights: unit.weights,
+            weights: unit.weights.as_ptr().cast::<W::Element>(),
             // SAFETY: the block of `count` rows from `first` on starts at `first × row_lines` lines.
-            activations: unsafe { unit.activations.add(offset) },
+            activations: unsafe { unit.activations.as_ptr().add(offset) },
             lines: unit.lines,
-            add: unit.add,
+            add,
             output,
             stride,
             prefetch: first == 0,
         };
         // SAFETY: the caller's promise; `count` is at most `MOST`.
         unsafe { tile.run_rows::<L, W, VECTORS, MOST>(count) };
-        if !direct {
-            // SAFETY: not direct, so `output` is `partial`'s `count` × `PANEL` floats and more.
-            let sums = unsafe { std::slice::from_raw_parts(output, count * PANEL) };
-            unit.output.write(first, sums.as_chunks().0);
-        }
+        unit.output.close((first, count), &copy);
         first += count;
     }
 }

@@ -2,8 +2,9 @@
 
 use std::arch::x86_64::*;
 
+use super::Unit;
 use super::lanes::{Bfloat16Pairs, Float16, Lanes, Widen, Words};
-use super::tile::{RawUnit, run};
+use super::tile::run;
 
 /// AVX2, FMA and F16C.
 pub(super) struct Avx2;
@@ -219,23 +220,23 @@ pub(super) unsafe fn round_line(values: &[f32; 32], rounded: &mut [u16; 32]) {
 
 /// One function per instruction set and stored type, so that the generic code is compiled for that instruction set.
 macro_rules! products {
-    ($($name:ident: $features:literal, $element:ty, $lanes:ty, $weight:ty, $vectors:literal, $rows:literal;)*) => {$(
+    ($($name:ident: $features:literal, $lanes:ty, $weight:ty, $vectors:literal, $rows:literal;)*) => {$(
         /// # Safety
-        /// The processor has the features that the function is compiled for; see [`RawUnit`] for the pointers.
+        /// The processor has the features that the function is compiled for; see [`run`] for the lengths.
         #[target_feature(enable = $features)]
-        pub(super) unsafe fn $name(unit: RawUnit<'_, $element>) {
+        pub(super) unsafe fn $name(unit: Unit<'_>, row_lines: usize) {
             // SAFETY: the caller's promise.
-            unsafe { run::<$lanes, $weight, $vectors, $rows>(unit) }
+            unsafe { run::<$lanes, $weight, $vectors, $rows>(unit, row_lines) }
         }
     )*};
 }
 
 products! {
-    avx2_f32: "avx2,fma,f16c", f32, Avx2, Words, 4, 3;
-    avx2_bf16: "avx2,fma,f16c", u16, Avx2, Bfloat16Pairs, 4, 3;
-    avx2_f16: "avx2,fma,f16c", u16, Avx2, Float16, 4, 3;
-    avx512_f32: "avx512f", f32, Avx512, Words, 2, 12;
-    avx512_bf16: "avx512f", u16, Avx512, Bfloat16Pairs, 2, 12;
-    avx512_f16: "avx512f", u16, Avx512, Float16, 2, 12;
-    avx512_pairs: "avx512f,avx512bf16", f32, Avx512Pairs, Words, 2, 12;
+    avx2_f32: "avx2,fma,f16c", Avx2, Words, 4, 3;
+    avx2_bf16: "avx2,fma,f16c", Avx2, Bfloat16Pairs, 4, 3;
+    avx2_f16: "avx2,fma,f16c", Avx2, Float16, 4, 3;
+    avx512_f32: "avx512f", Avx512, Words, 2, 12;
+    avx512_bf16: "avx512f", Avx512, Bfloat16Pairs, 2, 12;
+    avx512_f16: "avx512f", Avx512, Float16, 2, 12;
+    avx512_pairs: "avx512f,avx512bf16", Avx512Pairs, Words, 2, 12;
 }

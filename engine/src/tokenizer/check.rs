@@ -13,20 +13,6 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Decoder types that the crate supports; it panics on others.
-const DECODERS: [&str; 10] = [
-    "BPEDecoder",
-    "ByteLevel",
-    "WordPiece",
-    "Metaspace",
-    "CTC",
-    "Sequence",
-    "Replace",
-    "Fuse",
-    "Strip",
-    "ByteFallback",
-];
-
 #[derive(Deserialize)]
 struct Parts<'a> {
     #[serde(borrow, default)]
@@ -102,7 +88,11 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
         Value::Null => {}
         Value::Object(parts) => match parts.get("type").map(Value::as_str) {
             None => {}
-            Some(Some(name)) if DECODERS.contains(&name) => {}
+            // The crate panics on others.
+            Some(Some(
+                "BPEDecoder" | "ByteLevel" | "WordPiece" | "Metaspace" | "CTC" | "Sequence" | "Replace"
+                | "Fuse" | "Strip" | "ByteFallback",
+            )) => {}
             _ => return Err(format!("unsupported decoder type {}", parts["type"])),
         },
         other => return Err(format!("invalid decoder `{other}`: expected an object")),
@@ -153,14 +143,15 @@ pub(super) fn check_character_map(head: &[u8], length: usize) -> Result<(), Stri
     Ok(())
 }
 
-/// Runs code of the crate and converts a panic to an error.
-pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+/// Runs code of the crate and describes its error or panic.
+pub(super) fn caught<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    let result = catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text =
             text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic without a message");
         format!("the tokenizer library failed: {text}")
-    })
+    });
+    result?.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`Tokenizer`]: encodes text to token ids and decodes ids to text. [`PairTokenizer`] encodes pairs of texts.
+//! [`Tokenizer`]: encodes text, or pairs of texts, to token ids and decodes ids to text.
 //!
 //! Reads tokenizer.json, SentencePiece models and the vocabularies of GGUF files, all through the
 //! `tokenizers` crate.
@@ -90,10 +90,9 @@ impl Tokenizer {
             inner.with_padding(None);
             let vocabulary = inner.get_vocab(true);
             let highest = vocabulary.values().max().map_or(0, |id| *id as usize + 1);
-            Ok::<_, tokenizers::Error>((highest, vocabulary.keys().map(String::len).max()))
+            Ok((highest, vocabulary.keys().map(String::len).max()))
         });
-        let (id_limit, longest_token) =
-            counted.map_err(|reason| invalid(file, &reason))?.map_err(|error| invalid(file, &error))?;
+        let (id_limit, longest_token) = counted.map_err(|reason| invalid(file, &reason))?;
         let mut tokenizer = Self {
             inner: Some(inner),
             file: file.to_owned(),
@@ -109,24 +108,46 @@ impl Tokenizer {
 
     /// Encodes a raw text; no special tokens are added.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
-        let none = || GenerateError::Tokenizer("the model has no tokenizer; hint: pass token ids".to_owned());
-        let inner = self.inner.as_ref().ok_or_else(none)?;
-        ids(|| inner.encode_fast(text, false))
+        self.ids(|inner| inner.encode_fast(text, false))
     }
 
-    /// Converts the tokenizer to one for pairs of texts, which adds special tokens and returns at most
-    /// `longest` ids.
-    pub(crate) fn into_pairs(self, longest: usize) -> Result<PairTokenizer, LoadError> {
-        let inner = self.inner.ok_or_else(|| invalid(&self.file, &"no tokenizer"))?;
-        PairTokenizer::new(inner, longest).map_err(|reason| invalid(&self.file, &reason))
+    /// The ids of an encoding by the crate.
+    fn ids(
+        &self,
+        encode: impl FnOnce(&tokenizers::Tokenizer) -> tokenizers::Result<tokenizers::Encoding>,
+    ) -> Result<Vec<u32>, GenerateError> {
+        let none = || GenerateError::Tokenizer("the model has no tokenizer; hint: pass token ids".to_owned());
+        let inner = self.inner.as_ref().ok_or_else(none)?;
+        let encoding = caught(|| encode(inner)).map_err(GenerateError::Tokenizer)?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The same tokenizer for pairs of texts ([`encode_pair`](Self::encode_pair)), which returns at most `longest`
+    /// ids and truncates the longer text first.
+    pub(crate) fn for_pairs(mut self, longest: usize) -> Result<Self, LoadError> {
+        let inner = self.inner.as_mut().ok_or_else(|| invalid(&self.file, &"no tokenizer"))?;
+        // Without special tokens the input would differ from the model's training data.
+        if inner.get_post_processor().is_none_or(|processor| processor.added_tokens(true) == 0) {
+            return Err(invalid(&self.file, &"its post_processor adds no special tokens to pairs"));
+        }
+        let truncation = TruncationParams {
+            max_length: longest,
+            strategy: TruncationStrategy::LongestFirst,
+            ..TruncationParams::default()
+        };
+        inner.with_truncation(Some(truncation)).map_err(|error| invalid(&self.file, &error))?;
+        Ok(self)
+    }
+
+    /// Encodes two texts with special tokens.
+    pub(crate) fn encode_pair(&self, first: &str, second: &str) -> Result<Vec<u32>, GenerateError> {
+        self.ids(|inner| inner.encode_fast((first, second), true))
     }
 
     /// Decodes ids, skipping special tokens.
     pub fn decode(&self, ids: &[u32]) -> Result<String, GenerateError> {
         let Some(inner) = &self.inner else { return Ok(String::new()) };
-        caught(|| inner.decode(ids, true))
-            .map_err(GenerateError::Tokenizer)?
-            .map_err(|error| GenerateError::Tokenizer(error.to_string()))
+        caught(|| inner.decode(ids, true)).map_err(GenerateError::Tokenizer)
     }
 
     /// The last id of the encoding of `"\n"`, if there is one.
@@ -150,40 +171,23 @@ impl Tokenizer {
         self.id_limit
     }
 
+    /// Checks that all ids have a row in an embedding of `rows` rows.
+    pub(crate) fn check_rows(&self, rows: usize) -> Result<(), LoadError> {
+        if self.id_limit > rows {
+            let file = self.file.clone();
+            return Err(LoadError::VocabularyTooLarge { file, pieces: self.id_limit, rows });
+        }
+        Ok(())
+    }
+
     /// SHA-256 of the tokenizer file, in hexadecimal.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
     /// The file that the tokenizer was read from.
-    pub fn file(&self) -> &Path {
+    pub(crate) fn file(&self) -> &Path {
         &self.file
-    }
-}
-
-/// A tokenizer of pairs: adds special tokens and truncates the longer text first.
-pub(crate) struct PairTokenizer {
-    inner: tokenizers::Tokenizer,
-}
-
-impl PairTokenizer {
-    fn new(mut inner: tokenizers::Tokenizer, longest: usize) -> Result<Self, String> {
-        // Without special tokens the input would differ from the model's training data.
-        if inner.get_post_processor().is_none_or(|processor| processor.added_tokens(true) == 0) {
-            return Err("its post_processor adds no special tokens to pairs".to_owned());
-        }
-        let truncation = TruncationParams {
-            max_length: longest,
-            strategy: TruncationStrategy::LongestFirst,
-            ..TruncationParams::default()
-        };
-        inner.with_truncation(Some(truncation)).map_err(|error| error.to_string())?;
-        Ok(Self { inner })
-    }
-
-    /// The ids of two texts.
-    pub(crate) fn encode(&self, first: &str, second: &str) -> Result<Vec<u32>, GenerateError> {
-        ids(|| self.inner.encode_fast((first, second), true))
     }
 }
 
@@ -200,15 +204,7 @@ fn built(
     build: impl FnOnce() -> tokenizers::Result<tokenizers::Tokenizer>,
     file: &Path,
 ) -> Result<tokenizers::Tokenizer, LoadError> {
-    caught(build).map_err(|reason| invalid(file, &reason))?.map_err(|error| invalid(file, &error))
-}
-
-/// The ids of an encoding by the crate.
-fn ids(encode: impl FnOnce() -> tokenizers::Result<tokenizers::Encoding>) -> Result<Vec<u32>, GenerateError> {
-    let encoding = caught(encode).map_err(GenerateError::Tokenizer)?;
-    encoding
-        .map(|encoding| encoding.get_ids().to_vec())
-        .map_err(|error| GenerateError::Tokenizer(error.to_string()))
+    caught(build).map_err(|reason| invalid(file, &reason))
 }
 
 fn invalid(file: &Path, reason: &dyn std::fmt::Display) -> LoadError {
@@ -217,8 +213,7 @@ fn invalid(file: &Path, reason: &dyn std::fmt::Display) -> LoadError {
 
 /// The texts named in special_tokens_map.json, whether written as strings or as objects.
 fn special_tokens(bytes: &[u8], file: &Path) -> Result<Vec<String>, LoadError> {
-    let map: serde_json::Map<String, Value> = serde_json::from_slice(bytes)
-        .map_err(|error| LoadError::InvalidJson { file: file.to_owned(), reason: error.to_string() })?;
+    let map: serde_json::Map<String, Value> = serde_json::from_slice(bytes).map_err(LoadError::json(file))?;
     let values =
         map.values().flat_map(|value| value.as_array().map_or(std::slice::from_ref(value), |list| list));
     let text = |value: &Value| value.get("content").unwrap_or(value).as_str().map(str::to_owned);
@@ -233,8 +228,8 @@ fn add_tokens(
     file: &Path,
     special: Option<&[String]>,
 ) -> Result<(), LoadError> {
-    let map: std::collections::HashMap<String, u32> = serde_json::from_slice(bytes)
-        .map_err(|error| LoadError::InvalidJson { file: file.to_owned(), reason: error.to_string() })?;
+    let map: std::collections::HashMap<String, u32> =
+        serde_json::from_slice(bytes).map_err(LoadError::json(file))?;
     let mut tokens: Vec<(u32, String)> = map.into_iter().map(|(text, id)| (id, text)).collect();
     tokens.sort_unstable();
     for (id, text) in tokens {

@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicBool;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use super::width_of;
 use crate::cache::{PageLayout, Pool, Storage};
 use crate::cuda::emulator::{Counts, Emulator};
 use crate::cuda::{DeviceLlama, DeviceModel};
@@ -14,10 +13,10 @@ use crate::error::LoadError;
 use crate::fixtures::{Shape, Uniform};
 use crate::load::{self, Opened};
 use crate::model::{LanguageModel, Llama, Runner};
-use crate::options::{DType, ModelSource};
+use crate::options::ModelSource;
 use crate::request::SamplingParams;
-use crate::scheduler::{Completion, Limits, Reply, Scheduler, SequenceRequest, Submission};
-use crate::statistics::Counters;
+use crate::scheduler::{Completion, Counters, Limits, Scheduler, SequenceRequest, Submission};
+use crate::simd::DType;
 use crate::tokenizer::Tokenizer;
 
 #[allow(dead_code, reason = "shared with the integration tests, which use more of it")]
@@ -55,8 +54,7 @@ fn run(
         .into_iter()
         .map(|order| {
             let (completion, answer) = oneshot::channel();
-            let reply = Reply { completion, tokens: None };
-            assert!(submissions.try_send(Submission { order, reply }).is_ok());
+            assert!(submissions.try_send(Submission { order, completion, tokens: None }).is_ok());
             answer
         })
         .collect();
@@ -77,8 +75,8 @@ fn on_device(
 ) -> (Box<dyn LanguageModel>, PageLayout) {
     let failed = |error| LoadError::InvalidOption { reason: format!("{error}") };
     let model = DeviceLlama::load(device, &opened.config, &opened.weights, dtype, failed).unwrap();
-    let storage = Storage::Device { width: width_of(dtype) };
-    let layout = PageLayout { shape: model.key_values(), positions: PAGE, storage };
+    let storage = Storage::Device { width: dtype.width() };
+    let layout = PageLayout { shape: opened.config.key_values(), positions: PAGE, storage };
     // Smaller than needed, so that buffers grow.
     let model = DeviceModel::new(model, &opened.config, (pages, PAGE), (3, 1)).unwrap();
     (Box::new(model), layout)
@@ -86,7 +84,8 @@ fn on_device(
 
 fn on_processor(opened: &Opened, dtype: DType) -> (Box<dyn LanguageModel>, PageLayout) {
     let model = Llama::load(&opened.config, &opened.weights, dtype).unwrap();
-    let layout = PageLayout { shape: model.key_values(), positions: PAGE, storage: Storage::Memory };
+    let shape = opened.config.key_values();
+    let layout = PageLayout { shape, positions: PAGE, storage: Storage::Memory };
     (Box::new(Runner::new(model, &opened.config, Some(1)).unwrap()), layout)
 }
 
@@ -159,7 +158,7 @@ fn generates_what_the_processor_does() {
                 assert!((found - logit).abs() < 2e-4, "logit of {id}: {found} against {logit}");
             }
         }
-        let (steps, reused) = (found.counters.snapshot(PAGES, 1), expected.counters.snapshot(PAGES, 1));
+        let (steps, reused) = (*found.counters.lock(), *expected.counters.lock());
         assert_eq!((steps.steps, steps.reused_tokens), (reused.steps, reused.reused_tokens));
         assert_eq!((steps.preemptions, steps.evictions), (reused.preemptions, reused.evictions));
         assert!(steps.reused_tokens > 0 && steps.evictions > 0, "{steps:?}");

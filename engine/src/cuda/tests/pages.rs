@@ -4,13 +4,12 @@ use super::{buffer, bytes_of, floats, rounded};
 use crate::cache::{KeyValueShape, KvCache, PageLayout, Pool, Storage};
 use crate::cuda::accelerator::Accelerator;
 use crate::cuda::emulator::Emulator;
-use crate::cuda::kernels::{self, Heads, Norm, Pages};
-use crate::cuda::llama::width;
+use crate::cuda::kernels::{self, Norm, Pages};
 use crate::cuda::step::{Step, TASK};
 use crate::fixtures::Uniform;
-use crate::model::Chunk;
-use crate::options::DType;
+use crate::model::{AttentionShape, Chunk};
 use crate::sampler::Choosing;
+use crate::simd::DType;
 use proptest::prelude::*;
 
 const DTYPES: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];
@@ -53,9 +52,8 @@ fn plain(query: &[f64], seen: &[(&[f64], &[f64])]) -> Vec<f64> {
 /// Sequences that grow step by step in one pool.
 struct Case {
     dtype: DType,
-    heads: Heads,
+    shape: AttentionShape,
     layers: usize,
-    window: Option<usize>,
     page_size: usize,
     /// Tokens that each sequence adds in each step.
     growth: Vec<Vec<usize>>,
@@ -66,14 +64,14 @@ impl Case {
     /// Runs all steps, and returns the first difference between the device and the plain implementation.
     fn check(&self) -> Result<(), String> {
         let Some(device) = Emulator::start(self.dtype) else { return Ok(()) };
-        let Heads { query_heads, key_value_heads, head_size } = self.heads;
+        let AttentionShape { query_heads, key_value_heads, head_size, .. } = self.shape;
         let mut random = Uniform::new(self.seed);
         let sequences = self.growth[0].len();
         let lengths: Vec<usize> =
             (0..sequences).map(|index| self.growth.iter().map(|step| step[index]).sum()).collect();
         let longest = lengths.iter().copied().max().unwrap_or(0);
         let shape = KeyValueShape { layers: self.layers, heads: key_value_heads, head_size };
-        let width = width(self.dtype);
+        let width = self.dtype.width();
         let layout = PageLayout { shape, positions: self.page_size, storage: Storage::Device { width } };
         let count = lengths.iter().map(|length| layout.pages(*length)).sum::<usize>() + 3;
         let mut pool = Pool::new(layout, count, false, 0);
@@ -85,9 +83,9 @@ impl Case {
         while !decoys.is_empty() {
             pool.release(decoys.swap_remove(random.below(decoys.len())));
         }
-        let bytes = self.layers * Pages::<()>::layer_bytes(&shape, count, self.page_size, width);
+        let bytes = self.layers * Pages::<()>::layer_bytes(&self.shape, count, self.page_size, width);
         let [keys, values] = [0; 2].map(|_| device.allocate(bytes).unwrap());
-        let pages = Pages { keys, values, shape, count, positions: self.page_size, width };
+        let pages = Pages { keys, values, shape: self.shape, count, positions: self.page_size, width };
         let angles: Vec<f32> = (0..longest * head_size / 2)
             .map(|at| (at / (head_size / 2)) as f32 * 0.37 / (1 + at % (head_size / 2)) as f32)
             .collect();
@@ -101,7 +99,7 @@ impl Case {
         let mut caches: Vec<KvCache> = (0..sequences).map(|_| KvCache::new(layout)).collect();
         // The input rows of each sequence, layer by layer: queries, keys and values.
         let mut known: Vec<Vec<Vec<f32>>> = vec![vec![Vec::new(); sequences]; self.layers];
-        let stride = self.heads.stride();
+        let stride = self.shape.stride();
         let output_width = query_heads * head_size;
         for growth in &self.growth {
             let tokens: Vec<Vec<u32>> = growth.iter().map(|count| vec![1; *count]).collect();
@@ -119,7 +117,7 @@ impl Case {
                     choosing: Some(Choosing::Highest),
                 })
                 .collect();
-            let step = Step::new(&chunks, self.page_size, self.heads.block_rows());
+            let step = Step::new(&chunks, self.page_size, self.shape.block_rows());
             drop(chunks);
             if step.rows == 0 {
                 continue;
@@ -134,7 +132,6 @@ impl Case {
                 kernels::rotate_store(
                     &device,
                     step.rows,
-                    &self.heads,
                     &query_key_value,
                     positions,
                     places,
@@ -145,18 +142,7 @@ impl Case {
                 .unwrap();
                 let tasks = (step.tasks, at(step.tasks_at));
                 let tables = at(step.tables_at);
-                kernels::attention(
-                    &device,
-                    &self.heads,
-                    self.window,
-                    &query_key_value,
-                    tasks,
-                    tables,
-                    &pages,
-                    layer,
-                    &output,
-                )
-                .unwrap();
+                kernels::attention(&device, &query_key_value, tasks, tables, &pages, layer, &output).unwrap();
                 let found = floats(&device, &output, step.rows * output_width, self.dtype);
                 let mut rest = &rows[..];
                 for (index, count) in growth.iter().enumerate() {
@@ -183,9 +169,9 @@ impl Case {
 
     /// Compares one row of the output with attention over all inputs of its sequence.
     fn compare(&self, known: &[f32], angles: &[f32], position: usize, found: &[f32]) -> Result<(), String> {
-        let Heads { query_heads, key_value_heads, head_size } = self.heads;
-        let stride = self.heads.stride();
-        let first = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
+        let AttentionShape { query_heads, key_value_heads, head_size, window } = self.shape;
+        let stride = self.shape.stride();
+        let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
         let head =
             |position: usize, index: usize| &known[position * stride + index * head_size..][..head_size];
         let angles = |position: usize| &angles[position * head_size..][..head_size];
@@ -232,9 +218,10 @@ proptest! {
         layers in 1usize..3, window in prop::option::of(1usize..50), page in 0usize..5,
         growth in prop::collection::vec(prop::collection::vec(0usize..40, 3), 1..4), seed in any::<u64>(),
     ) {
-        let heads = Heads { query_heads: key_value_heads * group, key_value_heads, head_size: 2 * half };
+        let (query_heads, head_size) = (key_value_heads * group, 2 * half);
+        let shape = AttentionShape { query_heads, key_value_heads, head_size, window };
         let page_size = [1, 4, 8, 16, 48][page];
-        let case = Case { dtype: DTYPES[dtype], heads, layers, window, page_size, growth, seed };
+        let case = Case { dtype: DTYPES[dtype], shape, layers, page_size, growth, seed };
         prop_assert_eq!(case.check(), Ok(()));
     }
 }
@@ -244,10 +231,10 @@ proptest! {
 fn attention_at_its_limits_equals_the_plain_version() {
     let growth = vec![vec![37, 1, 0], vec![1, 1, 2]];
     for (query_heads, key_value_heads, head_size) in [(2, 2, 256), (20, 1, 4), (34, 2, 6), (1, 1, 2)] {
-        let heads = Heads { query_heads, key_value_heads, head_size };
+        let shape = AttentionShape { query_heads, key_value_heads, head_size, window: None };
         let (dtype, page_size) = (DType::F32, 16);
-        let case = Case { dtype, heads, layers: 1, window: None, page_size, growth: growth.clone(), seed: 5 };
-        assert_eq!(case.check(), Ok(()), "{heads:?}");
+        let case = Case { dtype, shape, layers: 1, page_size, growth: growth.clone(), seed: 5 };
+        assert_eq!(case.check(), Ok(()), "{shape:?}");
     }
 }
 
@@ -255,8 +242,7 @@ fn attention_at_its_limits_equals_the_plain_version() {
 #[test]
 fn the_emulator_notices_a_page_that_is_not_there() {
     let Some(device) = Emulator::start(DType::F32).filter(Emulator::is_sanitized) else { return };
-    let heads = Heads { query_heads: 1, key_value_heads: 1, head_size: 4 };
-    let shape = KeyValueShape { layers: 1, heads: 1, head_size: 4 };
+    let shape = AttentionShape { query_heads: 1, key_value_heads: 1, head_size: 4, window: None };
     let bytes = Pages::<()>::layer_bytes(&shape, 1, 16, 4);
     let [keys, values] = [0; 2].map(|_| device.allocate(bytes).unwrap());
     let pages = Pages { keys, values, shape, count: 1, positions: 16, width: 4 };
@@ -265,7 +251,7 @@ fn the_emulator_notices_a_page_that_is_not_there() {
     let run = |page: u32| {
         let words = buffer(&device, bytemuck::cast_slice(&[0u32, 1, 0, 0, page]));
         let (tasks, tables) = ((1, (&words, 0)), (&words, TASK * 4));
-        kernels::attention(&device, &heads, None, &rows, tasks, tables, &pages, 0, &output)
+        kernels::attention(&device, &rows, tasks, tables, &pages, 0, &output)
             .and_then(|()| device.download(&output, 0, &mut [0; 16]))
     };
     assert!(run(0).is_ok());
@@ -295,7 +281,7 @@ fn rows_are_embedded_scaled_and_gated() {
         let (update, weight) = (random.values(rows * width, 1.0), random.values(width, 1.0));
         let [update_buffer, weight_buffer] =
             [&update, &weight].map(|values| buffer(&device, &bytes_of(values, DType::F32)));
-        let output = device.allocate(2 * width * super::width_of(dtype)).unwrap();
+        let output = device.allocate(2 * width * dtype.width()).unwrap();
         let picked = buffer(&device, bytemuck::cast_slice(&[2u32, 0]));
         let norm = Norm {
             rows: Some((&picked, 0)),

@@ -6,9 +6,9 @@ use crate::cuda::emulator::Emulator;
 use crate::cuda::kernels;
 use crate::cuda::step::rule;
 use crate::fixtures::Uniform;
-use crate::options::DType;
 use crate::request::SamplingParams;
 use crate::sampler::{Choosing, choose};
+use crate::simd::DType;
 use proptest::prelude::*;
 
 /// Chooses from rows of logits on both.

@@ -1,7 +1,7 @@
 //! Parses and validates peft's `adapter_config.json`
 //! (<https://huggingface.co/docs/peft/package_reference/lora#peft.LoraConfig>).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use regex::Regex;
 use serde::Deserialize;
@@ -39,7 +39,6 @@ pub struct AdapterBase {
 /// How an adapter is added to its base.
 #[derive(Debug)]
 pub(super) struct AdapterConfig {
-    file: PathBuf,
     rank: usize,
     alpha: f64,
     rank_stabilised: bool,
@@ -70,11 +69,11 @@ struct RawBase {
 impl AdapterConfig {
     /// Parses and validates a configuration.
     pub(super) fn parse(bytes: &[u8], file: &Path) -> Result<Self, LoadError> {
-        let json = |error: serde_json::Error| invalid_json(file, &error);
+        let json = LoadError::json(file);
         let unsupported = |reason: String| LoadError::UnsupportedAdapter { file: file.to_owned(), reason };
         let invalid = |reason: String| LoadError::InvalidAdapter { file: file.to_owned(), reason };
         // Checks the adapter type first, because other types have different fields.
-        let fields: Map<String, Value> = serde_json::from_slice(bytes).map_err(json)?;
+        let fields: Map<String, Value> = serde_json::from_slice(bytes).map_err(&json)?;
         match fields.get("peft_type").and_then(Value::as_str) {
             Some("LORA") => {}
             Some(kind) => return Err(unsupported(format!("peft_type is {kind:?}, not \"LORA\""))),
@@ -89,13 +88,10 @@ impl AdapterConfig {
         if let Some(bias) = raw.bias.filter(|bias| bias != "none") {
             return Err(unsupported(format!("bias is {bias:?}, not \"none\"")));
         }
-        if let Some(Value::String(name)) = raw
-            .init_lora_weights
-            .filter(|value| value.as_str().is_some_and(|name| !INITIALISATIONS.contains(&name)))
-        {
-            return Err(unsupported(format!(
-                "init_lora_weights is {name:?}, which changes the base's weights"
-            )));
+        let initialisation = raw.init_lora_weights.as_ref().and_then(Value::as_str);
+        if let Some(name) = initialisation.filter(|name| !INITIALISATIONS.contains(name)) {
+            let reason = format!("init_lora_weights is {name:?}, which changes the base's weights");
+            return Err(unsupported(reason));
         }
         let ranks = patterns(raw.rank_pattern, |value| value.as_u64().and_then(|rank| rank.try_into().ok()))
             .map_err(|reason| invalid(format!("rank_pattern: {reason}")))?;
@@ -105,7 +101,6 @@ impl AdapterConfig {
             return Err(invalid("r and the ranks in rank_pattern must be positive".to_owned()));
         }
         Ok(Self {
-            file: file.to_owned(),
             rank: raw.r,
             alpha: raw.lora_alpha,
             rank_stabilised: raw.use_rslora.unwrap_or(false),
@@ -113,11 +108,6 @@ impl AdapterConfig {
             alphas,
             replaced: raw.modules_to_save.unwrap_or_default(),
         })
-    }
-
-    /// The path of the file.
-    pub(super) fn file(&self) -> &Path {
-        &self.file
     }
 
     /// The rank of a module's matrices.
@@ -136,17 +126,13 @@ impl AdapterConfig {
 
 /// Parses the model that an adapter was trained on.
 pub(super) fn base(bytes: &[u8], file: &Path) -> Result<AdapterBase, LoadError> {
-    let raw: RawBase = serde_json::from_slice(bytes).map_err(|error| invalid_json(file, &error))?;
+    let raw: RawBase = serde_json::from_slice(bytes).map_err(LoadError::json(file))?;
     let named = raw.base_model_name_or_path.filter(|name| !name.trim().is_empty());
     let name = named.ok_or_else(|| LoadError::InvalidAdapter {
         file: file.to_owned(),
         reason: "base_model_name_or_path is missing, so the base must be named with the adapter".to_owned(),
     })?;
     Ok(AdapterBase { name, revision: raw.revision.filter(|revision| !revision.is_empty()) })
-}
-
-fn invalid_json(file: &Path, error: &serde_json::Error) -> LoadError {
-    LoadError::InvalidJson { file: file.to_owned(), reason: error.to_string() }
 }
 
 /// Whether a field that is off by default is on.

@@ -5,7 +5,6 @@
 
 mod config;
 mod merge;
-mod names;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -14,22 +13,49 @@ use candle_core::{Device, Tensor};
 
 pub use config::AdapterBase;
 
-use super::config::ModelConfig;
+use super::config::{EMBEDDING, HEAD, ModelConfig};
 use super::files::read;
 use super::folder::ModelFolder;
-use super::weights::Weights;
+use super::weights::{Weights, to_f32};
 use crate::error::LoadError;
-use crate::load::weights::to_f32;
 use config::AdapterConfig;
-use names::Part;
 
 const CONFIG: &str = "adapter_config.json";
-const EMBEDDING: &str = "model.embed_tokens.weight";
-const HEAD: &str = "lm_head.weight";
+
+/// The prefix that peft adds to the names of the model that it wraps.
+const PREFIX: &str = "base_model.model.";
+
+/// The function of one tensor of an adapter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    /// The right factor of a module's product, `rank` × inputs.
+    Down { module: String },
+    /// The left factor, outputs × `rank`.
+    Up { module: String },
+    /// Replaces the base's tensor.
+    Whole { tensor: String },
+}
+
+impl Part {
+    /// Parses a name in peft's layout; `None` for other names.
+    fn of(name: &str) -> Option<Self> {
+        let name = name.strip_prefix(PREFIX)?;
+        if let Some(module) = name.strip_suffix(".lora_A.weight") {
+            return Some(Self::Down { module: module.to_owned() });
+        }
+        if let Some(module) = name.strip_suffix(".lora_B.weight") {
+            return Some(Self::Up { module: module.to_owned() });
+        }
+        let module = name.strip_suffix(".weight").filter(|module| !module.contains("lora_"))?;
+        let module = module.strip_suffix(".modules_to_save").unwrap_or(module);
+        Some(Self::Whole { tensor: format!("{module}.weight") })
+    }
+}
 
 /// An opened adapter: the change to each tensor of its base.
 pub(crate) struct Adapter {
-    files: Vec<PathBuf>,
+    /// Paths of the configuration and the weights.
+    pub(super) files: Vec<PathBuf>,
     weights: Weights,
     changes: HashMap<String, Change>,
 }
@@ -71,15 +97,10 @@ impl Adapter {
         let config = AdapterConfig::parse(&read(&file)?, &file)?;
         let paths = folder.adapter_weights()?;
         let weights = Weights::open(&paths)?;
-        let file = paths.paths().first().unwrap_or(&file).clone();
-        let changes = changes(&config, &weights, &file, base, rows)?;
-        let files = [config.file().to_owned(), file].into();
+        let weight_file = paths.files.first().unwrap_or(&file).clone();
+        let changes = changes(&config, &weights, &weight_file, base, rows)?;
+        let files = vec![file, weight_file];
         Ok(Self { files, weights, changes })
-    }
-
-    /// Paths of the configuration and the weights.
-    pub(super) fn files(&self) -> &[PathBuf] {
-        &self.files
     }
 
     /// The adapter's tensor that replaces the base's tensor, if any.
@@ -95,15 +116,13 @@ impl Adapter {
         let Some(Change::Product { down, up, rank, scale }) = self.changes.get(name) else {
             return Ok(tensor);
         };
-        let (outputs, inputs) = tensor.dims2().map_err(|error| self.weights.invalid(up, &error))?;
-        let values = |name: &str, shape: &[usize]| {
-            to_f32(&self.weights.get(name, shape)?).map_err(|error| self.weights.invalid(name, &error))
-        };
-        let (down_values, up_values) = (values(down, &[*rank, inputs])?, values(up, &[outputs, *rank])?);
-        let mut weight = to_f32(&tensor).map_err(|error| self.weights.invalid(up, &error))?;
-        merge::add_product(&mut weight, &up_values, &down_values, *rank, *scale);
-        Tensor::from_vec(weight, (outputs, inputs), &Device::Cpu)
-            .map_err(|error| self.weights.invalid(up, &error))
+        let invalid = |error| self.weights.invalid(up, &error);
+        let (outputs, inputs) = tensor.dims2().map_err(invalid)?;
+        let down = self.weights.values(down, &[*rank, inputs])?;
+        let factor = self.weights.values(up, &[outputs, *rank])?;
+        let mut weight = to_f32(&tensor).map_err(invalid)?;
+        merge::add_product(&mut weight, &factor, &down, *rank, *scale);
+        Tensor::from_vec(weight, (outputs, inputs), &Device::Cpu).map_err(invalid)
     }
 }
 
@@ -135,7 +154,7 @@ fn changes(
         Some(name) => weights.rows(name, base.hidden_size)?,
         None => rows,
     };
-    let expected = names::tensors(base, rows);
+    let expected: HashMap<_, _> = base.tensors(rows).into_iter().collect();
     // Two tensors that are tied in the base would diverge if only one of them were trained.
     let changed =
         |tensor: &str| whole.contains_key(tensor) || pairs.contains_key(tensor.trim_end_matches(".weight"));
@@ -151,10 +170,8 @@ fn changes(
     };
     let check = |name: &str, wanted: &[usize], why: &str| {
         let found = weights.shape(name);
-        let matches = found == wanted;
-        matches
-            .then_some(())
-            .ok_or_else(|| invalid(format!("tensor {name} has shape {found:?}, but {why} {wanted:?}")))
+        let mismatch = || invalid(format!("tensor {name} has shape {found:?}, but {why} {wanted:?}"));
+        (found == wanted).then_some(()).ok_or_else(mismatch)
     };
     let mut changes = HashMap::new();
     for (module, pair) in pairs {
@@ -201,4 +218,25 @@ fn changes(
         return Err(invalid("no tensor in the file".to_owned()));
     }
     Ok(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_a_tensor_does() {
+        let module = "model.layers.3.self_attn.q_proj".to_owned();
+        let of = |rest: &str| Part::of(&format!("base_model.model.{rest}"));
+        let down = of("model.layers.3.self_attn.q_proj.lora_A.weight");
+        assert_eq!(down, Some(Part::Down { module: module.clone() }));
+        assert_eq!(of("model.layers.3.self_attn.q_proj.lora_B.weight"), Some(Part::Up { module }));
+        for name in ["lm_head.weight", "lm_head.modules_to_save.weight"] {
+            assert_eq!(of(name), Some(Part::Whole { tensor: "lm_head.weight".to_owned() }));
+        }
+        for name in ["model.embed_tokens.lora_embedding_A", "x.lora_magnitude_vector", "x.lora_A.bias"] {
+            assert_eq!(of(name), None, "{name}");
+        }
+        assert_eq!(Part::of("model.layers.0.self_attn.q_proj.lora_A.weight"), None);
+    }
 }

@@ -27,8 +27,7 @@ pub(super) const CONTROL: usize = 3;
 /// Rejects files that do not contain a whole Llama-family model.
 pub(super) fn check_kind(metadata: &Metadata<'_>) -> Result<(), LoadError> {
     let refuse = |reason: String| Err(unsupported(metadata.file, reason));
-    let architecture =
-        metadata.text("general.architecture")?.ok_or_else(|| metadata.missing("general.architecture"))?;
+    let architecture = metadata.required("general.architecture", Metadata::text)?;
     if architecture != ARCHITECTURE {
         return refuse(format!("general.architecture {architecture:?} is not supported"));
     }
@@ -59,8 +58,8 @@ pub(super) fn config(
     tied_embeddings: bool,
     factors: Option<Vec<f32>>,
 ) -> Result<ModelConfig, LoadError> {
-    let hidden_size = metadata.required("llama.embedding_length")?;
-    let heads = metadata.required("llama.attention.head_count")?;
+    let hidden_size = metadata.required("llama.embedding_length", Metadata::number)?;
+    let heads = metadata.required("llama.attention.head_count", Metadata::number)?;
     let key_value_heads = metadata.number("llama.attention.head_count_kv")?.unwrap_or(heads);
     let default_size = hidden_size.checked_div(heads).unwrap_or_default();
     let head_size = metadata.number("llama.attention.key_length")?.unwrap_or(default_size);
@@ -71,27 +70,22 @@ pub(super) fn config(
             return Err(unsupported(metadata.file, reason));
         }
     }
-    let norm_epsilon = "llama.attention.layer_norm_rms_epsilon";
-    let positive = |key: &str, value: f64| {
-        Some(value)
-            .filter(|value| *value > 0.0)
-            .ok_or_else(|| invalid(metadata.file, &format!("{key} is not positive")))
-    };
-    let rope_theta = metadata.float("llama.rope.freq_base")?.unwrap_or(10_000.0);
+    let theta = metadata.float("llama.rope.freq_base")?.unwrap_or(10_000.0);
+    let not_positive = || invalid(metadata.file, "llama.rope.freq_base is not positive");
     let config = ModelConfig {
         architecture: HUGGING_FACE.to_owned(),
         hidden_size,
-        intermediate_size: metadata.required("llama.feed_forward_length")?,
-        layers: metadata.required("llama.block_count")?,
+        intermediate_size: metadata.required("llama.feed_forward_length", Metadata::number)?,
+        layers: metadata.required("llama.block_count", Metadata::number)?,
         heads,
         key_value_heads,
         head_size,
-        norm_epsilon: metadata.float(norm_epsilon)?.ok_or_else(|| metadata.missing(norm_epsilon))?,
-        rope_theta: positive("llama.rope.freq_base", rope_theta)?,
+        norm_epsilon: metadata.required("llama.attention.layer_norm_rms_epsilon", Metadata::float)?,
+        rope_theta: Some(theta).filter(|theta| *theta > 0.0).ok_or_else(not_positive)?,
         rope_scaling: scaling(metadata, head_size, factors)?,
         sliding_window: None,
         tied_embeddings,
-        context_length: metadata.required("llama.context_length")?,
+        context_length: metadata.required("llama.context_length", Metadata::number)?,
         end_of_sequence: ends(metadata)?,
     };
     config.checked(metadata.file)
@@ -115,10 +109,8 @@ fn scaling(
         Some("none") => 1.0,
         None | Some("linear") => factor,
         Some(other) => {
-            return Err(unsupported(
-                metadata.file,
-                format!("llama.rope.scaling.type {other:?} is not supported"),
-            ));
+            let reason = format!("llama.rope.scaling.type {other:?} is not supported");
+            return Err(unsupported(metadata.file, reason));
         }
     };
     match factors {

@@ -28,9 +28,13 @@ impl<'a> Metadata<'a> {
         self.get(key, "a whole number", whole)
     }
 
-    /// A non-negative integer; fails if the key is missing.
-    pub(super) fn required(&self, key: &str) -> Result<usize, LoadError> {
-        self.number(key)?.ok_or_else(|| self.missing(key))
+    /// The value that `read` finds; fails if the key is missing.
+    pub(super) fn required<T>(
+        &self,
+        key: &str,
+        read: impl Fn(&Self, &str) -> Result<Option<T>, LoadError>,
+    ) -> Result<T, LoadError> {
+        read(self, key)?.ok_or_else(|| invalid(self.file, &format!("missing metadata {key}")))
     }
 
     /// A number, if the key exists.
@@ -59,11 +63,6 @@ impl<'a> Metadata<'a> {
     /// A list of integers, if the key exists.
     pub(super) fn numbers(&self, key: &str) -> Result<Option<Vec<usize>>, LoadError> {
         self.list(key, "a list of whole numbers", whole)
-    }
-
-    /// The error for a missing key.
-    pub(super) fn missing(&self, key: &str) -> LoadError {
-        invalid(self.file, &format!("missing metadata {key}"))
     }
 
     fn get<T>(

@@ -2,7 +2,7 @@
 //! tokenizer and weights. Candle parses the format
 //! (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
 //!
-//! [`GgufFile`] validates the file and provides the model's configuration, tokenizer and tensors.
+//! [`open`] validates the file and returns the model's configuration, tokenizer and tensors.
 
 mod config;
 mod metadata;
@@ -13,13 +13,12 @@ mod tests;
 mod vocabulary;
 
 use std::io::Cursor;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use candle_core::quantized::gguf_file::Content;
-use memmap2::Mmap;
 
 use metadata::Metadata;
-pub(super) use tensors::GgufTensors;
+pub(crate) use tensors::GgufTensors;
 pub use vocabulary::StoredChat;
 
 use super::config::ModelConfig;
@@ -31,43 +30,18 @@ use crate::tokenizer::Tokenizer;
 /// limit bounds the allocation that a corrupt length can cause.
 const LARGEST_HEADER: usize = 32 << 20;
 
-/// An opened file, with its metadata and tensor table read.
-pub(super) struct GgufFile {
-    path: PathBuf,
-    bytes: Mmap,
-    content: Content,
-}
-
-impl GgufFile {
-    /// Opens a file and checks that it contains one complete Llama-family model.
-    pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
-        let bytes =
-            files::map(path).map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
-        let content = read(&bytes, path)?;
-        let file = Self { path: path.to_owned(), bytes, content };
-        config::check_kind(&file.metadata())?;
-        Ok(file)
-    }
-
-    /// The shape from the metadata.
-    pub(super) fn config(&self) -> Result<ModelConfig, LoadError> {
-        let factors = tensors::frequency_factors(&self.content, &self.bytes, &self.path)?;
-        config::config(&self.metadata(), tensors::is_tied(&self.content), factors)
-    }
-
-    /// The tokenizer from the metadata.
-    pub(super) fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
-        vocabulary::tokenizer(&self.metadata())
-    }
-
-    /// The tensors under Hugging Face's Llama names.
-    pub(super) fn into_tensors(self, config: &ModelConfig) -> Result<GgufTensors, LoadError> {
-        GgufTensors::new(self.path, self.bytes, &self.content, config)
-    }
-
-    fn metadata(&self) -> Metadata<'_> {
-        Metadata { file: &self.path, values: &self.content.metadata }
-    }
+/// Reads a file that contains one complete Llama-family model: its shape, its tokenizer, and its tensors under Hugging
+/// Face's names.
+pub(super) fn open(path: &Path) -> Result<(ModelConfig, Tokenizer, GgufTensors), LoadError> {
+    let bytes = files::map(path)?;
+    let content = read(&bytes, path)?;
+    let metadata = Metadata { file: path, values: &content.metadata };
+    config::check_kind(&metadata)?;
+    let factors = tensors::frequency_factors(&content, &bytes, path)?;
+    let config = config::config(&metadata, tensors::is_tied(&content), factors)?;
+    let tokenizer = vocabulary::tokenizer(&metadata)?;
+    let tensors = GgufTensors::new(path, bytes, &content, &config)?;
+    Ok((config, tokenizer, tensors))
 }
 
 /// Reads the metadata and the tensor table.

@@ -1,39 +1,28 @@
 //! Maps GGUF tensor names to Hugging Face's, including the different row order of attention matrices.
 
-/// Which rows of a matrix are in a different order from Hugging Face's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turned {
-    /// None.
-    No,
-    /// Rows of each query head: the converter interleaves the two halves that are rotated together.
-    Queries,
-    /// Rows of each key head.
-    Keys,
-}
+use crate::load::config::{EMBEDDING, HEAD, NORM};
 
-/// Hugging Face's name of a Llama tensor, and its row order; `None` for tensors that the model does not have.
-pub(super) fn hugging_face(name: &str) -> Option<(String, Turned)> {
-    let whole = match name {
-        "token_embd.weight" => Some("model.embed_tokens.weight"),
-        "output_norm.weight" => Some("model.norm.weight"),
-        "output.weight" => Some("lm_head.weight"),
-        _ => None,
-    };
-    if let Some(whole) = whole {
-        return Some((whole.to_owned(), Turned::No));
+/// Hugging Face's name of a Llama tensor, and whether the rows of each head are in a different order from Hugging Face's:
+/// the converter interleaves the two halves that are rotated together. `None` for tensors that the model does not have.
+pub(super) fn hugging_face(name: &str) -> Option<(String, bool)> {
+    match name {
+        "token_embd.weight" => return Some((EMBEDDING.to_owned(), false)),
+        "output_norm.weight" => return Some((NORM.to_owned(), false)),
+        "output.weight" => return Some((HEAD.to_owned(), false)),
+        _ => {}
     }
     let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
     let layer: usize = layer.parse().ok()?;
     let (part, turned) = match part.strip_suffix(".weight")? {
-        "attn_norm" => ("input_layernorm", Turned::No),
-        "attn_q" => ("self_attn.q_proj", Turned::Queries),
-        "attn_k" => ("self_attn.k_proj", Turned::Keys),
-        "attn_v" => ("self_attn.v_proj", Turned::No),
-        "attn_output" => ("self_attn.o_proj", Turned::No),
-        "ffn_norm" => ("post_attention_layernorm", Turned::No),
-        "ffn_gate" => ("mlp.gate_proj", Turned::No),
-        "ffn_up" => ("mlp.up_proj", Turned::No),
-        "ffn_down" => ("mlp.down_proj", Turned::No),
+        "attn_norm" => ("input_layernorm", false),
+        "attn_q" => ("self_attn.q_proj", true),
+        "attn_k" => ("self_attn.k_proj", true),
+        "attn_v" => ("self_attn.v_proj", false),
+        "attn_output" => ("self_attn.o_proj", false),
+        "ffn_norm" => ("post_attention_layernorm", false),
+        "ffn_gate" => ("mlp.gate_proj", false),
+        "ffn_up" => ("mlp.up_proj", false),
+        "ffn_down" => ("mlp.down_proj", false),
         _ => return None,
     };
     Some((format!("model.layers.{layer}.{part}.weight"), turned))
@@ -55,8 +44,8 @@ mod tests {
     fn names_are_those_of_hugging_face() {
         let named = |name: &str| hugging_face(name);
         let query = "model.layers.11.self_attn.q_proj.weight".to_owned();
-        assert_eq!(named("blk.11.attn_q.weight"), Some((query, Turned::Queries)));
-        assert_eq!(named("output.weight"), Some(("lm_head.weight".to_owned(), Turned::No)));
+        assert_eq!(named("blk.11.attn_q.weight"), Some((query, true)));
+        assert_eq!(named("output.weight"), Some(("lm_head.weight".to_owned(), false)));
         for other in
             ["rope_freqs.weight", "blk.0.attn_q.bias", "blk.x.attn_q.weight", "blk.0.ffn_gate_exps.weight"]
         {

@@ -1,16 +1,17 @@
 //! The tensors of a GGUF file, under Hugging Face's names and in its row order.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use candle_core::quantized::gguf_file::{Content, TensorInfo};
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{DType as CandleType, Device, Tensor};
 use memmap2::Mmap;
 
-use super::names::{Turned, hugging_face, stored_row};
+use super::names::{hugging_face, stored_row};
 use super::{invalid, unsupported};
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
@@ -24,7 +25,6 @@ const ALIGNMENT: usize = 8;
 
 /// All tensors of a file.
 pub(crate) struct GgufTensors {
-    path: PathBuf,
     bytes: Mmap,
     tensors: HashMap<String, Stored>,
 }
@@ -42,7 +42,7 @@ struct Stored {
 impl GgufTensors {
     /// Checks the tensor table: each tensor is within the file and consists of whole blocks.
     pub(super) fn new(
-        path: PathBuf,
+        path: &Path,
         bytes: Mmap,
         content: &Content,
         config: &ModelConfig,
@@ -50,33 +50,25 @@ impl GgufTensors {
         let mut tensors = HashMap::new();
         for (name, info) in &content.tensor_infos {
             if name.ends_with(".bias") {
-                return Err(unsupported(&path, format!("biases ({name})")));
+                return Err(unsupported(path, format!("biases ({name})")));
             }
-            let place = place(name, info, content.tensor_data_offset, bytes.len(), &path)?;
+            let place = place(name, info, content.tensor_data_offset, bytes.len(), path)?;
             let Some((name, turned)) = hugging_face(name) else { continue };
             let shape = info.shape.dims().to_vec();
-            let head = (turned != Turned::No).then_some(config.head_size);
+            let head = turned.then_some(config.head_size);
             if head.is_some_and(|size| !shape[0].is_multiple_of(size)) {
                 let reason =
                     format!("tensor {name} has {} rows, which cannot be divided into heads", shape[0]);
-                return Err(invalid(&path, &reason));
+                return Err(invalid(path, &reason));
             }
             tensors.insert(name, Stored { dtype: info.ggml_dtype, shape, place, head });
         }
-        Ok(Self { path, bytes, tensors })
+        Ok(Self { bytes, tensors })
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The Hugging Face names of the tensors.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
-        self.tensors.keys()
-    }
-
-    pub(crate) fn shape(&self, name: &str) -> Option<&[usize]> {
-        self.tensors.get(name).map(|tensor| &tensor.shape[..])
+    /// The Hugging Face names of the tensors, and their shapes.
+    pub(crate) fn shapes(&self) -> Vec<(String, Vec<usize>)> {
+        self.tensors.iter().map(|(name, stored)| (name.clone(), stored.shape.clone())).collect()
     }
 
     /// The values of a tensor, rows in Hugging Face's order. The type is the stored one, or float32 if the
@@ -116,43 +108,44 @@ impl GgufTensors {
         Some(QuantizedMatrix { format, columns, blocks })
     }
 
-    /// Size in memory of a tensor's values as a matrix of `width` bytes per value, in bytes. A tensor whose
-    /// format is kept has its size in the file.
-    pub(crate) fn matrix_bytes(&self, name: &str, width: usize) -> usize {
-        let bytes = |stored: &Stored| match QuantizedFormat::of(stored.dtype) {
-            Some(_) => stored.place.len(),
-            None => stored.shape.iter().product::<usize>() * width,
-        };
-        self.tensors.get(name).map_or(0, bytes)
-    }
-
-    /// The most common format, by number of values, among the tensors that are kept as stored.
-    pub(crate) fn most_common_format(&self) -> Option<QuantizedFormat> {
-        let mut values: HashMap<QuantizedFormat, usize> = HashMap::new();
-        for stored in self.tensors.values() {
-            if let Some(format) = QuantizedFormat::of(stored.dtype) {
-                *values.entry(format).or_default() += stored.shape.iter().product::<usize>();
+    /// The types of the matrices, the type of most values first, with their numbers of values.
+    fn types(&self) -> Vec<(usize, GgmlDType)> {
+        let mut types: Vec<(usize, GgmlDType)> = Vec::new();
+        for stored in self.tensors.values().filter(|stored| stored.shape.len() == 2) {
+            let count = stored.shape.iter().product::<usize>();
+            match types.iter_mut().find(|(_, found)| *found == stored.dtype) {
+                Some((sum, _)) => *sum += count,
+                None => types.push((count, stored.dtype)),
             }
         }
-        values.into_iter().max_by_key(|(_, count)| *count).map(|(format, _)| format)
+        types.sort_unstable_by_key(|(count, dtype)| Reverse((*count, label(*dtype))));
+        types
+    }
+
+    /// The block format of most values.
+    pub(crate) fn most_common_format(&self) -> Option<QuantizedFormat> {
+        self.types().into_iter().find_map(|(_, dtype)| QuantizedFormat::of(dtype))
     }
 
     /// The types of the matrices if any is quantized, the type of most values first: `Q4_K + Q6_K`.
     pub(crate) fn quantization(&self) -> Option<String> {
-        let mut values: Vec<(usize, String)> = Vec::new();
-        let matrices = self.tensors.values().filter(|stored| stored.shape.len() == 2);
-        if matrices.clone().all(|stored| float(stored.dtype).is_some()) {
-            return None;
-        }
-        for stored in matrices {
-            let (name, count) = (label(stored.dtype), stored.shape.iter().product::<usize>());
-            match values.iter_mut().find(|(_, found)| *found == name) {
-                Some((sum, _)) => *sum += count,
-                None => values.push((count, name)),
-            }
-        }
-        values.sort_unstable_by(|one, other| other.cmp(one));
-        Some(values.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(" + "))
+        let types = self.types();
+        let names = || types.iter().map(|(_, dtype)| label(*dtype)).collect::<Vec<_>>().join(" + ");
+        types.iter().any(|(_, dtype)| float(*dtype).is_none()).then(names)
+    }
+
+    /// Size of the matrices that one token's forward pass reads, in bytes, if any is quantized: those whose format is
+    /// kept have their size in the file, the others `width` bytes per value. `unread` is the embedding if it is not
+    /// the output matrix.
+    pub(crate) fn quantized_bytes(&self, unread: Option<&str>, width: usize) -> Option<usize> {
+        self.quantization()?;
+        let read =
+            |(name, stored): &(&String, &Stored)| stored.shape.len() == 2 && unread != Some(name.as_str());
+        let bytes = |(_, stored): (&String, &Stored)| match QuantizedFormat::of(stored.dtype) {
+            Some(_) => stored.place.len(),
+            None => stored.shape.iter().product::<usize>() * width,
+        };
+        Some(self.tensors.iter().filter(read).map(bytes).sum())
     }
 }
 
@@ -231,15 +224,11 @@ pub(super) fn frequency_factors(
     if info.ggml_dtype != GgmlDType::F32 {
         return Err(invalid(file, &format!("tensor {FREQUENCY_FACTORS} is not of type F32")));
     }
-    let values = bytes[place]
-        .chunks_exact(4)
-        .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+    let values = bytes[place].as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
     let values: Vec<f32> = values.collect();
     if !values.iter().all(|value| value.is_finite() && *value > 0.0) {
-        return Err(invalid(
-            file,
-            &format!("tensor {FREQUENCY_FACTORS} has a value that is not a positive number"),
-        ));
+        let reason = format!("tensor {FREQUENCY_FACTORS} has a value that is not a positive number");
+        return Err(invalid(file, &reason));
     }
     Ok(Some(values))
 }

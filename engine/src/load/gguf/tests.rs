@@ -6,7 +6,7 @@ use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{DType as CandleType, Device, Tensor};
 use proptest::prelude::*;
 
-use super::GgufFile;
+use super::open;
 use crate::error::LoadError;
 use crate::fixtures::Shape;
 use crate::fixtures::gguf::GgufModel;
@@ -40,9 +40,8 @@ fn written(model: &GgufModel) -> (tempfile::TempDir, PathBuf) {
 }
 
 fn weights(path: &Path) -> Weights {
-    let file = GgufFile::open(path).unwrap();
-    let config = file.config().unwrap();
-    Weights::of_gguf(file.into_tensors(&config).unwrap())
+    let (_, _, tensors) = open(path).unwrap();
+    Weights::of_gguf(tensors, path)
 }
 
 fn widened(matrix: &QuantizedMatrix<'_>) -> Vec<f32> {
@@ -95,7 +94,7 @@ fn types_are_named_by_their_share() {
     let mut model = GgufModel::new(&shape(), 3, GgmlDType::Q4K);
     let quantization = |model: &GgufModel| {
         let (_folder, path) = written(model);
-        weights(&path).quantization()
+        weights(&path).gguf().unwrap().quantization()
     };
     assert_eq!(quantization(&model).as_deref(), Some("Q4_K"));
     let (name, tensor) = model.tensors.iter_mut().find(|(name, _)| name == "output.weight").unwrap();
@@ -110,7 +109,7 @@ fn types_are_named_by_their_share() {
 fn kept_blocks_count_as_they_are_stored() {
     let bytes = |dtype, unread| {
         let (_folder, path) = written(&GgufModel::new(&shape(), 3, dtype));
-        weights(&path).quantized_bytes(unread, 2)
+        weights(&path).gguf().unwrap().quantized_bytes(unread, 2)
     };
     let shape = shape();
     let matrices = shape.tensors(3).into_iter().filter(|(_, dims, _)| dims.len() == 2);
@@ -129,10 +128,8 @@ fn outcome(bytes: &[u8]) -> Result<(), LoadError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
     std::fs::write(&path, bytes).unwrap();
-    let file = GgufFile::open(&path)?;
-    let config = file.config()?;
-    file.tokenizer()?;
-    let weights = Weights::of_gguf(file.into_tensors(&config)?);
+    let (_, _, tensors) = open(&path)?;
+    let weights = Weights::of_gguf(tensors, &path);
     for (name, dims, _) in Shape::tiny().tensors(1) {
         weights.get(&name, &dims)?;
     }

@@ -8,11 +8,14 @@ use crate::error::LoadError;
 use crate::load::files;
 use crate::tokenizer::{BytePairs, Splitting, StoredPiece, Tokenizer};
 
+/// The key of the pieces' texts.
+const TOKENS: &str = "tokenizer.ggml.tokens";
+
 /// Builds the tokenizer: `llama` is SentencePiece byte-pair encoding, `gpt2` is byte-level byte-pair encoding
 /// with the pre-tokenizer that `tokenizer.ggml.pre` names.
 pub(super) fn tokenizer(metadata: &Metadata<'_>) -> Result<Tokenizer, LoadError> {
     let key = "tokenizer.ggml.model";
-    let model = metadata.text(key)?.ok_or_else(|| metadata.missing(key))?;
+    let model = metadata.required(key, Metadata::text)?;
     let pieces = pieces(metadata)?;
     match model {
         "llama" => {
@@ -20,8 +23,7 @@ pub(super) fn tokenizer(metadata: &Metadata<'_>) -> Result<Tokenizer, LoadError>
             Tokenizer::from_pieces(&pieces, prefix, metadata.file)
         }
         "gpt2" => {
-            let key = "tokenizer.ggml.merges";
-            let merges = metadata.texts(key)?.ok_or_else(|| metadata.missing(key))?;
+            let merges = metadata.required("tokenizer.ggml.merges", Metadata::texts)?;
             let splitting = splitting(metadata)?;
             Tokenizer::from_byte_pairs(&BytePairs { pieces, merges, splitting }, metadata.file)
         }
@@ -33,36 +35,39 @@ pub(super) fn tokenizer(metadata: &Metadata<'_>) -> Result<Tokenizer, LoadError>
 }
 
 fn pieces<'a>(metadata: &Metadata<'a>) -> Result<Vec<StoredPiece<'a>>, LoadError> {
-    let tokens = "tokenizer.ggml.tokens";
-    let texts = metadata.texts(tokens)?.ok_or_else(|| metadata.missing(tokens))?;
+    let texts = metadata.required(TOKENS, Metadata::texts)?;
     let (scores, kinds) = ("tokenizer.ggml.scores", "tokenizer.ggml.token_type");
-    let as_many = |key: &str, found: usize| {
-        let reason = format!("{key} has {found} entries, but {tokens} has {}", texts.len());
-        Err(LoadError::InvalidTokenizer { file: metadata.file.to_owned(), reason })
-    };
-    let found = metadata.floats(scores)?;
-    let score = match &found {
-        Some(found) if found.len() != texts.len() => return as_many(scores, found.len()),
-        found => |index: usize| found.as_ref().map_or(0.0, |scores| scores[index]),
-    };
-    let found = metadata.numbers(kinds)?;
-    let kind = match &found {
-        Some(found) if found.len() != texts.len() => return as_many(kinds, found.len()),
-        // All pieces are normal.
-        found => |index: usize| found.as_ref().map_or(1, |kinds| kinds[index]),
-    };
-    let piece = |(index, text): (usize, &&'a str)| StoredPiece {
+    let scores = one_each(metadata, scores, metadata.floats(scores)?, 0.0, texts.len())?;
+    // Without types, all pieces are normal.
+    let kinds = one_each(metadata, kinds, metadata.numbers(kinds)?, 1, texts.len())?;
+    let piece = |((text, score), kind): ((&'a str, f32), usize)| StoredPiece {
         text,
-        score: score(index),
-        kind: i32::try_from(kind(index)).unwrap_or_default(),
+        score,
+        kind: i32::try_from(kind).unwrap_or_default(),
     };
-    Ok(texts.iter().enumerate().map(piece).collect())
+    Ok(texts.into_iter().zip(scores).zip(kinds).map(piece).collect())
+}
+
+/// The values of a key, which must have one for each of `count` tokens, or `default` for each if there are none.
+fn one_each<T: Clone>(
+    metadata: &Metadata<'_>,
+    key: &str,
+    found: Option<Vec<T>>,
+    default: T,
+    count: usize,
+) -> Result<Vec<T>, LoadError> {
+    let values = found.unwrap_or_else(|| vec![default; count]);
+    if values.len() != count {
+        let reason = format!("{key} has {} entries, but {TOKENS} has {count}", values.len());
+        return Err(LoadError::InvalidTokenizer { file: metadata.file.to_owned(), reason });
+    }
+    Ok(values)
 }
 
 /// The pre-tokenizer, by llama.cpp's names (`llama-vocab.cpp`).
 fn splitting(metadata: &Metadata<'_>) -> Result<Splitting, LoadError> {
     let key = "tokenizer.ggml.pre";
-    match metadata.text(key)?.ok_or_else(|| metadata.missing(key))? {
+    match metadata.required(key, Metadata::text)? {
         "llama-bpe" | "llama3" | "llama-v3" => Ok(Splitting::Llama3),
         "smollm" => Ok(Splitting::DigitsAndGpt2),
         "gpt-2" => Ok(Splitting::Gpt2),
@@ -90,12 +95,11 @@ impl StoredChat {
     /// # Errors
     /// Fails if the file cannot be read or is corrupt.
     pub fn read(file: &Path) -> Result<Option<Self>, LoadError> {
-        let bytes =
-            files::map(file).map_err(|source| LoadError::FileUnreadable { file: file.to_owned(), source })?;
+        let bytes = files::map(file)?;
         let content = read(&bytes, file)?;
         let metadata = Metadata { file, values: &content.metadata };
         let Some(template) = metadata.text("tokenizer.chat_template")? else { return Ok(None) };
-        let tokens = metadata.texts("tokenizer.ggml.tokens")?.unwrap_or_default();
+        let tokens = metadata.texts(TOKENS)?.unwrap_or_default();
         let token = |key: &str| -> Result<String, LoadError> {
             let id = metadata.number(key)?;
             Ok(id.and_then(|id| tokens.get(id)).copied().unwrap_or_default().to_owned())

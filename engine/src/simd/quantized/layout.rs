@@ -56,26 +56,14 @@ impl QuantizedFormat {
             Self::Q6K => 210,
         }
     }
-}
 
-/// The size of a panel's block.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PanelLayout {
-    /// Inputs per block.
-    pub(crate) inputs: usize,
-    /// Bytes per block.
-    pub(crate) bytes: usize,
-}
-
-impl PanelLayout {
-    /// The block size of a format.
-    pub(crate) fn of(format: QuantizedFormat) -> Self {
-        let bytes = match format {
-            QuantizedFormat::Q8_0 => Q8_0_SCALES + 2 * PANEL,
-            QuantizedFormat::Q4K => Q4K_VALUES + 8 * Q4K_BLOCK_VALUES,
-            QuantizedFormat::Q6K => Q6K_VALUES + 16 * Q6K_BLOCK_VALUES,
-        };
-        Self { inputs: format.block_values(), bytes }
+    /// Bytes per block of a panel, which has as many inputs as a block.
+    pub(crate) fn panel_bytes(self) -> usize {
+        match self {
+            Self::Q8_0 => Q8_0_SCALES + 2 * PANEL,
+            Self::Q4K => Q4K_VALUES + 8 * Q4K_BLOCK_VALUES,
+            Self::Q6K => Q6K_VALUES + 16 * Q6K_BLOCK_VALUES,
+        }
     }
 }
 
@@ -83,7 +71,7 @@ impl PanelLayout {
 /// zero.
 pub(crate) fn pack_block(format: QuantizedFormat, block: &[u8], column: usize, panel: &mut [u8]) {
     assert_eq!(block.len(), format.block_bytes());
-    assert!(column < PANEL && panel.len() == PanelLayout::of(format).bytes);
+    assert!(column < PANEL && panel.len() == format.panel_bytes());
     match format {
         QuantizedFormat::Q8_0 => pack_q8_0(block, column, panel),
         QuantizedFormat::Q4K => pack_q4k(block, column, panel),

@@ -17,11 +17,10 @@ mod x86;
 use std::fmt;
 
 pub(crate) use activations::{ROW_WORDS, pack_rows};
-pub(crate) use layout::{PanelLayout, QuantizedFormat, pack_block};
+pub(crate) use layout::{QuantizedFormat, pack_block};
 
 use super::lanes::Portable;
 use super::{Columns, PANEL};
-use tile::RawUnit;
 
 /// Inputs per block of activations.
 pub(crate) const BLOCK: usize = 32;
@@ -51,7 +50,7 @@ impl QuantizedPath {
     pub(crate) fn available(self) -> bool {
         match self {
             Self::Portable => true,
-            Self::Avx2 => super::Path::Avx2.available(super::Element::F32),
+            Self::Avx2 => super::Path::Avx2.available(super::DType::F32),
             Self::Avx512Vnni => {
                 is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
@@ -104,31 +103,22 @@ impl QuantizedPath {
     /// Computes a unit. Panics if the processor does not support the path or a length does not match.
     pub(crate) fn multiply(self, unit: QuantizedUnit<'_>) {
         assert!(self.available(), "the processor does not support {self}");
-        let layout = PanelLayout::of(unit.format);
+        let (inputs, bytes) = (unit.format.block_values(), unit.format.panel_bytes());
         let (rows, width) = (unit.output.rows(), unit.output.width());
         let row_blocks = unit.activations.len() / (rows * ROW_WORDS);
-        let panel_blocks = unit.weights.len() / layout.bytes;
-        assert!(width <= PANEL && unit.weights.len() == panel_blocks * layout.bytes);
+        let panel_blocks = unit.weights.len() / bytes;
+        assert!(width <= PANEL && unit.weights.len() == panel_blocks * bytes);
         assert!(unit.activations.len() == rows * row_blocks * ROW_WORDS);
-        assert!(unit.first_block + panel_blocks * (layout.inputs / BLOCK) <= row_blocks);
-        let raw = RawUnit {
-            format: unit.format,
-            weights: unit.weights.as_ptr(),
-            panel_blocks,
-            activations: unit.activations.as_ptr(),
-            row_blocks,
-            first_block: unit.first_block,
-            output: unit.output,
-        };
+        assert!(unit.first_block + panel_blocks * (inputs / BLOCK) <= row_blocks);
         // SAFETY: the lengths are right by the lines above, and so are the processor's instructions. No kernel needs
         // alignment.
         unsafe {
             match self {
-                Self::Portable => tile::run::<Portable, 2>(raw),
+                Self::Portable => tile::run::<Portable, 2>(unit, panel_blocks, row_blocks),
                 #[cfg(target_arch = "x86_64")]
-                Self::Avx2 => x86::avx2(raw),
+                Self::Avx2 => x86::avx2(unit, panel_blocks, row_blocks),
                 #[cfg(target_arch = "x86_64")]
-                Self::Avx512Vnni => x86::avx512_vnni(raw),
+                Self::Avx512Vnni => x86::avx512_vnni(unit, panel_blocks, row_blocks),
                 #[cfg(not(target_arch = "x86_64"))]
                 _ => unreachable!("no such path"),
             }

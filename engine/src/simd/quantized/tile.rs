@@ -1,11 +1,12 @@
 //! The inner loops: one panel of weights times blocks of rows, integer and float sums held in registers.
 
+use super::super::PANEL;
 use super::super::lanes::Lanes;
-use super::super::{Columns, PANEL};
+use super::QuantizedUnit;
 use super::activations::{MINIMUM, ROW_WORDS, SCALE, START_Q6K, START_Q8_0};
 use super::lanes::QuantizedLanes;
 use super::layout::{
-    FOUR, PanelLayout, Q4K_BLOCK_MINIMA, Q4K_BLOCK_SCALES, Q4K_BLOCK_VALUES, Q4K_MINIMUM_SCALES, Q4K_VALUES,
+    FOUR, Q4K_BLOCK_MINIMA, Q4K_BLOCK_SCALES, Q4K_BLOCK_VALUES, Q4K_MINIMUM_SCALES, Q4K_VALUES,
     Q6K_BLOCK_SCALES, Q6K_BLOCK_VALUES, Q6K_VALUES, Q8_0_SCALES, QuantizedFormat,
 };
 
@@ -15,22 +16,6 @@ const MOST_ROWS: usize = 6;
 const VECTORS: usize = 2;
 /// Size of a cache line in bytes.
 const LINE_BYTES: usize = 64;
-
-/// One panel over one stretch of the inputs, in the form that the kernels take.
-pub(super) struct RawUnit<'a> {
-    pub(super) format: QuantizedFormat,
-    /// The stretch's `panel_blocks` blocks of the panel.
-    pub(super) weights: *const u8,
-    pub(super) panel_blocks: usize,
-    /// Packed activations of all rows, in blocks of rows, each [block][word][row].
-    pub(super) activations: *const i32,
-    /// Blocks of activations in a whole row.
-    pub(super) row_blocks: usize,
-    /// First block of activations of this stretch; sums are added to the output unless it is 0.
-    pub(super) first_block: usize,
-    /// Destination of the sums; at most [`PANEL`] wide.
-    pub(super) output: Columns<'a>,
-}
 
 /// One tile: some rows of a unit.
 struct Tile {
@@ -43,34 +28,31 @@ struct Tile {
     prefetch: bool,
 }
 
-/// Computes all rows of a unit, in tiles of at most `MOST` rows.
+/// Computes all rows of a unit, in tiles of at most `MOST` rows. `panel_blocks`: blocks of the panel in the stretch;
+/// `row_blocks`: blocks of activations in a whole row. Sums are added to the output unless the stretch is the first one.
 ///
 /// # Safety
-/// As for [`QuantizedLanes`]; the pointers of the unit are valid for what their descriptions say.
+/// As for [`QuantizedLanes`]; the lengths of the unit are those that
+/// [`QuantizedPath::multiply`](super::QuantizedPath::multiply) checks.
 #[inline(always)]
-pub(super) unsafe fn run<L: QuantizedLanes, const MOST: usize>(mut unit: RawUnit<'_>) {
+pub(super) unsafe fn run<L: QuantizedLanes, const MOST: usize>(
+    mut unit: QuantizedUnit<'_>,
+    panel_blocks: usize,
+    row_blocks: usize,
+) {
     let (rows, width) = (unit.output.rows(), unit.output.width());
     let mut first = 0;
     while first < rows {
         let count = MOST.min(rows - first);
         let add = unit.first_block > 0;
-        let mut partial;
-        let direct = width == PANEL;
-        let (output, stride) = if direct {
-            (unit.output.row(first), unit.output.stride())
-        } else {
-            partial = [0.0; MOST_ROWS * PANEL];
-            if add {
-                unit.output.read(first, partial[..count * PANEL].as_chunks_mut().0);
-            }
-            (partial.as_mut_ptr(), PANEL)
-        };
-        let offset = (first * unit.row_blocks + unit.first_block * count) * ROW_WORDS;
+        let mut copy: Option<[f32; MOST_ROWS * PANEL]> = None;
+        let (output, stride) = unit.output.open((first, count), width == PANEL, add, &mut copy);
+        let offset = (first * row_blocks + unit.first_block * count) * ROW_WORDS;
         let tile = Tile {
-            weights: unit.weights,
-            panel_blocks: unit.panel_blocks,
+            weights: unit.weights.as_ptr(),
+            panel_blocks,
             // SAFETY: the `count` rows from `first` on start at `first × row_blocks` blocks.
-            activations: unsafe { unit.activations.add(offset) },
+            activations: unsafe { unit.activations.as_ptr().add(offset) },
             add,
             output,
             stride,
@@ -78,11 +60,7 @@ pub(super) unsafe fn run<L: QuantizedLanes, const MOST: usize>(mut unit: RawUnit
         };
         // SAFETY: the caller's promise; `count` is at most `MOST`.
         unsafe { tile.run_rows::<L, MOST>(count, unit.format) };
-        if !direct {
-            // SAFETY: not direct, so `output` is `partial`'s `count` × `PANEL` floats and more.
-            let sums = unsafe { std::slice::from_raw_parts(output, count * PANEL) };
-            unit.output.write(first, sums.as_chunks().0);
-        }
+        unit.output.close((first, count), &copy);
         first += count;
     }
 }
@@ -125,7 +103,7 @@ impl Tile {
     /// As for [`run`], where the block has `ROWS` rows.
     #[inline(always)]
     unsafe fn run<L: QuantizedLanes, F: Format, const ROWS: usize>(&self, column: usize) {
-        let layout = PanelLayout::of(F::FORMAT);
+        let (inputs, bytes) = (F::FORMAT.block_values(), F::FORMAT.panel_bytes());
         // SAFETY: the caller's promise; every row of the output has `PANEL` floats.
         unsafe {
             let mut sums = [[L::zero(); VECTORS]; ROWS];
@@ -137,9 +115,9 @@ impl Tile {
                 }
             }
             for block in 0..self.panel_blocks {
-                let words = layout.inputs / super::BLOCK * ROW_WORDS * ROWS;
+                let words = inputs / super::BLOCK * ROW_WORDS * ROWS;
                 let block = Block {
-                    weights: self.weights.add(block * layout.bytes),
+                    weights: self.weights.add(block * bytes),
                     column,
                     activations: self.activations.add(block * words),
                     prefetch: self.prefetch && column == 0,

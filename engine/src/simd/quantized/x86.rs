@@ -3,8 +3,9 @@
 use std::arch::x86_64::*;
 
 use super::super::x86::{Avx2, Avx512};
+use super::QuantizedUnit;
 use super::lanes::QuantizedLanes;
-use super::tile::{RawUnit, run};
+use super::tile::run;
 
 impl QuantizedLanes for Avx2 {
     const LANES: usize = 8;
@@ -193,17 +194,17 @@ impl QuantizedLanes for Avx512 {
 }
 
 /// # Safety
-/// The processor has the features that the function is compiled for; see [`RawUnit`] for the pointers.
+/// The processor has the features that the function is compiled for; see [`run`] for the lengths.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn avx2(unit: RawUnit<'_>) {
+pub(super) unsafe fn avx2(unit: QuantizedUnit<'_>, panel_blocks: usize, row_blocks: usize) {
     // SAFETY: the caller's promise.
-    unsafe { run::<Avx2, 2>(unit) }
+    unsafe { run::<Avx2, 2>(unit, panel_blocks, row_blocks) }
 }
 
 /// # Safety
 /// As for [`avx2`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-pub(super) unsafe fn avx512_vnni(unit: RawUnit<'_>) {
+pub(super) unsafe fn avx512_vnni(unit: QuantizedUnit<'_>, panel_blocks: usize, row_blocks: usize) {
     // SAFETY: the caller's promise.
-    unsafe { run::<Avx512, 6>(unit) }
+    unsafe { run::<Avx512, 6>(unit, panel_blocks, row_blocks) }
 }
