@@ -16,7 +16,7 @@ use super::search::{ProductIndex, ProductIndexBuilder};
 use super::sections::{Bytes, Damaged};
 
 /// Maximum number of products that a search finds.
-pub const MOST_FOUND: usize = 50;
+const MOST_FOUND: usize = 50;
 
 /// Incremented when the shop's pages or rewards change, so that results with the old and new ones are not
 /// mixed.
@@ -92,16 +92,11 @@ impl Shop {
     }
 
     /// The best products for a text with their scores, including those not for sale.
-    ///
-    /// # Errors
-    /// Fails if the text has too many distinct words.
-    pub fn ranking(&self, text: &str) -> Result<Vec<(&str, f32)>, super::search::TooManyTerms> {
+    #[cfg(test)]
+    pub(super) fn ranking(&self, text: &str) -> Vec<(&str, f32)> {
         let by_asin = |left, right| self.shelf.asin(left).cmp(&self.shelf.asin(right));
-        let found = self.index.search(text, MOST_FOUND, by_asin)?;
-        Ok(found
-            .into_iter()
-            .map(|(position, score)| (self.shelf.asin(position).unwrap_or(""), score))
-            .collect())
+        let found = self.index.search(text, MOST_FOUND, by_asin).expect("a query with few words");
+        found.into_iter().map(|(position, score)| (self.shelf.asin(position).unwrap_or(""), score)).collect()
     }
 }
 
