@@ -17,7 +17,7 @@ mod intercode_sql;
 pub mod judge;
 mod loading;
 pub mod metrics;
-pub mod mind2web;
+mod mind2web;
 mod python_float;
 mod registry;
 pub mod replay;

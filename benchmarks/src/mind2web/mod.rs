@@ -1,7 +1,6 @@
 //! Mind2Web: tasks on recorded web pages (Deng et al. 2023; upstream `eval/mind2web/run_eval.py` of Lumos and
 //! `action_prediction/metric.py` of Mind2Web).
 
-pub mod official;
 mod record;
 mod score;
 

@@ -194,7 +194,8 @@ fn options_met_by_group(chosen: &[(String, String)], wanted: &GoalOptions) -> us
     pairs.iter().filter(met).count()
 }
 
-/// Colours, one per line; option values are compared by the first one that they contain. In the order of the list (upstream `COLOR_SET` in `web_agent_site/engine/normalize.py`).
+/// Colours, one per line: option values are compared by the first one that they contain. In the order of
+/// upstream's `COLOR_SET` (`web_agent_site/engine/normalize.py`).
 const COLOURS: &str = include_str!("colours.txt");
 
 /// The first colour that occurs in a text, otherwise the text itself.
