@@ -57,8 +57,12 @@ impl RecordedRow {
         let row = match (given("fn"), given("benchmark")) {
             (Some(function), _) => serde_json::from_value(value)
                 .map(|row| Row::Unit { id: format!("{function} line {line}"), row: Box::new(row) }),
-            _ if has("gold_sql") && (has("replies") || has("run")) => serde_json::from_value(value)
-                .map(|row: SqlRow| Row::Sql(Box::new(SqlRow { folder: folder.to_owned(), ..row }))),
+            _ if has("gold_sql") && (has("replies") || has("run")) => {
+                serde_json::from_value(value).map(|mut row: SqlRow| {
+                    folder.clone_into(&mut row.folder);
+                    Row::Sql(Box::new(row))
+                })
+            }
             (None, Some(benchmark)) if crate::registry::find(&benchmark).is_none() => {
                 other(format!("unknown benchmark `{benchmark}`"))
             }

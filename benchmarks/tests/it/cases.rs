@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::World;
-use lumos_benchmarks::replay::{RecordedRow, configuration, read_cases, record, replay};
+use lumos_benchmarks::replay::{configuration, read_cases, record, replay};
 use lumos_benchmarks::{DataSource, get};
 use lumos_tasks::recorded::Case;
 use lumos_tasks::{
