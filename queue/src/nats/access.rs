@@ -18,7 +18,7 @@ impl Credential {
     }
 
     /// Returns the secret.
-    pub fn reveal(&self) -> &str {
+    fn reveal(&self) -> &str {
         &self.0
     }
 }
@@ -30,7 +30,7 @@ impl fmt::Debug for Credential {
 }
 
 /// Addresses of NATS servers and the credentials for them. The `Debug` output contains no secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// The servers, separated by commas: `nats://host:4222`; `tls://…` requires TLS. Contains no secret.
     pub url: String,
@@ -61,18 +61,7 @@ impl Access {
     /// # Errors
     /// If the URL is invalid, or its servers have different credentials.
     pub fn new(url: &str) -> Result<Self, NatsError> {
-        let mut access = Self {
-            url: String::new(),
-            user: None,
-            password: None,
-            token: None,
-            nkey_seed: None,
-            credentials: None,
-            tls_ca: None,
-            tls_certificate: None,
-            tls_key: None,
-            tls: false,
-        };
+        let mut access = Self::default();
         let mut servers = Vec::new();
         for server in url.split(',').map(str::trim) {
             let (scheme, rest) = server.split_once("://").unwrap_or(("nats", server));

@@ -8,7 +8,7 @@ use async_nats::{Client, ConnectError, ConnectErrorKind, Event, ServerAddr, Serv
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::link::{Failure, Link, Violation};
+use super::link::{Failure, Link};
 use super::server::ConnectionState;
 use super::{Access, Connecting, NatsError};
 
@@ -24,7 +24,7 @@ const SAID_AFTER: Duration = Duration::from_secs(5);
 pub(super) struct Connected {
     pub(super) client: Client,
     pub(super) connection: watch::Receiver<ConnectionState>,
-    pub(super) violations: watch::Receiver<Violation>,
+    pub(super) violations: watch::Receiver<String>,
 }
 
 /// Connects. Retries while no server can be reached, until the time limit.
@@ -44,7 +44,7 @@ pub(super) async fn connect(access: &Access, connecting: &Connecting) -> Result<
     let mut say = SAID_AFTER;
     loop {
         let (state, connection) = watch::channel(ConnectionState { connected: true, reconnections: 0 });
-        let (violation, violations) = watch::channel(Violation::default());
+        let (violation, violations) = watch::channel(String::new());
         let (state, violation) = (Arc::new(state), Arc::new(violation));
         let begun = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let options = access
@@ -84,7 +84,7 @@ fn reconnect_delay(attempts: usize) -> Duration {
 fn handle(
     event: &Event,
     state: &watch::Sender<ConnectionState>,
-    violation: &watch::Sender<Violation>,
+    violation: &watch::Sender<String>,
     begun: &std::sync::atomic::AtomicBool,
 ) {
     match event {
@@ -102,7 +102,7 @@ fn handle(
             if text.to_lowercase().contains("permissions violation") =>
         {
             tracing::warn!(text, "permission denied by the NATS server");
-            violation.send_modify(|violation| violation.text.clone_from(text));
+            violation.send_modify(|violation| violation.clone_from(text));
         }
         Event::ServerError(error) => tracing::warn!(%error, "the NATS server reported an error"),
         Event::SlowConsumer(_) => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_nats::{Message, Subscriber};
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,7 @@ use super::{Delivery, PullRequest, Shared, Source, fitness, settle};
 use crate::QueueError;
 use crate::nats::NatsError;
 use crate::nats::codec;
-use crate::nats::layout::stream_of_lease;
+use crate::nats::layout::{ConsumerName, stream_of_lease};
 use crate::nats::lease::{self, NatsLease};
 use crate::nats::objects::Objects;
 
@@ -59,12 +60,6 @@ enum ActorTask {
     Fetched(Box<Delivery>, Result<Vec<u8>, NatsError>),
     /// The consumer was looked up.
     Checked(Result<(), NatsError>),
-}
-
-/// A request to be sent.
-struct PublishRequest {
-    number: u64,
-    question: serde_json::Value,
 }
 
 impl Actor {
@@ -130,7 +125,7 @@ impl Actor {
                     self.shared.arrived.notify_waiters();
                 }
                 Ok(()) = violations.changed() => {
-                    let said = violations.borrow_and_update().text.clone();
+                    let said = violations.borrow_and_update().clone();
                     self.heed_violation(said);
                 }
                 Some(chore) = self.chores.join_next(), if !self.chores.is_empty() => {
@@ -192,8 +187,9 @@ impl Actor {
         if self.gone && Instant::now() >= self.pause && !self.shared.lock().claimers.is_empty() {
             self.check();
         }
-        let next = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.source.stream, self.source.consumer);
-        for PublishRequest { number, question } in self.orders() {
+        let ConsumerName { stream, name, .. } = &self.source.consumer;
+        let next = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}");
+        for (number, question) in self.orders() {
             let reply = format!("{}.{number}", self.inbox);
             let sent = self.shared.link.client.publish_with_reply(
                 next.clone(),
@@ -208,7 +204,8 @@ impl Actor {
         true
     }
 
-    fn orders(&self) -> Vec<PublishRequest> {
+    /// Opens the missing requests. Returns their numbers and contents.
+    fn orders(&self) -> Vec<(u64, serde_json::Value)> {
         let now = Instant::now();
         if self.checking || self.gone || now < self.pause || !self.shared.link.is_connected() {
             return Vec::new();
@@ -222,20 +219,14 @@ impl Actor {
         if missing > 0 {
             let number = state.demand.open(missing, now + EXPIRY + SLACK);
             let expires = u64::try_from(EXPIRY.as_nanos()).unwrap_or(u64::MAX);
-            orders.push(PublishRequest {
-                number,
-                question: serde_json::json!({ "batch": missing, "expires": expires }),
-            });
+            orders.push((number, json!({ "batch": missing, "expires": expires })));
         }
         let state = &mut *state;
         for wish in state.claimers.values_mut() {
             if let PullRequest::Probe(max) = *wish {
                 let number = state.demand.open(max, now + super::PROBE);
                 *wish = PullRequest::Probing(number);
-                orders.push(PublishRequest {
-                    number,
-                    question: serde_json::json!({ "batch": max, "no_wait": true }),
-                });
+                orders.push((number, json!({ "batch": max, "no_wait": true })));
             }
         }
         orders
@@ -320,7 +311,7 @@ impl Actor {
         let link = &self.shared.link;
         // Only replies to leases of this stream are sent: a message written to the inbox by another client
         // could name any reply subject.
-        let ours = |reply: &&str| stream_of_lease(reply) == Some(self.source.stream.as_str());
+        let ours = |reply: &&str| stream_of_lease(reply) == Some(self.source.consumer.stream.as_str());
         let Some(token) = message.reply.as_deref().filter(ours) else { return };
         let object = codec::header(message.headers.as_ref(), codec::OBJECT).map(str::to_owned);
         let id = message.subject.rsplit('.').next().unwrap_or_default().to_owned();
@@ -351,7 +342,7 @@ impl Actor {
             (Ok(()), Some(object)) => {
                 state.fetching += 1;
                 drop(state);
-                let objects = Objects::new(link.clone(), link.layout.payloads());
+                let objects = Objects::payloads(link);
                 let limit = link.layout.body_limit;
                 self.chores.spawn(async move {
                     let body = objects.get(&object, limit).await;
@@ -380,7 +371,7 @@ impl Actor {
                 tracing::debug!(
                     code,
                     said,
-                    consumer = self.source.consumer,
+                    consumer = self.source.consumer.name,
                     "a pull request ended with a status"
                 );
                 self.pause = Instant::now() + HOLD / 4;
@@ -388,7 +379,8 @@ impl Actor {
             _ => {
                 self.pause = Instant::now() + HOLD;
                 self.refused += 1;
-                let refusal = format!("pull request to consumer `{}`: {code} {said}", self.source.consumer);
+                let refusal =
+                    format!("pull request to consumer `{}`: {code} {said}", self.source.consumer.name);
                 if self.refused < REFUSALS {
                     tracing::warn!("the NATS server rejected a request: {refusal}; retrying");
                 } else {
@@ -400,7 +392,8 @@ impl Actor {
 
     /// Handles a permission violation, which the server reports for the connection instead of a request.
     fn heed_violation(&mut self, said: String) {
-        let next = format!("CONSUMER.MSG.NEXT.{}.{}\"", self.source.stream, self.source.consumer);
+        let ConsumerName { stream, name, .. } = &self.source.consumer;
+        let next = format!("CONSUMER.MSG.NEXT.{stream}.{name}\"");
         if said.contains(&next) || said.contains(&self.inbox) {
             self.pause = Instant::now() + HOLD;
             self.shared.lock().demand.forget();
@@ -414,10 +407,8 @@ impl Actor {
             return;
         }
         self.checking = true;
-        let link = self.shared.link.clone();
-        let (stream, consumer) = (self.source.stream.clone(), self.source.consumer.clone());
-        self.chores
-            .spawn(async move { ActorTask::Checked(link.consumer(&stream, &consumer).await.map(|_| ())) });
+        let (link, consumer) = (self.shared.link.clone(), self.source.consumer.clone());
+        self.chores.spawn(async move { ActorTask::Checked(link.consumer(&consumer).await.map(|_| ())) });
     }
 
     /// Fails all current claims.
