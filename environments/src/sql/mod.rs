@@ -16,4 +16,4 @@ pub use reward::{SqlReward, is_same, reward};
 /// The database of the shipped samples, as a dump.
 pub const LIBRARY: &str = include_str!("library.sql");
 
-pub use world::{Fetched, Grade, SqlActionKind, SqlObservation, World, has_order};
+pub use world::{Fetched, Grade, SqlObservation, World, has_order};

@@ -125,18 +125,16 @@ impl Access {
 
     /// Builds the client's options.
     pub(super) async fn options(&self) -> Result<ConnectOptions, NatsError> {
-        let ways = [
-            self.user.is_some() || self.password.is_some(),
-            self.token.is_some(),
-            self.nkey_seed.is_some(),
-            self.credentials.is_some(),
-        ];
-        if ways.iter().filter(|given| **given).count() > 1 {
-            return Err(NatsError::Address(
+        let address = |why: &str| Err(NatsError::Address(why.to_owned()));
+        let ways = usize::from(self.user.is_some() || self.password.is_some())
+            + usize::from(self.token.is_some())
+            + usize::from(self.nkey_seed.is_some())
+            + usize::from(self.credentials.is_some());
+        if ways > 1 {
+            return address(
                 "conflicting NATS credentials: expected one of user and password, token, nkey seed and \
-                 credentials file"
-                    .to_owned(),
-            ));
+                 credentials file",
+            );
         }
         let mut options = ConnectOptions::new();
         match (&self.user, &self.password) {
@@ -144,12 +142,8 @@ impl Access {
                 options = options.user_and_password(user.clone(), password.reveal().to_owned());
             }
             (None, None) => {}
-            (Some(_), None) => {
-                return Err(NatsError::Address("missing password for the NATS user".to_owned()));
-            }
-            (None, Some(_)) => {
-                return Err(NatsError::Address("missing user for the NATS password".to_owned()));
-            }
+            (Some(_), None) => return address("missing password for the NATS user"),
+            (None, Some(_)) => return address("missing user for the NATS password"),
         }
         if let Some(token) = &self.token {
             options = options.token(token.reveal().to_owned());

@@ -149,12 +149,10 @@ fn explain(error: &ConnectError, access: &Access) -> NatsError {
         _ if plain.contains("invalidcontenttype") => NatsError::PlainText(format!(
             "the NATS server at {url} does not support TLS, which is required by the settings"
         )),
-        ConnectErrorKind::Tls => {
-            NatsError::Tls(format!("failed to open a TLS connection to the NATS server at {url}: {why}"))
-        }
-        _ if ["certificate", "tls", "fatal alert", "platform certs"]
-            .iter()
-            .any(|word| plain.contains(word)) =>
+        kind if kind == ConnectErrorKind::Tls
+            || ["certificate", "tls", "fatal alert", "platform certs"]
+                .iter()
+                .any(|word| plain.contains(word)) =>
         {
             NatsError::Tls(format!("failed to open a TLS connection to the NATS server at {url}: {why}"))
         }

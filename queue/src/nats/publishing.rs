@@ -1,7 +1,7 @@
 //! The publishing end of a queue.
 
 use async_nats::HeaderMap;
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 use tokio_util::task::TaskTracker;
 
@@ -87,12 +87,10 @@ impl Publisher {
         &self,
         messages: Vec<(String, T)>,
     ) -> Result<(), QueueError> {
-        let mut published = futures::stream::iter(messages)
+        futures::stream::iter(messages)
             .map(|(id, body)| async move { self.publish(&id, body).await })
-            .buffered(IN_FLIGHT);
-        while let Some(outcome) = published.next().await {
-            outcome?;
-        }
-        Ok(())
+            .buffered(IN_FLIGHT)
+            .try_collect()
+            .await
     }
 }

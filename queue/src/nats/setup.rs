@@ -94,7 +94,6 @@ impl Link {
             });
             streams.push((format!("OBJ_{name}"), config));
         }
-        // The streams with a reserved size come last, the larger one at the very end.
         for (stream, max_bytes, max_messages) in [
             (Stream::Results, layout.results_max_bytes, layout.results_max_messages),
             (Stream::Work, layout.work_max_bytes, -1),
