@@ -80,7 +80,7 @@ pub(super) async fn fleet_of(
         priority: arguments.priority,
         drain_grace: super::worker::seconds("--grace", arguments.grace)?,
         stall_warning: stall_warning(arguments)?,
-        address: access.url().to_owned(),
+        address: access.url.clone(),
         ..CoordinatorSettings::default()
     };
     Ok(Some((server, settings)))

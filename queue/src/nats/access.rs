@@ -85,11 +85,6 @@ impl Access {
         Ok(access)
     }
 
-    /// Returns the servers, for messages. Contains no secret.
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
     /// Sets the credentials from the part of the URL before the `@`.
     fn identify(&mut self, who: &str) -> Result<(), NatsError> {
         let (user, password, token) = match who.split_once(':') {
@@ -247,12 +242,15 @@ mod tests {
     #[test]
     fn credentials_leave_the_url() {
         let access = Access::new("nats://anna:p%40ss@one:4222,tls://anna:p%40ss@two").unwrap();
-        assert_eq!(access.url(), "nats://one:4222,tls://two");
+        assert_eq!(access.url, "nats://one:4222,tls://two");
         assert_eq!(access.user.as_deref(), Some("anna"));
         assert_eq!(access.password.as_ref().unwrap().reveal(), "p@ss");
         assert!(!format!("{access:?}").contains("p@ss"));
         let access = Access::new("s3cret@[::1]:4222").unwrap();
-        assert_eq!((access.url(), access.token.as_ref().unwrap().reveal()), ("nats://[::1]:4222", "s3cret"));
+        assert_eq!(
+            (access.url.as_str(), access.token.as_ref().unwrap().reveal()),
+            ("nats://[::1]:4222", "s3cret")
+        );
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn handle(
 
 /// Converts a connection error to an error with its cause and a hint.
 fn explain(error: &ConnectError, access: &Access) -> NatsError {
-    let url = access.url();
+    let url = &access.url;
     let mut causes = Vec::new();
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -162,7 +162,7 @@ fn explain(error: &ConnectError, access: &Access) -> NatsError {
 
 /// Checks the server's version and its support of JetStream.
 pub(super) async fn check(link: &Link, access: &Access) -> Result<(), NatsError> {
-    let url = access.url();
+    let url = &access.url;
     let version = parsed(&link.version);
     if version.is_none_or(|version| version < OLDEST) {
         return Err(NatsError::Unsuitable(format!(

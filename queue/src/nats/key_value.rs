@@ -209,11 +209,8 @@ impl KeyValue {
             let Some((key, value)) = entry else { continue };
             bytes += value.len();
             if bytes > MOST_BYTES {
-                tracing::warn!(
-                    bucket = self.bucket,
-                    read = MOST_BYTES,
-                    "the values are too large; reading only a part"
-                );
+                let bucket = &self.bucket;
+                tracing::warn!(bucket, read = MOST_BYTES, "the values are too large; reading only a part");
                 break;
             }
             found.push((key, value));
@@ -317,10 +314,8 @@ impl Watching {
                     }
                     Ok(None) => self.changes = None,
                     Err(_) => {
-                        tracing::warn!(
-                            bucket = self.bucket,
-                            "received a corrupt change of a bucket; restarting the watch"
-                        );
+                        let bucket = &self.bucket;
+                        tracing::warn!(bucket, "received a corrupt change of a bucket; restarting the watch");
                         self.changes = None;
                     }
                 },
@@ -342,11 +337,8 @@ impl Watching {
                 self.standing = Some(now);
             }
             Err(failure) => {
-                tracing::debug!(
-                    ?failure,
-                    bucket = self.bucket,
-                    "failed to read the state of a watched bucket"
-                );
+                let bucket = &self.bucket;
+                tracing::debug!(?failure, bucket, "failed to read the state of a watched bucket");
                 if matches!(&failure, Failure::Api(error) if error.is_missing()) {
                     self.changes = None;
                     self.standing = None;

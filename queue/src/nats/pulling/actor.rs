@@ -68,12 +68,9 @@ impl Actor {
         source: Source,
         ended: CancellationToken,
     ) -> Result<Self, NatsError> {
-        let (inbox, subscriber) = match timeout(crate::nats::link::PATIENCE, subscribe(&shared)).await {
-            Ok(subscribed) => subscribed?,
-            Err(_) => {
-                return Err(NatsError::Unreachable("not connected to the NATS server".to_owned()));
-            }
-        };
+        let subscribed = timeout(crate::nats::link::PATIENCE, subscribe(&shared)).await;
+        let late = |_| NatsError::Unreachable("not connected to the NATS server".to_owned());
+        let (inbox, subscriber) = subscribed.map_err(late)??;
         Ok(Self {
             shared,
             source,
@@ -141,12 +138,7 @@ impl Actor {
 
     /// Returns all messages, including those in transit.
     async fn end(mut self) {
-        let held = {
-            let mut state = self.shared.lock();
-            state.closed = true;
-            std::mem::take(&mut state.ready)
-        };
-        self.shared.arrived.notify_waiters();
+        let held = self.shared.close();
         // Requests end first: returned messages would be delivered to them.
         self.drain().await;
         drop(held);
@@ -236,24 +228,15 @@ impl Actor {
     fn next_look(&self) -> Instant {
         let now = Instant::now();
         let state = self.shared.lock();
-        let mut look = now + EXPIRY;
-        if let Some(expiry) = state.demand.next_expiry() {
-            look = look.min(expiry);
-        }
-        if state.demand.outstanding() > 0 {
-            look = look.min(now + HOLD);
-        }
-        if let Some(oldest) = state.ready.front() {
-            look = look.min((oldest.since + HOLD).max(now + HOLD / 10));
-        }
         let waiting = !state.claimers.is_empty();
-        if waiting && self.pause > now {
-            look = look.min(self.pause);
-        }
-        if waiting && !self.shared.link.is_connected() {
-            look = look.min(now + HOLD / 4);
-        }
-        look
+        let looks = [
+            state.demand.next_expiry(),
+            (state.demand.outstanding() > 0).then_some(now + HOLD),
+            state.ready.front().map(|oldest| (oldest.since + HOLD).max(now + HOLD / 10)),
+            (waiting && self.pause > now).then_some(self.pause),
+            (waiting && !self.shared.link.is_connected()).then_some(now + HOLD / 4),
+        ];
+        looks.into_iter().flatten().fold(now + EXPIRY, Instant::min)
     }
 
     /// Expires requests, and returns buffered messages that have no claimer or have used up half of their
@@ -368,12 +351,8 @@ impl Actor {
             409 if said.contains("Consumer Deleted") => self.check(),
             // Temporary: a new leader, or a limit on requests.
             409 => {
-                tracing::debug!(
-                    code,
-                    said,
-                    consumer = self.source.consumer.name,
-                    "a pull request ended with a status"
-                );
+                let consumer = &self.source.consumer.name;
+                tracing::debug!(code, said, consumer, "a pull request ended with a status");
                 self.pause = Instant::now() + HOLD / 4;
             }
             _ => {

@@ -209,6 +209,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Ends the queue: subsequent claims are empty. Returns the buffered messages.
+    fn close(&self) -> VecDeque<Delivery> {
+        let mut state = self.lock();
+        state.closed = true;
+        let held = std::mem::take(&mut state.ready);
+        drop(state);
+        self.arrived.notify_waiters();
+        held
+    }
+
     fn register(&self, wish: PullRequest) -> Claimer<'_> {
         let mut state = self.lock();
         state.last_claimer += 1;
@@ -366,13 +376,7 @@ impl Puller {
 
     /// Returns all buffered messages. Subsequent claims are empty.
     pub(super) fn close(&self) {
-        let held = {
-            let mut state = self.shared.lock();
-            state.closed = true;
-            std::mem::take(&mut state.ready)
-        };
-        drop(held);
-        self.shared.arrived.notify_waiters();
+        drop(self.shared.close());
         self.shared.wanted.notify_one();
     }
 }
