@@ -1,9 +1,7 @@
 //! Reads files of recorded cases.
 
-use std::fs::File;
 use std::path::Path;
 
-use lumos_environments::lines::{ExpansionLimits, unpacked};
 use lumos_tasks::recorded::Case;
 use serde_json::Value;
 use thiserror::Error;
@@ -130,10 +128,8 @@ pub fn read_cases(path: &Path) -> Result<Cases, CaseError> {
     let unreadable =
         |error: std::io::Error| CaseError::Unreadable { file: name.clone(), reason: error.to_string() };
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    let file = File::open(path).map_err(unreadable)?;
-    let length = file.metadata().map_err(unreadable)?.len();
-    let reader = unpacked(file, length, ExpansionLimits::default()).map_err(unreadable)?;
-    Ok(Box::new(Lines::new(reader).map(move |record| row(&name, &folder, record))))
+    let lines = lumos_environments::lines::open(path).map_err(unreadable)?;
+    Ok(Box::new(Lines::from(lines).map(move |record| row(&name, &folder, record))))
 }
 
 fn row(file: &str, folder: &Path, Located { line, content }: Located) -> Result<RecordedRow, CaseError> {

@@ -17,7 +17,7 @@ mod tree;
 mod view;
 
 pub use candidate::CandidateTexts;
-pub use parse::{MAX_ATTRIBUTES, MAX_DEPTH, PageError};
+pub use parse::PageError;
 pub use prune::{PruneLimits, Pruner};
 pub use step::{CandidateError, candidates};
 pub use text::{Brackets, IdNumbers, PageText, TextError};

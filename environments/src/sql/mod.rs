@@ -12,7 +12,7 @@ mod reward;
 mod world;
 
 pub use cell::{Cell, Row, row_text};
-pub use reward::{SqlReward, is_same, reward};
+pub use reward::{SqlReward, reward};
 /// The database of the shipped samples, as a dump.
 pub const LIBRARY: &str = include_str!("library.sql");
 
