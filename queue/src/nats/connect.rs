@@ -115,14 +115,12 @@ fn handle(
 /// Converts a connection error to an error with its cause and a hint.
 fn explain(error: &ConnectError, access: &Access) -> NatsError {
     let url = &access.url;
-    let mut causes = Vec::new();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let text = inner.to_string();
-        if !causes.iter().any(|known: &String| known.contains(&text)) {
+    let mut causes: Vec<String> = Vec::new();
+    for cause in std::iter::successors(error.source(), |cause| cause.source()) {
+        let text = cause.to_string();
+        if !causes.iter().any(|known| known.contains(&text)) {
             causes.push(text);
         }
-        cause = inner.source();
     }
     let why = if causes.is_empty() { error.kind().to_string() } else { causes.join(": ") };
     let plain = why.to_lowercase();

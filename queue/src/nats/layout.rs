@@ -215,7 +215,7 @@ impl Layout {
 
     /// Whether a lease token belongs to one of these streams.
     pub(super) fn is_lease_token(&self, token: &str) -> bool {
-        stream_of_lease(token).is_some_and(|stream| self.has_stream(stream))
+        parse_lease_token(token).is_some_and(|(stream, _)| self.has_stream(stream))
     }
 
     /// Whether this is the name of the stream of work or of results.
@@ -224,18 +224,23 @@ impl Layout {
     }
 }
 
-/// Returns the stream of a lease token: `$JS.ACK.<stream>.<consumer>.…` followed by five numbers. Some
-/// servers add domain and account before the stream, and a random token at the end.
-pub(super) fn stream_of_lease(token: &str) -> Option<&str> {
+/// Returns the stream of a lease token, and the number of deliveries of the message, including this one:
+/// `$JS.ACK.<stream>.<consumer>.<deliveries>.…` and four more numbers. Some servers add domain and account
+/// before the stream, and a random token at the end.
+pub(super) fn parse_lease_token(token: &str) -> Option<(&str, u32)> {
     let plain = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*' && byte != b'>')
     };
-    if token.len() > 512 || !token.starts_with("$JS.ACK.") || !token.split('.').all(plain) {
+    let parts: Vec<&str> = token.split('.').collect();
+    if token.len() > 512 || !token.starts_with("$JS.ACK.") || !parts.iter().all(|part| plain(part)) {
         return None;
     }
-    match token.split('.').count() {
-        9 => token.split('.').nth(2),
-        11 | 12 => token.split('.').nth(4),
+    match *parts {
+        [_, _, stream, _, deliveries, _, _, _, _]
+        | [_, _, _, _, stream, _, deliveries, _, _, _, _]
+        | [_, _, _, _, stream, _, deliveries, _, _, _, _, _] => {
+            Some((stream, deliveries.parse().unwrap_or(1)))
+        }
         _ => None,
     }
 }

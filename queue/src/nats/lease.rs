@@ -180,10 +180,3 @@ impl LeaseControl for NatsLease {
         Some(self.term)
     }
 }
-
-/// Parses the number of deliveries of a message, including this one, from its lease token.
-pub(super) fn deliveries(token: &str) -> u32 {
-    let parts: Vec<&str> = token.split('.').collect();
-    let place = if parts.len() == 9 { 4 } else { 6 };
-    parts.get(place).and_then(|number| number.parse().ok()).unwrap_or(1)
-}

@@ -16,8 +16,8 @@ use super::{Delivery, PullRequest, Shared, Source, fitness, settle};
 use crate::QueueError;
 use crate::nats::NatsError;
 use crate::nats::codec;
-use crate::nats::layout::{ConsumerName, stream_of_lease};
-use crate::nats::lease::{self, NatsLease};
+use crate::nats::layout::{ConsumerName, parse_lease_token};
+use crate::nats::lease::NatsLease;
 use crate::nats::objects::Objects;
 
 /// How long a pull request waits on the server. Short, since the client is not notified if the server loses a
@@ -294,8 +294,11 @@ impl Actor {
         let link = &self.shared.link;
         // Only replies to leases of this stream are sent: a message written to the inbox by another client
         // could name any reply subject.
-        let ours = |reply: &&str| stream_of_lease(reply) == Some(self.source.consumer.stream.as_str());
-        let Some(token) = message.reply.as_deref().filter(ours) else { return };
+        let Some(token) = message.reply.as_deref() else { return };
+        let Some((stream, deliveries)) = parse_lease_token(token) else { return };
+        if stream != self.source.consumer.stream {
+            return;
+        }
         let object = codec::header(message.headers.as_ref(), codec::OBJECT).map(str::to_owned);
         let id = message.subject.rsplit('.').next().unwrap_or_default().to_owned();
         let term = self.source.term;
@@ -303,7 +306,7 @@ impl Actor {
         let fit = fitness(&message, &id, &self.source, link.layout.protocol);
         let delivery = Delivery {
             id,
-            deliveries: lease::deliveries(token),
+            deliveries,
             headers: message.headers,
             body: message.payload,
             lease: Some(lease),
