@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A product as shown by the shop (upstream `load_products` in `web_agent_site/engine/engine.py`).
 ///
-/// Records store the fields in this order, so that the first three can be read without the rest.
+/// Records store the fields in this order, so that the first can be read without the rest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Product {
     /// The product's ASIN, at most ten characters.
