@@ -116,7 +116,7 @@ fn handle(
 fn explain(error: &ConnectError, access: &Access) -> NatsError {
     let url = &access.url;
     let mut causes: Vec<String> = Vec::new();
-    for cause in std::iter::successors(error.source(), |cause| cause.source()) {
+    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
         let text = cause.to_string();
         if !causes.iter().any(|known| known.contains(&text)) {
             causes.push(text);

@@ -126,10 +126,10 @@ impl NatsLease {
 
     /// Removes the stored body of a settled message. A body that remains only takes up space.
     async fn remove_object(&self) {
-        if let Some(object) = &self.object {
-            if let Err(failure) = Objects::payloads(&self.link).remove(object).await {
-                tracing::debug!(?failure, object, "failed to remove the body of a message from the store");
-            }
+        if let Some(object) = &self.object
+            && let Err(failure) = Objects::payloads(&self.link).remove(object).await
+        {
+            tracing::debug!(?failure, object, "failed to remove the body of a message from the store");
         }
     }
 }
