@@ -21,7 +21,7 @@ fn rankings_are_those_of_lucene() {
         let (Some(rows), Some(stock)) = (rows(name), stock(real)) else { return };
         let (shop, ..) = shop(&stock, false);
         for row in &rows {
-            let found = shop.ranking(row["query"].as_str().unwrap());
+            let found = shop.ranking(row["query"].as_str().unwrap()).unwrap();
             let asins: Vec<&str> = found.iter().map(|(asin, _)| *asin).collect();
             let recorded: Vec<&str> =
                 row["docids"].as_array().unwrap().iter().map(|asin| asin.as_str().unwrap()).collect();
