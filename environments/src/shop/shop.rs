@@ -94,11 +94,12 @@ impl Shop {
     }
 
     /// The best products for a text with their scores, including those not for sale.
-    #[cfg(test)]
-    pub(super) fn ranking(&self, text: &str) -> Vec<(&str, f32)> {
-        let by_asin = |left, right| self.shelf.asin(left).cmp(&self.shelf.asin(right));
-        let found = self.index.search(text, MOST_FOUND, by_asin).expect("a query with few words");
-        found.into_iter().map(|(position, score)| (self.shelf.asin(position).unwrap_or(""), score)).collect()
+    ///
+    /// # Errors
+    /// Fails if the text has too many distinct words.
+    pub fn ranking(&self, text: &str) -> Result<Vec<(&str, f32)>, Raised> {
+        let hits = self.hits(text)?.into_iter();
+        Ok(hits.map(|(position, score)| (self.shelf.asin(position).unwrap_or(""), score)).collect())
     }
 }
 
