@@ -17,7 +17,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use clap::Parser;
 use futures::{StreamExt, stream};
-use lumos_benchmarks::replay::{RecordedRow, read_cases};
+use lumos_benchmarks::replay::read_cases;
 use lumos_benchmarks::{Benchmark, DataSource};
 use lumos_engine::{
     DType, Engine, GenerateRequest, LoadOptions, ModelSource, Prompt, RandomShape, SamplingParams,
@@ -242,7 +242,8 @@ fn items(cases: &Path) -> (&'static dyn Benchmark, Formulation, Vec<Item>) {
     let mut lines = tempfile::NamedTempFile::new().expect("failed to create a temporary file");
     let mut kind = None;
     for case in read_cases(cases).expect("failed to read the cases") {
-        let Ok(RecordedRow::Case(case)) = case else { continue };
+        let Ok(row) = case else { continue };
+        let Some(case) = row.case() else { continue };
         assert!(kind.get_or_insert((case.benchmark.clone(), case.formulation)).0 == case.benchmark);
         writeln!(lines, "{}", case.item).expect("failed to write the item");
     }

@@ -23,24 +23,37 @@ use crate::score::{ItemScore, Scoring};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Benchmark: Send + Sync {
+    /// Its properties.
+    fn description(&self) -> &'static BenchmarkDescription;
+
     /// Name on the command line and in files: `gsm8k`.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &'static str {
+        self.description().name
+    }
 
     /// Name in reports: `GSM8K`.
-    fn title(&self) -> &'static str;
+    fn title(&self) -> &'static str {
+        self.description().title
+    }
 
     /// Path of the data file, relative to the data folder.
-    fn data_file(&self) -> &'static str;
+    fn data_file(&self) -> &'static str {
+        self.description().data_file
+    }
 
     /// Supported formulations.
-    fn formulations(&self) -> &'static [Formulation];
+    fn formulations(&self) -> &'static [Formulation] {
+        self.description().formulations
+    }
 
     /// Maximum number of planner turns of an iterative episode.
-    fn max_rounds(&self, behaviour: Behaviour) -> u32;
+    fn max_rounds(&self, behaviour: Behaviour) -> u32 {
+        (self.description().max_rounds)(behaviour)
+    }
 
     /// Roles of the models that an episode uses, in the order of reports.
     fn roles(&self, formulation: Formulation) -> &'static [Role] {
-        if formulation.has_modules() { &[Role::Planner, Role::Grounder] } else { &[Role::Answerer] }
+        if formulation.has_modules() { self.description().modules } else { &[Role::Answerer] }
     }
 
     /// Whether episodes depend on the seed even with greedy decoding, because they draw at random.
@@ -50,14 +63,18 @@ pub trait Benchmark: Send + Sync {
 
     /// Tools that an episode with modules may call, sorted. Models with [`Role::Qa`] are not included.
     fn tools(&self) -> &'static [&'static str] {
-        &["maths"]
+        self.description().tools
     }
 
     /// Hash of the prompt texts of its episodes.
-    fn prompts_hash(&self) -> ContentHash;
+    fn prompts_hash(&self) -> ContentHash {
+        (self.description().prompts_hash)()
+    }
 
     /// Metrics of its scores, with the most important first.
-    fn metrics(&self) -> &'static [MetricDefinition];
+    fn metrics(&self) -> &'static [MetricDefinition] {
+        self.description().metrics
+    }
 
     /// Whether a metric is measured under a configuration; some metrics need a backend that not every run
     /// has.
@@ -66,21 +83,29 @@ pub trait Benchmark: Send + Sync {
     }
 
     /// Published figures for comparison.
-    fn published(&self) -> &'static [PublishedFigure];
+    fn published(&self) -> &'static [PublishedFigure] {
+        self.description().published
+    }
 
     /// Items on which the published figures were measured; `None` if they cannot be identified.
-    fn published_items(&self) -> Option<PublishedItems>;
+    fn published_items(&self) -> Option<PublishedItems> {
+        self.description().published_items
+    }
 
     /// Files that can be downloaded.
-    fn downloads(&self) -> &'static [Download];
+    fn downloads(&self) -> &'static [Download] {
+        self.description().downloads
+    }
 
     /// Label of its groups, if figures are also reported by group (SVAMP: `Type`).
     fn group_label(&self) -> Option<&'static str> {
-        None
+        self.description().group_label
     }
 
     /// The built-in samples, in the official format.
-    fn samples(&self) -> &'static [u8];
+    fn samples(&self) -> &'static [u8] {
+        self.description().samples
+    }
 
     /// Passages that answer the built-in samples, as JSON lines with `title` and `text`, if the benchmark's
     /// episodes retrieve passages.
@@ -95,13 +120,17 @@ pub trait Benchmark: Send + Sync {
     ///
     /// # Errors
     /// If the file cannot be read or contains no records.
-    fn open(&self, source: DataSource) -> Result<Items, DataError>;
+    fn open(&self, source: DataSource) -> Result<Items, DataError> {
+        (self.description().open)(self.description(), source)
+    }
 
     /// Parses a raw record.
     ///
     /// # Errors
     /// If the record is not a valid item of this benchmark: the field, the expected and the found value.
-    fn read(&self, record: &serde_json::Value) -> Result<Content, RecordError>;
+    fn read(&self, record: &serde_json::Value) -> Result<Content, RecordError> {
+        (self.description().read)(record)
+    }
 
     /// Parses a raw record as the original does, which accepts some invalid records. Used for replaying
     /// recorded cases.
@@ -119,7 +148,32 @@ pub trait Benchmark: Send + Sync {
     }
 
     /// Scores an outcome; `None` for a fault, which is never scored.
-    fn score(&self, target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore>;
+    fn score(&self, target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
+        (self.description().score)(target, outcome, scoring)
+    }
+}
+
+/// Properties of a [`Benchmark`]; each field is described at the method of the same name.
+#[derive(Debug)]
+pub struct BenchmarkDescription {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) data_file: &'static str,
+    pub(crate) formulations: &'static [Formulation],
+    pub(crate) max_rounds: fn(Behaviour) -> u32,
+    /// Roles of the models in formulations with modules.
+    pub(crate) modules: &'static [Role],
+    pub(crate) tools: &'static [&'static str],
+    pub(crate) prompts_hash: fn() -> ContentHash,
+    pub(crate) metrics: &'static [MetricDefinition],
+    pub(crate) published: &'static [PublishedFigure],
+    pub(crate) published_items: Option<PublishedItems>,
+    pub(crate) downloads: &'static [Download],
+    pub(crate) group_label: Option<&'static str>,
+    pub(crate) samples: &'static [u8],
+    pub(crate) open: fn(&'static BenchmarkDescription, DataSource) -> Result<Items, DataError>,
+    pub(crate) read: fn(&serde_json::Value) -> Result<Content, RecordError>,
+    pub(crate) score: fn(&Target, &Outcome, Scoring) -> Option<ItemScore>,
 }
 
 /// A published figure.
@@ -168,36 +222,41 @@ pub struct Download {
     pub licence: &'static str,
 }
 
+/// Roles of the models in formulations with modules.
+pub(crate) const MODULES: [Role; 2] = [Role::Planner, Role::Grounder];
+
+/// The same for the question-answering benchmarks, whose tools also use a chat model.
+pub(crate) const QA_MODULES: [Role; 3] = [Role::Planner, Role::Grounder, Role::Qa];
+
 /// Tools of the question-answering benchmarks. Includes maths, which behaviour `corrected` uses for
 /// calculations.
 pub(crate) const QA_TOOLS: [&str; 3] = ["maths", "rank", "wiki"];
-
-/// Roles of the question-answering benchmarks. Formulations with tools also use a chat model.
-pub(crate) fn qa_roles(formulation: Formulation) -> &'static [Role] {
-    if formulation.has_modules() { &[Role::Planner, Role::Grounder, Role::Qa] } else { &[Role::Answerer] }
-}
 
 /// The tables of the project page (7B).
 pub(crate) const PROJECT_PAGE: &str = "Lumos project page";
 /// The list of results of the later version (13B).
 pub(crate) const LATER_LISTING: &str = "listing of the later version's results";
 
+/// A published figure.
+pub(crate) const fn figure(
+    metric: &MetricDefinition,
+    formulation: Formulation,
+    system: &'static str,
+    percent: f64,
+    source: &'static str,
+) -> PublishedFigure {
+    PublishedFigure { metric: metric.name, formulation, system, percent, source }
+}
+
 /// The five published figures of every maths benchmark, in the order Lumos-O 7B, Lumos-I 7B, the later 13B,
 /// integrated training, chain of thought.
 pub(crate) const fn published_maths(percents: [f64; 5]) -> [PublishedFigure; 5] {
-    const fn figure(
-        formulation: Formulation,
-        system: &'static str,
-        percent: f64,
-        source: &'static str,
-    ) -> PublishedFigure {
-        PublishedFigure { metric: crate::metrics::EXACT_MATCH.name, formulation, system, percent, source }
-    }
+    let metric = &crate::metrics::EXACT_MATCH;
     [
-        figure(Formulation::OneTime, "Lumos-O 7B", percents[0], PROJECT_PAGE),
-        figure(Formulation::Iterative, "Lumos-I 7B", percents[1], PROJECT_PAGE),
-        figure(Formulation::Iterative, "Lumos-I 13B", percents[2], LATER_LISTING),
-        figure(Formulation::Integrated, "integrated training 7B", percents[3], PROJECT_PAGE),
-        figure(Formulation::Cot, "chain of thought 7B", percents[4], PROJECT_PAGE),
+        figure(metric, Formulation::OneTime, "Lumos-O 7B", percents[0], PROJECT_PAGE),
+        figure(metric, Formulation::Iterative, "Lumos-I 7B", percents[1], PROJECT_PAGE),
+        figure(metric, Formulation::Iterative, "Lumos-I 13B", percents[2], LATER_LISTING),
+        figure(metric, Formulation::Integrated, "integrated training 7B", percents[3], PROJECT_PAGE),
+        figure(metric, Formulation::Cot, "chain of thought 7B", percents[4], PROJECT_PAGE),
     ]
 }

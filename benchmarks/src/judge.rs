@@ -8,7 +8,7 @@ use crate::metrics::{MetricDefinition, prediction};
 use crate::score::{ItemScore, Scoring, Share};
 
 /// Fraction of items whose prediction a judge considers correct (GPT-4 in the original).
-pub const LLM_ACCURACY: MetricDefinition = MetricDefinition {
+pub(crate) const LLM_ACCURACY: MetricDefinition = MetricDefinition {
     judged: true,
     ..MetricDefinition::proportion("llm_accuracy", "share of items whose prediction a model judges correct")
 };
@@ -17,7 +17,7 @@ pub const LLM_ACCURACY: MetricDefinition = MetricDefinition {
 pub const MAX_VERDICT_TOKENS: u32 = 100;
 
 /// The prompt for the judge, identical to upstream's `llm_accuracy_score` in `eval/hotpotqa/run_eval.py`.
-pub fn question(question: &str, prediction: &str, gold: &str) -> Vec<Message> {
+fn question(question: &str, prediction: &str, gold: &str) -> Vec<Message> {
     let content = format!(
         "Please judge whether the model prediction can be regarded as correct according to the given question and its \
          ground-truth answer. Please answer 'CORRECT' or 'INCORRECT'. No more details and explanations.\n\n\
@@ -80,7 +80,7 @@ impl Judgement {
     }
 
     /// Returns the contribution to the metric.
-    pub fn share(self) -> Share {
+    fn share(self) -> Share {
         Share { numerator: if self == Self::Correct { 1.0 } else { 0.0 }, denominator: 1.0 }
     }
 }

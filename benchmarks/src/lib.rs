@@ -2,7 +2,7 @@
 //!
 //! [`all`] lists the benchmarks, and [`find`] returns one by name. A [`Benchmark`] streams its items from a
 //! file or from the built-in samples ([`DataSource`]), scores outcomes ([`Scoring`]) into values that can be
-//! summed ([`metrics`]), and provides published figures for comparison. [`replay`](mod@replay) runs recorded
+//! summed ([`Tally`]), and provides published figures for comparison. [`replay`](mod@replay) runs recorded
 //! cases with the current code.
 
 #[cfg(doctest)]
@@ -16,8 +16,8 @@ mod hotpotqa;
 mod intercode_sql;
 pub mod judge;
 mod loading;
-pub mod metrics;
-pub mod mind2web;
+mod metrics;
+mod mind2web;
 mod python_float;
 mod registry;
 pub mod replay;
@@ -26,7 +26,7 @@ mod strategyqa;
 mod svamp;
 mod webshop;
 
-pub use benchmark::{Benchmark, Download, PublishedFigure, PublishedItems};
+pub use benchmark::{Benchmark, BenchmarkDescription, Download, PublishedFigure, PublishedItems};
 pub use error::DataError;
 pub use loading::{Content, DataSource, Items, RecordError};
 pub use metrics::{Estimate, GroupedTally, IntervalMethod, MetricDefinition, MetricKind, Tally, Unit};

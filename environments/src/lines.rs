@@ -2,8 +2,8 @@
 //! within limits.
 //!
 //! Such files may come from untrusted sources, and a few megabytes of gzip can expand to gigabytes.
-//! [`unpacked`] decompresses gzip and stops if the output exceeds [`ExpansionLimits`]; [`LineReader`] returns lines
-//! and stops at one that is too long.
+//! [`open`] decompresses gzip and stops if the output is too large for the file; [`LineReader`] returns lines and stops
+//! at one that is too long.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -19,11 +19,11 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Limits on the expansion of a compressed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExpansionLimits {
+struct ExpansionLimits {
     /// Size in bytes that any file may expand to.
-    pub free_bytes: u64,
+    free_bytes: u64,
     /// Additional bytes per compressed byte. Recorded cases compress to at least a twentieth of their size.
-    pub ratio: u64,
+    ratio: u64,
 }
 
 impl Default for ExpansionLimits {
@@ -39,7 +39,7 @@ impl Default for ExpansionLimits {
 /// # Errors
 /// Fails if the first bytes cannot be read. Reading fails with [`io::ErrorKind::InvalidData`] if a compressed
 /// file is corrupt or exceeds the limits.
-pub fn unpacked(
+fn unpacked(
     file: impl Read + Send + 'static,
     length: u64,
     limits: ExpansionLimits,

@@ -80,17 +80,6 @@ impl<T> Lease<T> {
         self.control.0.as_deref().and_then(LeaseControl::duration)
     }
 
-    /// Converts the message with `view` and keeps the lease.
-    ///
-    /// # Errors
-    /// Returns the error of `view` together with the unchanged lease.
-    pub fn try_map<U, E>(self, view: impl FnOnce(&T) -> Result<U, E>) -> Result<Lease<U>, (Self, E)> {
-        match view(&self.body) {
-            Ok(body) => Ok(Lease { id: self.id, body, deliveries: self.deliveries, control: self.control }),
-            Err(error) => Err((self, error)),
-        }
-    }
-
     /// Separates the message from its lease.
     pub fn split(self) -> (T, Lease<()>) {
         let Self { id, body, deliveries, control } = self;
@@ -113,10 +102,7 @@ impl<T> Lease<T> {
     /// # Errors
     /// If the lease is no longer held. The message may then be redelivered.
     pub async fn acknowledge(mut self) -> Result<(), QueueError> {
-        match self.control.0.take() {
-            Some(control) => control.acknowledge().await,
-            None => Err(QueueError::LeaseLost(self.id.clone())),
-        }
+        self.settle()?.acknowledge().await
     }
 
     /// Returns the message to the queue immediately.
@@ -129,10 +115,12 @@ impl<T> Lease<T> {
     /// # Errors
     /// If the lease is no longer held.
     pub async fn terminate(mut self) -> Result<(), QueueError> {
-        match self.control.0.take() {
-            Some(control) => control.terminate().await,
-            None => Err(QueueError::LeaseLost(self.id.clone())),
-        }
+        self.settle()?.terminate().await
+    }
+
+    /// Takes the control of the delivery, so that dropping the lease does not return the message.
+    fn settle(&mut self) -> Result<Box<dyn LeaseControl>, QueueError> {
+        self.control.0.take().ok_or_else(|| QueueError::LeaseLost(self.id.clone()))
     }
 }
 

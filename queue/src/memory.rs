@@ -1,6 +1,6 @@
 //! Bounded in-memory queue for a single process.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -36,7 +36,7 @@ struct State<T> {
     ready: VecDeque<Message<T>>,
     leased: HashMap<String, Message<T>>,
     /// Ids of the messages in `ready`, to detect duplicates.
-    ready_ids: std::collections::HashSet<String>,
+    ready_ids: HashSet<String>,
     closed: bool,
 }
 
@@ -57,7 +57,7 @@ impl<T: Clone + Send + Sync + 'static> MemoryQueue<T> {
                 state: Mutex::new(State {
                     ready: VecDeque::new(),
                     leased: HashMap::new(),
-                    ready_ids: std::collections::HashSet::new(),
+                    ready_ids: HashSet::new(),
                     closed: false,
                 }),
                 filled: Notify::new(),

@@ -63,7 +63,7 @@ pub(crate) async fn coordinator(
         priority: arguments.priority,
         drain_grace: seconds("--grace", arguments.grace)?,
         stall_warning: stall_warning(arguments)?,
-        address: access.url().to_owned(),
+        address: access.url.clone(),
         ..CoordinatorSettings::default()
     };
     Ok(Some((server, settings)))

@@ -1,97 +1,53 @@
 //! HotpotQA: multi-hop questions over two pages (Yang et al. 2018; upstream `eval/hotpotqa/run_eval.py`).
 
 use lumos_tasks::families::qa;
-use lumos_tasks::{AnswerForm, Behaviour, ContentHash, Formulation, Outcome, Role, Setup, Target, Task};
+use lumos_tasks::{AnswerForm, Formulation, Setup, Target, Task};
 use serde_json::Value;
 
-use crate::benchmark::{Benchmark, Download, PublishedFigure, PublishedItems, QA_TOOLS, qa_roles};
-use crate::benchmark::{LATER_LISTING, PROJECT_PAGE};
-use crate::error::DataError;
+use crate::benchmark::{
+    Benchmark, BenchmarkDescription, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure, PublishedItems,
+    QA_MODULES, QA_TOOLS, figure,
+};
 use crate::judge::LLM_ACCURACY;
-use crate::loading::{Content, DataSource, Items, Layout, RecordError, open, optional_text, text};
-use crate::metrics::{EXACT_MATCH, F1, MetricDefinition, score_words};
-use crate::score::{ItemScore, Scoring};
+use crate::loading::{Content, Layout, RecordError, open, optional_text, text};
+use crate::metrics::{EXACT_MATCH, F1, score_words};
 
 /// HotpotQA's development set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HotpotQa;
 
+static HOTPOTQA: BenchmarkDescription = BenchmarkDescription {
+    name: "hotpotqa",
+    title: "HotpotQA",
+    data_file: "hotpotqa/test.json",
+    formulations: &Formulation::OF_LUMOS,
+    max_rounds: |_| 5,
+    modules: &QA_MODULES,
+    tools: &QA_TOOLS,
+    prompts_hash: qa::prompts_hash,
+    metrics: &[EXACT_MATCH, F1, LLM_ACCURACY],
+    published: &PUBLISHED,
+    published_items: Some(PublishedItems::First(1000)),
+    downloads: &[Download {
+        file: "hotpotqa/test.json",
+        url: "https://raw.githubusercontent.com/allenai/lumos/146dd9d61bb295582e9e432980f60b9ff4ecfe5c/data/eval/hotpotqa/test.json",
+        sha256: "05001dcdeb2b2b2243a88f23daaf8de9237494cd387e13bc25854d3e031101d3",
+        licence: "CC BY-SA 4.0",
+    }],
+    group_label: Some("Type"),
+    samples: include_bytes!("../../samples/hotpotqa.json"),
+    open: |about, source| open(about, &source, Layout::Either),
+    read: read_record,
+    score: |target, outcome, _| score_words(target, outcome),
+};
+
 impl Benchmark for HotpotQa {
-    fn name(&self) -> &'static str {
-        "hotpotqa"
-    }
-
-    fn title(&self) -> &'static str {
-        "HotpotQA"
-    }
-
-    fn data_file(&self) -> &'static str {
-        "hotpotqa/test.json"
-    }
-
-    fn formulations(&self) -> &'static [Formulation] {
-        &Formulation::OF_LUMOS
-    }
-
-    fn max_rounds(&self, _behaviour: Behaviour) -> u32 {
-        5
-    }
-
-    fn roles(&self, formulation: Formulation) -> &'static [Role] {
-        qa_roles(formulation)
-    }
-
-    fn tools(&self) -> &'static [&'static str] {
-        &QA_TOOLS
-    }
-
-    fn prompts_hash(&self) -> ContentHash {
-        qa::prompts_hash()
-    }
-
-    fn metrics(&self) -> &'static [MetricDefinition] {
-        &[EXACT_MATCH, F1, LLM_ACCURACY]
-    }
-
-    fn published(&self) -> &'static [PublishedFigure] {
-        &PUBLISHED
-    }
-
-    fn published_items(&self) -> Option<PublishedItems> {
-        Some(PublishedItems::First(1000))
-    }
-
-    fn downloads(&self) -> &'static [Download] {
-        &[Download {
-            file: "hotpotqa/test.json",
-            url: "https://raw.githubusercontent.com/allenai/lumos/146dd9d61bb295582e9e432980f60b9ff4ecfe5c/data/eval/hotpotqa/test.json",
-            sha256: "05001dcdeb2b2b2243a88f23daaf8de9237494cd387e13bc25854d3e031101d3",
-            licence: "CC BY-SA 4.0",
-        }]
-    }
-
-    fn group_label(&self) -> Option<&'static str> {
-        Some("Type")
-    }
-
-    fn samples(&self) -> &'static [u8] {
-        include_bytes!("../../samples/hotpotqa.json")
+    fn description(&self) -> &'static BenchmarkDescription {
+        &HOTPOTQA
     }
 
     fn sample_corpus(&self) -> Option<&'static [u8]> {
         Some(lumos_environments::retrieval::HOTPOTQA_PAGES.as_bytes())
-    }
-
-    fn open(&self, source: DataSource) -> Result<Items, DataError> {
-        open(self.name(), &source, self.samples(), Layout::Either, read_record)
-    }
-
-    fn read(&self, record: &Value) -> Result<Content, RecordError> {
-        read_record(record)
-    }
-
-    fn score(&self, target: &Target, outcome: &Outcome, _scoring: Scoring) -> Option<ItemScore> {
-        score_words(target, outcome)
     }
 }
 
@@ -127,16 +83,6 @@ const PUBLISHED: [PublishedFigure; 9] = [
     figure(&LLM_ACCURACY, Formulation::Integrated, "integrated training 7B", 39.6, PROJECT_PAGE),
     figure(&LLM_ACCURACY, Formulation::Cot, "chain of thought 7B", 22.1, PROJECT_PAGE),
 ];
-
-const fn figure(
-    metric: &MetricDefinition,
-    formulation: Formulation,
-    system: &'static str,
-    percent: f64,
-    source: &'static str,
-) -> PublishedFigure {
-    PublishedFigure { metric: metric.name, formulation, system, percent, source }
-}
 
 #[cfg(test)]
 mod tests {

@@ -4,14 +4,14 @@
 mod score;
 
 use lumos_tasks::families::sql;
-use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Setup, Target, Task};
+use lumos_tasks::{Formulation, Setup, Target, Task};
 use serde_json::Value;
 
-use crate::benchmark::{Benchmark, Download, LATER_LISTING, PublishedFigure, PublishedItems};
-use crate::error::DataError;
-use crate::loading::{Content, DataSource, Items, Layout, RecordError, open, optional_text, text};
-use crate::metrics::MetricDefinition;
-use crate::score::{ItemScore, Scoring};
+use crate::benchmark::{
+    Benchmark, BenchmarkDescription, Download, LATER_LISTING, MODULES, PublishedFigure, PublishedItems,
+    figure,
+};
+use crate::loading::{Content, Layout, RecordError, open, optional_text, text};
 use score::{EMPTY_GOLD, REWARD, SUCCESS_RATE, SUCCESS_WITH_ROWS, TURNS};
 
 /// Maximum number of turns of an episode.
@@ -21,69 +21,29 @@ const MAX_TURNS: u32 = 10;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IntercodeSql;
 
+static INTERCODE_SQL: BenchmarkDescription = BenchmarkDescription {
+    name: "intercode_sql",
+    title: "InterCode SQL",
+    data_file: "intercode_sql/ic_spider_dev.json",
+    formulations: &[Formulation::Iterative, Formulation::TryAgain],
+    max_rounds: |_| MAX_TURNS,
+    modules: &MODULES,
+    tools: &["sql"],
+    prompts_hash: sql::prompts_hash,
+    metrics: &[SUCCESS_RATE, REWARD, TURNS, EMPTY_GOLD, SUCCESS_WITH_ROWS],
+    published: &PUBLISHED,
+    published_items: Some(PublishedItems::All(1034)),
+    downloads: &DOWNLOADS,
+    group_label: Some("Hardness"),
+    samples: include_bytes!("../../samples/intercode_sql.json"),
+    open: |about, source| open(about, &source, Layout::Either),
+    read: read_record,
+    score: |_, outcome, scoring| score::score(outcome, scoring),
+};
+
 impl Benchmark for IntercodeSql {
-    fn name(&self) -> &'static str {
-        "intercode_sql"
-    }
-
-    fn title(&self) -> &'static str {
-        "InterCode SQL"
-    }
-
-    fn data_file(&self) -> &'static str {
-        "intercode_sql/ic_spider_dev.json"
-    }
-
-    fn formulations(&self) -> &'static [Formulation] {
-        &[Formulation::Iterative, Formulation::TryAgain]
-    }
-
-    fn max_rounds(&self, _behaviour: Behaviour) -> u32 {
-        MAX_TURNS
-    }
-
-    fn tools(&self) -> &'static [&'static str] {
-        &["sql"]
-    }
-
-    fn prompts_hash(&self) -> ContentHash {
-        sql::prompts_hash()
-    }
-
-    fn metrics(&self) -> &'static [MetricDefinition] {
-        &[SUCCESS_RATE, REWARD, TURNS, EMPTY_GOLD, SUCCESS_WITH_ROWS]
-    }
-
-    fn published(&self) -> &'static [PublishedFigure] {
-        &PUBLISHED
-    }
-
-    fn published_items(&self) -> Option<PublishedItems> {
-        Some(PublishedItems::All(1034))
-    }
-
-    fn downloads(&self) -> &'static [Download] {
-        &DOWNLOADS
-    }
-
-    fn group_label(&self) -> Option<&'static str> {
-        Some("Hardness")
-    }
-
-    fn samples(&self) -> &'static [u8] {
-        include_bytes!("../../samples/intercode_sql.json")
-    }
-
-    fn open(&self, source: DataSource) -> Result<Items, DataError> {
-        open(self.name(), &source, self.samples(), Layout::Either, read_record)
-    }
-
-    fn read(&self, record: &Value) -> Result<Content, RecordError> {
-        read_record(record)
-    }
-
-    fn score(&self, _target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
-        score::score(outcome, scoring)
+    fn description(&self) -> &'static BenchmarkDescription {
+        &INTERCODE_SQL
     }
 }
 
@@ -106,31 +66,15 @@ fn read_record(record: &Value) -> Result<Content, RecordError> {
 const LOGS: &str = "InterCode's published logs, 10 turns";
 
 const PUBLISHED: [PublishedFigure; 8] = [
-    PublishedFigure {
-        metric: SUCCESS_RATE.name,
-        formulation: Formulation::Iterative,
-        system: "Lumos-I 13B",
-        percent: 7.3,
-        source: LATER_LISTING,
-    },
-    figure("GPT-4", 73.7),
-    figure("GPT-3.5", 47.3),
-    figure("text-davinci-003", 15.6),
-    figure("text-bison", 12.9),
-    figure("chat-bison", 9.9),
-    figure("StarChat", 9.7),
-    figure("Vicuna", 6.3),
+    figure(&SUCCESS_RATE, Formulation::Iterative, "Lumos-I 13B", 7.3, LATER_LISTING),
+    figure(&SUCCESS_RATE, Formulation::TryAgain, "GPT-4", 73.7, LOGS),
+    figure(&SUCCESS_RATE, Formulation::TryAgain, "GPT-3.5", 47.3, LOGS),
+    figure(&SUCCESS_RATE, Formulation::TryAgain, "text-davinci-003", 15.6, LOGS),
+    figure(&SUCCESS_RATE, Formulation::TryAgain, "text-bison", 12.9, LOGS),
+    figure(&SUCCESS_RATE, Formulation::TryAgain, "chat-bison", 9.9, LOGS),
+    figure(&SUCCESS_RATE, Formulation::TryAgain, "StarChat", 9.7, LOGS),
+    figure(&SUCCESS_RATE, Formulation::TryAgain, "Vicuna", 6.3, LOGS),
 ];
-
-const fn figure(system: &'static str, percent: f64) -> PublishedFigure {
-    PublishedFigure {
-        metric: SUCCESS_RATE.name,
-        formulation: Formulation::TryAgain,
-        system,
-        percent,
-        source: LOGS,
-    }
-}
 
 const DOWNLOADS: [Download; 2] = [
     Download {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::source::{Opened, remedy};
 use super::{Content, DataSource, Elements, Flaw, Lines, Located, RecordError, member, source};
+use crate::benchmark::BenchmarkDescription;
 use crate::error::DataError;
 
 /// A stream of items. Records that cannot be read are errors in the stream.
@@ -25,15 +26,14 @@ pub(crate) enum Layout {
     EitherOrMember(&'static str),
 }
 
-/// Opens a source as a stream of items; `read` parses a record.
+/// Opens a source of a benchmark as a stream of items.
 pub(crate) fn open(
-    benchmark: &'static str,
+    about: &'static BenchmarkDescription,
     data: &DataSource,
-    samples: &'static [u8],
     layout: Layout,
-    read: fn(&Value) -> Result<Content, RecordError>,
 ) -> Result<Items, DataError> {
-    let Opened { name, mut reader } = source::open(benchmark, data, samples)?;
+    let benchmark = about.name;
+    let Opened { name, mut reader } = source::open(about, data)?;
     let unreadable = |error: std::io::Error| DataError::Unreadable {
         file: name.clone(),
         reason: error.to_string(),
@@ -56,7 +56,7 @@ pub(crate) fn open(
             }
         }
     };
-    let mut builder = Builder { benchmark, file: name.clone(), read, index: 0, seen: HashMap::new() };
+    let mut builder = Builder::new(about, name.clone());
     let mut items = records.map(move |record| builder.build(record));
     match items.next() {
         None => Err(DataError::Empty { file: name, remedy: remedy(benchmark) }),
@@ -78,16 +78,19 @@ fn starts_with_a_record(start: &[u8]) -> bool {
 }
 
 /// Builds items; counts positions and equal records.
-pub(super) struct Builder {
-    pub(super) benchmark: &'static str,
+pub(crate) struct Builder {
+    about: &'static BenchmarkDescription,
     pub(super) file: String,
-    pub(super) read: fn(&Value) -> Result<Content, RecordError>,
-    pub(super) index: u64,
-    pub(super) seen: HashMap<ContentHash, u32>,
+    index: u64,
+    seen: HashMap<ContentHash, u32>,
 }
 
 impl Builder {
-    pub(super) fn build(&mut self, Located { line, content }: Located) -> Result<Item, DataError> {
+    pub(crate) fn new(about: &'static BenchmarkDescription, file: String) -> Self {
+        Self { about, file, index: 0, seen: HashMap::new() }
+    }
+
+    pub(crate) fn build(&mut self, Located { line, content }: Located) -> Result<Item, DataError> {
         let file = || self.file.clone();
         let index = self.index;
         self.index += 1;
@@ -101,11 +104,11 @@ impl Builder {
             },
             Flaw::Broken { expected, found } => DataError::Broken { file: file(), line, expected, found },
             Flaw::Unreadable(reason) => {
-                DataError::Unreadable { file: file(), reason, remedy: remedy(self.benchmark) }
+                DataError::Unreadable { file: file(), reason, remedy: remedy(self.about.name) }
             }
         })?;
         let Content { name, group, task, setup, target } =
-            (self.read)(&record).map_err(|error| DataError::Record {
+            (self.about.read)(&record).map_err(|error| DataError::Record {
                 file: file(),
                 line,
                 field: Some(error.field),

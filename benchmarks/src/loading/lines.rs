@@ -13,7 +13,13 @@ pub(crate) struct Lines<R> {
 
 impl<R: BufRead> Lines<R> {
     pub(crate) fn new(reader: R) -> Self {
-        Self { lines: LineReader::new(reader) }
+        LineReader::new(reader).into()
+    }
+}
+
+impl<R> From<LineReader<R>> for Lines<R> {
+    fn from(lines: LineReader<R>) -> Self {
+        Self { lines }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Reads a data set in several files, each a JSON array, as one stream.
 
-use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::path::Path;
 
@@ -8,39 +7,34 @@ use serde_json::Value;
 
 use super::items::Builder;
 use super::source::{self, Opened};
-use super::{Content, DataSource, Elements, Items, RecordError};
+use super::{DataSource, Elements, Items};
+use crate::benchmark::BenchmarkDescription;
 use crate::error::DataError;
 
 /// Options for reading the files of a data set.
 #[derive(Clone, Copy)]
 pub(crate) struct Many {
-    pub(crate) benchmark: &'static str,
-    pub(crate) samples: &'static [u8],
+    pub(crate) about: &'static BenchmarkDescription,
     /// Hint if a file cannot be used.
     pub(crate) remedy: &'static str,
     /// Maximum length of a record in bytes.
     pub(crate) longest: u64,
     /// Removes unneeded fields from a record. Receives the file's path, or `None` for samples.
     pub(crate) prepare: fn(Option<&Path>, Value) -> Value,
-    /// Parses a record.
-    pub(crate) read: fn(&Value) -> Result<Content, RecordError>,
+}
+
+impl Many {
+    fn empty(self) -> DataError {
+        DataError::Empty { file: self.about.name.to_owned(), remedy: self.remedy.to_owned() }
+    }
 }
 
 /// Opens the first file; opens each further file after the previous one has been read.
 pub(crate) fn open_many(many: Many, files: Vec<DataSource>) -> Result<Items, DataError> {
     let mut files = VecDeque::from(files);
-    let Some(first) = files.pop_front() else {
-        return Err(DataError::Empty { file: many.benchmark.to_owned(), remedy: many.remedy.to_owned() });
-    };
-    let mut builder = Builder {
-        benchmark: many.benchmark,
-        file: String::new(),
-        read: many.read,
-        index: 0,
-        seen: HashMap::new(),
-    };
-    let opened = open_one(many, &first)?;
-    builder.file.clone_from(&opened.name);
+    let first = files.pop_front().ok_or_else(|| many.empty())?;
+    let opened = open_one(many, first)?;
+    let mut builder = Builder::new(many.about, opened.name.clone());
     let mut open = Some(opened);
     let mut items = std::iter::from_fn(move || {
         loop {
@@ -52,7 +46,7 @@ pub(crate) fn open_many(many: Many, files: Vec<DataSource>) -> Result<Items, Dat
                 open = None;
             }
             let next = files.pop_front()?;
-            match open_one(many, &next) {
+            match open_one(many, next) {
                 Ok(file) => {
                     builder.file.clone_from(&file.name);
                     open = Some(file);
@@ -65,7 +59,7 @@ pub(crate) fn open_many(many: Many, files: Vec<DataSource>) -> Result<Items, Dat
         }
     });
     match items.next() {
-        None => Err(DataError::Empty { file: many.benchmark.to_owned(), remedy: many.remedy.to_owned() }),
+        None => Err(many.empty()),
         Some(first) => Ok(Box::new(std::iter::once(first).chain(items))),
     }
 }
@@ -86,8 +80,8 @@ impl OpenFile {
     }
 }
 
-fn open_one(many: Many, source: &DataSource) -> Result<OpenFile, DataError> {
-    let opened = source::open(many.benchmark, source, many.samples);
+fn open_one(many: Many, source: DataSource) -> Result<OpenFile, DataError> {
+    let opened = source::open(many.about, &source);
     let Opened { name, reader } = opened.map_err(|error| error.with_remedy(many.remedy))?;
-    Ok(OpenFile { name, source: source.clone(), records: Elements::new(reader).at_most(many.longest) })
+    Ok(OpenFile { name, source, records: Elements::new(reader).at_most(many.longest) })
 }

@@ -16,7 +16,7 @@ pub(crate) use array::Elements;
 pub use field::{Content, RecordError};
 pub(crate) use field::{describe, optional_text, quoted, required, text};
 pub use items::Items;
-pub(crate) use items::{Layout, open, single};
+pub(crate) use items::{Builder, Layout, open, single};
 pub(crate) use lines::Lines;
 pub(crate) use many::{Many, open_many};
 pub use source::DataSource;

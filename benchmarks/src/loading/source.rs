@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::benchmark::Benchmark;
+use crate::benchmark::{Benchmark, BenchmarkDescription};
 use crate::error::DataError;
 
 /// Source of a benchmark's items.
@@ -34,20 +34,12 @@ pub(super) fn remedy(benchmark: &str) -> String {
     format!("run `lumos fetch {benchmark}`, or set the data folder with `--data PATH`")
 }
 
-/// Opens a source; `samples` are the benchmark's built-in samples.
-pub(super) fn open(
-    benchmark: &'static str,
-    source: &DataSource,
-    samples: &'static [u8],
-) -> Result<Opened, DataError> {
-    let path = match source {
-        DataSource::Samples => {
-            return Ok(Opened {
-                name: format!("built-in samples of {benchmark}"),
-                reader: Box::new(samples),
-            });
-        }
-        DataSource::File(path) => path,
+/// Opens a source of a benchmark.
+pub(super) fn open(about: &'static BenchmarkDescription, source: &DataSource) -> Result<Opened, DataError> {
+    let benchmark = about.name;
+    let DataSource::File(path) = source else {
+        let name = format!("built-in samples of {benchmark}");
+        return Ok(Opened { name, reader: Box::new(about.samples) });
     };
     let name = path.display().to_string();
     let refused = |error: &std::io::Error| match error.kind() {

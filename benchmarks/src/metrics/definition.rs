@@ -98,7 +98,7 @@ impl MetricDefinition {
     }
 
     /// Defines a mean of values from 0 to 1 in percent, where higher is better and no judge is needed.
-    pub const fn unit_mean(name: &'static str, description: &'static str) -> Self {
+    pub(crate) const fn unit_mean(name: &'static str, description: &'static str) -> Self {
         Self {
             kind: MetricKind::BoundedMean { least: 0.0, most: 1.0 },
             ..Self::proportion(name, description)

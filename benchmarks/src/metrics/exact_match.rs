@@ -11,7 +11,7 @@ use super::{MetricDefinition, prediction};
 use crate::score::{ItemScore, Scoring};
 
 /// Fraction of items whose prediction equals the gold answer.
-pub const EXACT_MATCH: MetricDefinition =
+pub(crate) const EXACT_MATCH: MetricDefinition =
     MetricDefinition::proportion("exact_match", "share of items whose prediction is the gold answer");
 
 /// Scores an outcome with a numeric gold answer. An item without a prediction is wrong. Returns `None` for a

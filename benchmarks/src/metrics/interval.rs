@@ -10,7 +10,7 @@ const NORMAL_95: f64 = 1.959_963_984_540_054;
 
 /// Wilson's 95 % score interval of a proportion (Wilson 1927): the proportions that a test at that level
 /// would not reject. Returns `None` without items.
-pub fn wilson(successes: f64, items: f64) -> Option<(f64, f64)> {
+pub(crate) fn wilson(successes: f64, items: f64) -> Option<(f64, f64)> {
     if items.is_nan() || items <= 0.0 {
         return None;
     }
@@ -93,7 +93,7 @@ fn student(mean: f64, standard_error: f64, items: u64) -> Option<(f64, f64)> {
 /// Standard error of a mean, from the sums of `items` values and of their squares: the sample standard
 /// deviation divided by the square root of the sample size, as reported by lm-eval. `None` for fewer than two
 /// items.
-pub fn standard_error(sum: f64, sum_of_squares: f64, items: u64) -> Option<f64> {
+pub(crate) fn standard_error(sum: f64, sum_of_squares: f64, items: u64) -> Option<f64> {
     if items < 2 {
         return None;
     }

@@ -10,12 +10,10 @@ mod tally;
 mod text;
 
 pub use definition::{MetricDefinition, MetricKind, Unit};
-pub use exact_match::EXACT_MATCH;
-pub(crate) use exact_match::score_number;
-pub use interval::{IntervalMethod, standard_error, wilson};
+pub(crate) use exact_match::{EXACT_MATCH, score_number};
+pub use interval::IntervalMethod;
 pub use tally::{Estimate, GroupedTally, Tally};
-pub use text::{ACCURACY, F1, f1, normalise, says_yes};
-pub(crate) use text::{score_words, score_yes_or_no};
+pub(crate) use text::{ACCURACY, F1, f1, normalise, says_yes, score_words, score_yes_or_no};
 
 use lumos_tasks::Outcome;
 use lumos_tasks::outcome::Value;

@@ -142,11 +142,6 @@ impl Tally {
             method: interval.map(|(_, method)| method),
         })
     }
-
-    /// Names of the metrics that were scored.
-    pub fn metrics(&self) -> impl Iterator<Item = &str> {
-        self.sums.keys().map(String::as_str)
-    }
 }
 
 /// Sums of scores over all items and by group.
@@ -202,7 +197,7 @@ mod tests {
         assert_eq!((estimate.value, estimate.items), (0.75, 4));
         assert_eq!(estimate.standard_error, Some(0.25));
         assert_eq!(tally.finish(&REWARD), None);
-        assert_eq!(tally.metrics().collect::<Vec<_>>(), ["exact_match"]);
+        assert_eq!(tally.sums.keys().collect::<Vec<_>>(), ["exact_match"]);
     }
 
     #[test]

@@ -12,11 +12,11 @@ use super::{EXACT_MATCH, MetricDefinition, prediction};
 use crate::score::{ItemScore, Scoring, Share};
 
 /// Mean F1 of the predictions' words.
-pub const F1: MetricDefinition =
+pub(crate) const F1: MetricDefinition =
     MetricDefinition::unit_mean("f1", "mean F1 between the words of prediction and gold answer");
 
 /// Normalises an answer: lower case, without punctuation and articles, words separated by single blanks.
-pub fn normalise(answer: &str) -> String {
+pub(crate) fn normalise(answer: &str) -> String {
     // Characters matched by Python's `\w`: letters, numbers and the underscore.
     static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[\p{L}\p{N}_]+").expect("a valid pattern"));
     let plain: String =
@@ -33,7 +33,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// F1 between the words of two answers. `yes`, `no` and `noanswer` must match exactly.
-pub fn f1(prediction: &str, gold: &str) -> f64 {
+pub(crate) fn f1(prediction: &str, gold: &str) -> f64 {
     let (prediction, gold) = (normalise(prediction), normalise(gold));
     let whole = |answer: &str| matches!(answer, "yes" | "no" | "noanswer");
     if prediction != gold && (whole(&prediction) || whole(&gold)) {
@@ -73,12 +73,12 @@ pub(crate) fn score_words(target: &Target, outcome: &Outcome) -> Option<ItemScor
 }
 
 /// Fraction of items whose yes-or-no prediction matches the gold answer.
-pub const ACCURACY: MetricDefinition =
+pub(crate) const ACCURACY: MetricDefinition =
     MetricDefinition::proportion("accuracy", "share of items answered yes or no as the gold answer says");
 
 /// Interprets the prediction of an episode with tools: `yes` anywhere in it counts as yes (upstream
 /// `eval/strategyqa/run_eval.py`).
-pub fn says_yes(prediction: &str) -> bool {
+pub(crate) fn says_yes(prediction: &str) -> bool {
     prediction.to_lowercase().contains("yes")
 }
 

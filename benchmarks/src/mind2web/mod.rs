@@ -1,21 +1,20 @@
 //! Mind2Web: tasks on recorded web pages (Deng et al. 2023; upstream `eval/mind2web/run_eval.py` of Lumos and
 //! `action_prediction/metric.py` of Mind2Web).
 
-pub mod official;
 mod record;
 mod score;
 
 use std::path::{Path, PathBuf};
 
 use lumos_tasks::families::web;
-use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, Outcome, Target};
-use serde_json::Value;
+use lumos_tasks::{Behaviour, Configuration, Formulation};
 
-use crate::benchmark::{Benchmark, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure, PublishedItems};
+use crate::benchmark::{
+    Benchmark, BenchmarkDescription, LATER_LISTING, MODULES, PROJECT_PAGE, PublishedFigure, figure,
+};
 use crate::error::DataError;
-use crate::loading::{Content, DataSource, Items, Many, RecordError, open_many};
+use crate::loading::{DataSource, Items, Many, open_many};
 use crate::metrics::MetricDefinition;
-use crate::score::{ItemScore, Scoring};
 
 pub(crate) use score::{acts_with_operation, acts_with_value, succeeds_as_published};
 
@@ -31,52 +30,45 @@ const REMEDY: &str = "the authors distribute the test splits in a password-prote
 /// Maximum length of a record: a task with all its pages, including raw ones.
 const MAX_TASK: u64 = 512 << 20;
 
+static MIND2WEB: BenchmarkDescription = BenchmarkDescription {
+    name: "mind2web",
+    title: "Mind2Web",
+    data_file: "mind2web/test_domain",
+    formulations: &[Formulation::Iterative],
+    max_rounds: |behaviour| match behaviour {
+        Behaviour::Paper => 15,
+        // Every gold step counts, so no episode may be cut off.
+        Behaviour::Corrected => 200,
+    },
+    modules: &MODULES,
+    tools: &["rank", "web"],
+    prompts_hash: web::prompts_hash,
+    metrics: &[
+        score::STEP_SUCCESS,
+        score::EXECUTABLE,
+        score::REACHABLE,
+        score::ELEMENT_ACCURACY,
+        score::ACTION_F1,
+        score::OFFICIAL_STEP_SUCCESS,
+        score::TASK_SUCCESS,
+        score::MACRO_ELEMENT_ACCURACY,
+        score::MACRO_ACTION_F1,
+        score::MACRO_STEP_SUCCESS,
+    ],
+    published: &PUBLISHED,
+    // The publication does not state how many tasks of `test_domain` it evaluated.
+    published_items: None,
+    downloads: &[],
+    group_label: Some("Split, domain, website"),
+    samples: include_bytes!("../../samples/mind2web.json"),
+    open: open_split,
+    read: record::read,
+    score: score::score,
+};
+
 impl Benchmark for Mind2Web {
-    fn name(&self) -> &'static str {
-        "mind2web"
-    }
-
-    fn title(&self) -> &'static str {
-        "Mind2Web"
-    }
-
-    fn data_file(&self) -> &'static str {
-        "mind2web/test_domain"
-    }
-
-    fn formulations(&self) -> &'static [Formulation] {
-        &[Formulation::Iterative]
-    }
-
-    fn max_rounds(&self, behaviour: Behaviour) -> u32 {
-        match behaviour {
-            Behaviour::Paper => 15,
-            // Every gold step counts, so no episode may be cut off.
-            Behaviour::Corrected => 200,
-        }
-    }
-
-    fn tools(&self) -> &'static [&'static str] {
-        &["rank", "web"]
-    }
-
-    fn prompts_hash(&self) -> ContentHash {
-        web::prompts_hash()
-    }
-
-    fn metrics(&self) -> &'static [MetricDefinition] {
-        &[
-            score::STEP_SUCCESS,
-            score::EXECUTABLE,
-            score::REACHABLE,
-            score::ELEMENT_ACCURACY,
-            score::ACTION_F1,
-            score::OFFICIAL_STEP_SUCCESS,
-            score::TASK_SUCCESS,
-            score::MACRO_ELEMENT_ACCURACY,
-            score::MACRO_ACTION_F1,
-            score::MACRO_STEP_SUCCESS,
-        ]
+    fn description(&self) -> &'static BenchmarkDescription {
+        &MIND2WEB
     }
 
     fn is_measured(&self, metric: &MetricDefinition, configuration: &Configuration) -> bool {
@@ -84,55 +76,25 @@ impl Benchmark for Mind2Web {
         !takes_a_browser || configuration.has_browser()
     }
 
-    fn published(&self) -> &'static [PublishedFigure] {
-        &PUBLISHED
-    }
-
-    /// The publication does not state how many tasks of `test_domain` it evaluated.
-    fn published_items(&self) -> Option<PublishedItems> {
-        None
-    }
-
     /// Prompts contain verbs for earlier actions, which are drawn at random.
     fn draws(&self) -> bool {
         true
     }
+}
 
-    fn downloads(&self) -> &'static [Download] {
-        &[]
-    }
-
-    fn group_label(&self) -> Option<&'static str> {
-        Some("Split, domain, website")
-    }
-
-    fn samples(&self) -> &'static [u8] {
-        include_bytes!("../../samples/mind2web.json")
-    }
-
-    fn open(&self, source: DataSource) -> Result<Items, DataError> {
-        let files = match &source {
-            DataSource::File(path) if path.is_dir() => json_files(path)?,
-            _ => vec![source],
-        };
-        let many = Many {
-            benchmark: self.name(),
-            samples: self.samples(),
-            remedy: REMEDY,
-            longest: MAX_TASK,
-            prepare: |file, record| record::reduced(record, file.and_then(split_of)),
-            read: record::read,
-        };
-        open_many(many, files)
-    }
-
-    fn read(&self, record: &Value) -> Result<Content, RecordError> {
-        record::read(record)
-    }
-
-    fn score(&self, target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
-        score::score(target, outcome, scoring)
-    }
+/// Opens the files of a split, or a single file.
+fn open_split(about: &'static BenchmarkDescription, source: DataSource) -> Result<Items, DataError> {
+    let files = match &source {
+        DataSource::File(path) if path.is_dir() => json_files(path)?,
+        _ => vec![source],
+    };
+    let many = Many {
+        about,
+        remedy: REMEDY,
+        longest: MAX_TASK,
+        prepare: |file, record| record::reduced(record, file.and_then(split_of)),
+    };
+    open_many(many, files)
 }
 
 /// Returns the files of a split, sorted by number: `test_domain_2.json` before `test_domain_10.json`.
@@ -172,19 +134,10 @@ fn split_of(file: &Path) -> Option<&'static str> {
 }
 
 const PUBLISHED: [PublishedFigure; 3] = [
-    figure(Formulation::Iterative, "Lumos-I 7B", 27.6, PROJECT_PAGE),
-    figure(Formulation::Iterative, "Lumos-I 13B", 31.3, LATER_LISTING),
-    figure(Formulation::Integrated, "integrated training 7B", 25.3, PROJECT_PAGE),
+    figure(&score::STEP_SUCCESS, Formulation::Iterative, "Lumos-I 7B", 27.6, PROJECT_PAGE),
+    figure(&score::STEP_SUCCESS, Formulation::Iterative, "Lumos-I 13B", 31.3, LATER_LISTING),
+    figure(&score::STEP_SUCCESS, Formulation::Integrated, "integrated training 7B", 25.3, PROJECT_PAGE),
 ];
-
-const fn figure(
-    formulation: Formulation,
-    system: &'static str,
-    percent: f64,
-    source: &'static str,
-) -> PublishedFigure {
-    PublishedFigure { metric: score::STEP_SUCCESS.name, formulation, system, percent, source }
-}
 
 #[cfg(test)]
 mod tests {

@@ -175,26 +175,21 @@ impl Official {
 }
 
 /// F1 between the sets of words of two texts; 1 if both are empty, 0 if one is empty.
-pub(super) fn f1(prediction: &str, gold: &str) -> f64 {
-    of_sets(&words(prediction), &words(gold))
-}
-
-/// Returns the words of a text.
-pub(super) fn words(text: &str) -> BTreeSet<&str> {
-    text.split(is_space).filter(|word| !word.is_empty()).collect()
-}
-
-/// F1 between two sets of words.
-pub(super) fn of_sets(prediction: &BTreeSet<&str>, gold: &BTreeSet<&str>) -> f64 {
+fn f1(prediction: &str, gold: &str) -> f64 {
+    let (prediction, gold) = (words(prediction), words(gold));
     if prediction.is_empty() && gold.is_empty() {
         return 1.0;
     }
     if prediction.is_empty() || gold.is_empty() {
         return 0.0;
     }
-    let same = prediction.intersection(gold).count() as f64;
+    let same = prediction.intersection(&gold).count() as f64;
     let (precision, recall) = (same / prediction.len() as f64, same / gold.len() as f64);
     if precision == 0.0 || recall == 0.0 { 0.0 } else { 2.0 * precision * recall / (precision + recall) }
+}
+
+fn words(text: &str) -> BTreeSet<&str> {
+    text.split(is_space).filter(|word| !word.is_empty()).collect()
 }
 
 /// Formats an action for official scoring: its name, and its value if it has one.
@@ -204,6 +199,10 @@ fn written(operation: &str, value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::{BufRead, BufReader};
+
+    use flate2::read::GzDecoder;
     use lumos_tasks::Ending;
     use lumos_tasks::families::web::{Obstacle, PageExecution};
 
@@ -266,6 +265,23 @@ mod tests {
         assert_eq!(of(Scoring::Paper, &TASK_SUCCESS), (0.0, 1.0));
         assert_eq!(of(Scoring::Paper, &ACTION_F1).0, 1.0 + 1.0 / 3.0);
     }
+
+    #[test]
+    fn f1_is_as_recorded() {
+        let Some(path) = lumos_capabilities::shared("golden/mind2web/official_units.jsonl.gz") else {
+            return;
+        };
+        let rows = BufReader::new(GzDecoder::new(File::open(path).unwrap())).lines();
+        let rows = rows.map(|row| serde_json::from_str::<serde_json::Value>(&row.unwrap()).unwrap());
+        let mut count = 0;
+        for row in rows.filter(|row| row["function"] == "multichoice.calculate_f1") {
+            let found = f1(row["pred"].as_str().unwrap(), row["label"].as_str().unwrap());
+            assert!((found - row["output"].as_f64().unwrap()).abs() < 1e-9, "{}", row["id"]);
+            count += 1;
+        }
+        assert!(count > 0);
+    }
+
     #[test]
     fn what_a_browser_did_is_counted_beside_and_only_where_there_was_one() {
         let target = Target::Web { steps: vec![gold("CLICK", ""); 3], words: String::new() };

@@ -2,7 +2,7 @@
 //!
 //! A [`Case`] contains the replies of models and tools in one episode, the prompts, and the outcome.
 //! [`replay`] runs the episode again with these replies and reports differences. Rows that record a single
-//! function ([`UnitRow`]) are replayed in the same way. [`record`] is the inverse: it writes a case from an
+//! function (`UnitRow`) are replayed in the same way. [`record`] is the inverse: it writes a case from an
 //! episode's outcome.
 
 mod compare;
@@ -21,9 +21,6 @@ use lumos_tasks::recorded::Case;
 pub use drive::configuration;
 pub use read::{CaseError, Cases, RecordedRow, read_cases};
 pub use record::{NotRecordable, record};
-pub use shop::{ShopCase, ShopExpected, ShopTool};
-pub use sql::SqlRow;
-pub use unit::{UnitRow, replay_unit};
 
 /// Returns the data folder for recorded cases: `LUMOS_DATA`, or `../../data` relative to their
 /// folder.

@@ -1,9 +1,7 @@
 //! Reads files of recorded cases.
 
-use std::fs::File;
 use std::path::Path;
 
-use lumos_environments::lines::{ExpansionLimits, unpacked};
 use lumos_tasks::recorded::Case;
 use serde_json::Value;
 use thiserror::Error;
@@ -16,7 +14,10 @@ use crate::loading::{Flaw, Lines, Located};
 
 /// A row of a file of recorded cases.
 #[derive(Debug, Clone, PartialEq)]
-pub enum RecordedRow {
+pub struct RecordedRow(Row);
+
+#[derive(Debug, Clone, PartialEq)]
+enum Row {
     /// An episode.
     Case(Box<Case>),
     /// An episode on a database, recorded by the benchmark's own runner or in its published logs.
@@ -48,40 +49,46 @@ impl RecordedRow {
         let given = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
         let other = |reason: String| {
             let id = given("id").unwrap_or_else(|| format!("line {line}"));
-            Ok(Self::Other { id, reason })
+            Ok(Row::Other { id, reason })
         };
-        if let Some(function) = given("fn") {
-            let row = serde_json::from_value(value).map_err(|error| error.to_string())?;
-            return Ok(Self::Unit { id: format!("{function} line {line}"), row: Box::new(row) });
-        }
-        if value.get("gold_sql").is_some() && (value.get("replies").is_some() || value.get("run").is_some()) {
-            let mut row: SqlRow = serde_json::from_value(value).map_err(|error| error.to_string())?;
-            folder.clone_into(&mut row.folder);
-            return Ok(Self::Sql(Box::new(row)));
-        }
-        match given("benchmark") {
-            Some(benchmark) if crate::registry::find(&benchmark).is_none() => {
+        let has = |field: &str| value.get(field).is_some();
+        let row = match (given("fn"), given("benchmark")) {
+            (Some(function), _) => serde_json::from_value(value)
+                .map(|row| Row::Unit { id: format!("{function} line {line}"), row: Box::new(row) }),
+            _ if has("gold_sql") && (has("replies") || has("run")) => {
+                serde_json::from_value(value).map(|mut row: SqlRow| {
+                    folder.clone_into(&mut row.folder);
+                    Row::Sql(Box::new(row))
+                })
+            }
+            (None, Some(benchmark)) if crate::registry::find(&benchmark).is_none() => {
                 other(format!("unknown benchmark `{benchmark}`"))
             }
-            Some(_) if value.get("catalogue").is_some() => serde_json::from_value(value)
-                .map(|case: ShopCase| Self::Shop(Box::new(ShopCase { folder: folder.to_owned(), ..case })))
-                .map_err(|error| error.to_string()),
-            Some(_) => serde_json::from_value(value)
-                .map(|case| Self::Case(Box::new(case)))
-                .map_err(|error| error.to_string()),
-            None if value.is_object() => other("neither an episode nor a function".to_owned()),
-            None => Err("expected a JSON object".to_owned()),
+            (None, Some(_)) if has("catalogue") => serde_json::from_value(value)
+                .map(|case: ShopCase| Row::Shop(Box::new(ShopCase { folder: folder.to_owned(), ..case }))),
+            (None, Some(_)) => serde_json::from_value(value).map(|case| Row::Case(Box::new(case))),
+            (None, None) if value.is_object() => other("neither an episode nor a function".to_owned()),
+            (None, None) => return Err("expected a JSON object".to_owned()),
+        };
+        row.map(Self).map_err(|error: serde_json::Error| error.to_string())
+    }
+
+    /// Returns the episode, unless the row records something else.
+    pub fn case(&self) -> Option<&Case> {
+        match &self.0 {
+            Row::Case(case) => Some(case),
+            _ => None,
         }
     }
 
     /// Replays the row.
     pub fn replay(&self) -> ReplayResult {
-        match self {
-            Self::Case(case) => replay(case),
-            Self::Sql(row) => row.replay(),
-            Self::Unit { id, row } => replay_unit(id, row),
-            Self::Shop(case) => ReplayResult::of_either(&case.id, shop::replay(case)),
-            Self::Other { id, reason } => ReplayResult::skip(id, reason.as_str()),
+        match &self.0 {
+            Row::Case(case) => replay(case),
+            Row::Sql(row) => ReplayResult::of(&row.id, row.check()),
+            Row::Unit { id, row } => replay_unit(id, row),
+            Row::Shop(case) => ReplayResult::of_either(&case.id, shop::replay(case)),
+            Row::Other { id, reason } => ReplayResult::skip(id, reason.as_str()),
         }
     }
 }
@@ -121,10 +128,8 @@ pub fn read_cases(path: &Path) -> Result<Cases, CaseError> {
     let unreadable =
         |error: std::io::Error| CaseError::Unreadable { file: name.clone(), reason: error.to_string() };
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    let file = File::open(path).map_err(unreadable)?;
-    let length = file.metadata().map_err(unreadable)?.len();
-    let reader = unpacked(file, length, ExpansionLimits::default()).map_err(unreadable)?;
-    Ok(Box::new(Lines::new(reader).map(move |record| row(&name, &folder, record))))
+    let lines = lumos_environments::lines::open(path).map_err(unreadable)?;
+    Ok(Box::new(Lines::from(lines).map(move |record| row(&name, &folder, record))))
 }
 
 fn row(file: &str, folder: &Path, Located { line, content }: Located) -> Result<RecordedRow, CaseError> {

@@ -27,39 +27,39 @@ use crate::webshop::WebShop;
 
 /// An episode recorded by the original.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct ShopCase {
+pub(super) struct ShopCase {
     /// Name of the case.
-    pub id: String,
+    pub(super) id: String,
     /// The benchmark: `webshop`.
-    pub benchmark: String,
+    pub(super) benchmark: String,
     /// Purpose of the case: `good…`, or the mutation.
-    pub mutation: String,
+    pub(super) mutation: String,
     /// The catalogue on which it was recorded.
-    pub catalogue: String,
+    pub(super) catalogue: String,
     /// Source of its goal: `synthetic` or `human`.
     #[serde(default)]
-    pub goal_mode: Option<String>,
+    pub(super) goal_mode: Option<String>,
     /// The formulation: `iterative`, the only one that the original supports.
-    pub formulation: Formulation,
+    pub(super) formulation: Formulation,
     /// The goal.
-    pub item: Value,
+    pub(super) item: Value,
     /// Model replies, in the order of the calls.
-    pub script: Script,
+    pub(super) script: Script,
     /// The exact prompts.
-    pub prompts: Script,
+    pub(super) prompts: Script,
     /// Calls of helpers outside of the shop, in order.
-    pub tools: Vec<ShopTool>,
+    pub(super) tools: Vec<ShopTool>,
     /// Result of the episode.
-    pub expected: ShopExpected,
+    pub(super) expected: ShopExpected,
     /// Folder of the file that contains it.
     #[serde(skip)]
-    pub folder: PathBuf,
+    pub(super) folder: PathBuf,
 }
 
 /// A call of a helper outside of the shop, and its result.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "tool", rename_all = "snake_case")]
-pub enum ShopTool {
+pub(super) enum ShopTool {
     /// A search: ids of the products, including those not for sale.
     Lucene {
         /// The query.
@@ -85,43 +85,43 @@ pub enum ShopTool {
 
 /// Result of a recorded episode.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct ShopExpected {
+pub(super) struct ShopExpected {
     /// Subgoals that were grounded.
-    pub subgoals: Vec<String>,
+    pub(super) subgoals: Vec<String>,
     /// Variables.
-    pub results: BTreeMap<String, ShopValue>,
+    pub(super) results: BTreeMap<String, ShopValue>,
     /// All actions sent to the shop, including repetitions.
-    pub env_actions: Vec<String>,
+    pub(super) env_actions: Vec<String>,
     /// Actions that are repeated at every click.
-    pub previous_actions: Vec<String>,
+    pub(super) previous_actions: Vec<String>,
     /// How the original scored it.
-    pub outcome: End,
+    pub(super) outcome: End,
     /// The scored reward.
-    pub reward: Option<f64>,
+    pub(super) reward: Option<f64>,
     /// Whether a purchase was made.
-    pub purchase_seen: bool,
+    pub(super) purchase_seen: bool,
     /// The customer's request.
     #[serde(default)]
-    pub question: Option<String>,
+    pub(super) question: Option<String>,
     /// The module call, counted from 0, before which the original found that the item had ended.
     #[serde(default, deserialize_with = "present")]
-    pub solved_before_model_call: Option<Option<u32>>,
+    pub(super) solved_before_model_call: Option<Option<u32>>,
     /// Figures of a run over this item alone.
     #[serde(default)]
-    pub run: Option<ShopRun>,
+    pub(super) run: Option<ShopRun>,
 }
 
 /// Figures of the original's run over one item.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct ShopRun {
+pub(super) struct ShopRun {
     /// Sum of rewards.
-    pub tot_reward: f64,
+    pub(super) tot_reward: f64,
     /// Number of items that ended.
-    pub len_solved: u32,
+    pub(super) len_solved: u32,
     /// Mean of their rewards.
-    pub average: Option<f64>,
+    pub(super) average: Option<f64>,
     /// The exception if no item ended.
-    pub error: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 impl ShopRun {

@@ -1,16 +1,14 @@
 //! Creates items from products: goals are generated from the catalogue, as the original does on startup.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
 use lumos_environments::shop::{GoalMode, Stock, draw};
-use lumos_tasks::{ContentHash, Item, ItemId};
-use serde_json::Value;
 
+use crate::benchmark::BenchmarkDescription;
 use crate::error::DataError;
-use crate::loading::{Content, DataSource, Items, RecordError, single};
+use crate::loading::{Builder, DataSource, Flaw, Items, Located};
 
 /// Name of the file of documents.
 const DOCUMENTS: &str = "items_1000_documents.jsonl";
@@ -19,17 +17,15 @@ const DOCUMENTS: &str = "items_1000_documents.jsonl";
 const ATTRIBUTES: &str = "items_ins_v2_1000.json";
 
 /// Opens a catalogue as a stream of goals.
-pub(super) fn open(
-    benchmark: &'static str,
-    source: &DataSource,
-    read: impl Fn(&Value) -> Result<Content, RecordError> + Send + 'static,
-) -> Result<Items, DataError> {
+#[allow(clippy::needless_pass_by_value)] // signature of `BenchmarkDescription::open`
+pub(super) fn open(about: &'static BenchmarkDescription, source: DataSource) -> Result<Items, DataError> {
+    let benchmark = about.name;
     let remedy = || {
         format!(
             "place the files of {benchmark} as in docs/webshop.md, and set the data folder with `--data PATH`"
         )
     };
-    let (name, stock) = match source {
+    let (name, stock) = match &source {
         DataSource::Samples => {
             (format!("built-in samples of {benchmark}"), Stock::sample().map_err(|error| error.to_string()))
         }
@@ -41,30 +37,16 @@ pub(super) fn open(
     if goals.is_empty() {
         return Err(DataError::Empty { file: name, remedy: remedy() });
     }
-    let mut seen: HashMap<ContentHash, u32> = HashMap::new();
-    Ok(Box::new(goals.into_iter().enumerate().map(move |(index, goal)| {
-        let bad = |field: &'static str, expected: String, found: String| DataError::Record {
-            file: name.clone(),
-            line: 0,
-            field: Some(field),
-            expected,
-            found,
-        };
-        let record = serde_json::to_value(&goal)
-            .map_err(|error| bad("goal", "a goal".to_owned(), error.to_string()))?;
-        let item = single(&record, &read).map_err(|error| bad(error.field, error.expected, error.found))?;
-        let occurrences = seen.entry(item.id.content.clone()).or_default();
-        let id = ItemId { occurrence: *occurrences, ..item.id };
-        *occurrences += 1;
-        Ok(Item { id, index: index as u64, ..item })
+    let mut builder = Builder::new(about, name);
+    Ok(Box::new(goals.into_iter().map(move |goal| {
+        let content = serde_json::to_value(&goal);
+        let content = content.map_err(|error| Flaw::Json { line: 0, found: error.to_string() });
+        builder.build(Located { line: 0, content })
     })))
 }
 
 /// Reads the documents of a file, and the attributes next to it.
 fn documents(path: &Path) -> Result<Stock, String> {
-    let opened = |path: &Path| {
-        File::open(path).map(BufReader::new).map_err(|error| format!("{}: {error}", path.display()))
-    };
     let (documents, attributes) = (opened(path)?, opened(&path.with_file_name(ATTRIBUTES))?);
     Stock::from_documents(documents, attributes).map_err(|error| error.to_string())
 }
@@ -76,11 +58,11 @@ pub(crate) fn stock_in(folder: &Path) -> Result<Stock, String> {
     if path.is_file() {
         return documents(&path);
     }
-    let opened = |name: &str| {
-        let path = folder.join(name);
-        File::open(&path).map(BufReader::new).map_err(|error| format!("{}: {error}", path.display()))
-    };
-    let [products, attributes, human] =
-        [opened("items_shuffle.json")?, opened("items_ins_v2.json")?, opened("items_human_ins.json")?];
-    Stock::from_raw(products, attributes, human, Some(1000)).map_err(|error| error.to_string())
+    let [products, attributes, human] = ["items_shuffle.json", "items_ins_v2.json", "items_human_ins.json"]
+        .map(|name| opened(&folder.join(name)));
+    Stock::from_raw(products?, attributes?, human?, Some(1000)).map_err(|error| error.to_string())
+}
+
+fn opened(path: &Path) -> Result<BufReader<File>, String> {
+    File::open(path).map(BufReader::new).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::World;
-use lumos_benchmarks::replay::{RecordedRow, configuration, read_cases, record, replay};
+use lumos_benchmarks::replay::{configuration, read_cases, record, replay};
 use lumos_benchmarks::{DataSource, get};
 use lumos_tasks::recorded::Case;
 use lumos_tasks::{
@@ -21,13 +21,7 @@ fn own_cases() -> Vec<Case> {
 
 fn cases_of(family: &str) -> Vec<Case> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tests/cases/{family}.jsonl"));
-    read_cases(&path)
-        .unwrap()
-        .map(|row| match row.unwrap() {
-            RecordedRow::Case(case) => *case,
-            other => panic!("not an episode: {other:?}"),
-        })
-        .collect()
+    read_cases(&path).unwrap().map(|row| row.unwrap().case().expect("an episode").clone()).collect()
 }
 
 #[test]

@@ -7,4 +7,5 @@ mod cases;
 mod loading;
 mod mind2web;
 mod mutations;
+mod official;
 mod shared;

@@ -6,11 +6,11 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use flate2::read::GzDecoder;
-use lumos_benchmarks::mind2web::official::{
+use crate::official::{
     Evaluator, Sample, evaluate, f1_of_generation, f1_of_multichoice, figures, generation_figures,
     parse_generation, parse_multichoice, parse_multichoice_llm,
 };
+use flate2::read::GzDecoder;
 use lumos_benchmarks::replay::{read_cases, record, replay};
 use lumos_benchmarks::{DataError, DataSource, Scoring, find};
 use lumos_capabilities::shared;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lumos_benchmarks::replay::{RecordedRow, read_cases};
+use lumos_benchmarks::replay::read_cases;
 use lumos_benchmarks::{DataSource, find};
 use lumos_capabilities::shared;
 
@@ -21,11 +21,7 @@ fn replay_file(path: &Path) -> Tally {
     for row in read_cases(path).unwrap() {
         let row = row.unwrap();
         let verdict = row.replay();
-        let tags = match &row {
-            RecordedRow::Case(case) => case.tags.join(" "),
-            RecordedRow::Shop(case) => case.mutation.clone(),
-            _ => String::new(),
-        };
+        let tags = row.case().map_or_else(String::new, |case| case.tags.join(" "));
         match (verdict.skipped, verdict.difference) {
             (Some(_), _) => tally.skipped += 1,
             (None, None) => tally.passed += 1,

@@ -34,8 +34,8 @@ async fn run(
         for item in kept.clone() {
             let index = if settle_all { item.index / 10 * 10 } else { item.index };
             let unit = unit_of(planned, item);
-            if let Some(record) = state(index, &unit).record() {
-                let record = Record { configuration: position, item: item.index, ..record.clone() };
+            if let Some(record) = state(index, &unit) {
+                let record = Record { configuration: position, item: item.index, ..record };
                 checkpoint.record(record).await.unwrap();
             }
         }

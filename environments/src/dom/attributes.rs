@@ -34,11 +34,6 @@ const WORDS_OF_ATTRIBUTE: usize = 5;
 /// Maximum number of words per element.
 const WORDS_OF_ELEMENT: usize = 20;
 
-/// Whether `clean_tree` keeps the attribute (all represented ones except `class`).
-pub(super) fn is_salient(name: &str) -> bool {
-    name != "class" && SPEAKING.contains(&name)
-}
-
 /// The rank of each attribute name; `None` for names that are not represented.
 #[derive(Debug)]
 pub(super) struct Order(Vec<Option<u8>>);

@@ -1,5 +1,4 @@
-//! The text of a candidate for the ranker (upstream `format_candidate` in `dataloader.py`), and its own
-//! words.
+//! The text of a candidate for the ranker (upstream `format_candidate` in `dataloader.py`).
 
 use super::prune::{PruneLimits, Pruner};
 use super::text::{Brackets, IdNumbers, PageText, TextError};
@@ -11,7 +10,7 @@ const WORDS_AROUND: usize = 50;
 const WORDS_OF_TARGET: usize = 100;
 /// Maximum total size in bytes of the texts of one page's candidates, before they are truncated to a number
 /// of words.
-pub const MAX_TEXT: usize = 1 << 28;
+const MAX_TEXT: usize = 1 << 28;
 
 /// The texts of a page's candidates.
 #[derive(Debug)]
@@ -76,13 +75,4 @@ fn as_path(text: &str) -> String {
         }
     }
     path.trim_matches(' ').to_owned()
-}
-
-/// The words of a candidate's own text (upstream `process_tag`): after the last `target: `, all from the
-/// third on except those that contain a parenthesis.
-pub fn own_words(text: &str) -> String {
-    let target = text.rsplit("target: ").next().unwrap_or_default();
-    let words = lumos_tasks::python::strip(target).split(' ').skip(2);
-    let words = words.filter(|word| !word.contains(['(', ')']));
-    lumos_tasks::python::strip(&words.collect::<Vec<_>>().join(" ")).to_owned()
 }

@@ -7,7 +7,6 @@
 
 mod attributes;
 mod candidate;
-mod clean;
 mod literal;
 mod parse;
 mod prune;
@@ -17,8 +16,8 @@ mod text;
 mod tree;
 mod view;
 
-pub use candidate::{CandidateTexts, MAX_TEXT, own_words};
-pub use parse::{MAX_ATTRIBUTES, MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS, PageError};
+pub use candidate::CandidateTexts;
+pub use parse::PageError;
 pub use prune::{PruneLimits, Pruner};
 pub use step::{CandidateError, candidates};
 pub use text::{Brackets, IdNumbers, PageText, TextError};

@@ -7,18 +7,18 @@ use thiserror::Error;
 use super::tree::{Builder, Tree};
 
 /// Maximum size of a page in bytes.
-pub const MAX_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// Maximum nesting depth of elements, which is the limit of the original's parser (libxml2).
-pub const MAX_DEPTH: usize = 256;
+const MAX_DEPTH: usize = 256;
 /// Maximum number of elements in a page.
-pub const MAX_ELEMENTS: usize = 2_000_000;
+const MAX_ELEMENTS: usize = 2_000_000;
 /// Maximum number of attributes of an element.
-pub const MAX_ATTRIBUTES: usize = 1_000;
+const MAX_ATTRIBUTES: usize = 1_000;
 
 /// Errors of parsing a page. The limits bound time and memory for hostile pages.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PageError {
-    /// The page is longer than [`MAX_BYTES`].
+    /// The page is longer than 64 MiB.
     #[error("the page has {bytes} bytes, more than {most}")]
     TooLong {
         /// Its length in bytes.
@@ -26,7 +26,7 @@ pub enum PageError {
         /// The limit in bytes.
         most: usize,
     },
-    /// Elements are nested deeper than [`MAX_DEPTH`], the limit of the original's parser.
+    /// Elements are nested deeper than 256, the limit of the original's parser.
     #[error("elements are nested deeper than {most} (byte {byte})")]
     TooDeep {
         /// The limit.
@@ -34,8 +34,7 @@ pub enum PageError {
         /// Offset of the first element beyond it.
         byte: u64,
     },
-    /// The page has more elements than [`MAX_ELEMENTS`], or an element has more attributes than
-    /// [`MAX_ATTRIBUTES`].
+    /// The page has more than two million elements, or an element has more than 1,000 attributes.
     #[error("more than {most} {what} (byte {byte})")]
     TooMany {
         /// What exceeds the limit.

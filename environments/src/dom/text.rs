@@ -74,7 +74,7 @@ pub enum TextError {
     /// The page's root is a `text` element.
     #[error("the root of the page is a `text` element")]
     RootIsText,
-    /// The candidates' texts together are longer than [`MAX_TEXT`](super::MAX_TEXT).
+    /// The candidates' texts together are longer than 256 MiB.
     #[error("the texts of the page's candidates are longer than {most} bytes in all")]
     TooMuchText {
         /// The limit in bytes.

@@ -91,7 +91,7 @@ impl Tree {
     }
 
     /// The id of each element that has one and is not a `text` element, in document order.
-    pub fn element_ids(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn element_ids(&self) -> impl Iterator<Item = &str> {
         let elements = self.nodes.iter().filter(|node| node.has_ident && !node.is_text);
         elements.map(|node| self.ident(node.ident))
     }

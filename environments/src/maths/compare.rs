@@ -3,7 +3,7 @@
 //! [`same_value`] accepts numbers, expressions with unknowns, equations and inequalities; anything else is
 //! compared as text.
 
-use super::MathsError;
+use super::Result;
 use super::evaluate::evaluate;
 use super::expression;
 use super::fraction::Fraction;
@@ -11,6 +11,7 @@ use super::lexer::{self, Reading, Relation, Token};
 use super::limits::{MathsLimits, Meter};
 use super::monomial::Variables;
 use super::number::number;
+use super::roots::position;
 
 /// Whether two answers have the same value, as the mathematics table compares them.
 ///
@@ -39,7 +40,7 @@ fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
-fn same_meaning(left: &str, right: &str, meter: &mut Meter) -> Result<bool, MathsError> {
+fn same_meaning(left: &str, right: &str, meter: &mut Meter) -> Result<bool> {
     let left = lexer::tokens(left, Reading::Equation, meter)?;
     let right = lexer::tokens(right, Reading::Equation, meter)?;
     let variables = Variables::of([left.as_slice(), right.as_slice()], meter)?;
@@ -49,19 +50,11 @@ fn same_meaning(left: &str, right: &str, meter: &mut Meter) -> Result<bool, Math
         return Ok(false);
     }
     for part in left {
-        let mut found = None;
-        for (place, candidate) in right.iter().enumerate() {
-            if part.same(candidate, meter)? {
-                found = Some(place);
-                break;
-            }
+        let place = position(&right, |candidate| part.same(candidate, meter))?;
+        if place == right.len() {
+            return Ok(false);
         }
-        match found {
-            Some(place) => {
-                right.swap_remove(place);
-            }
-            None => return Ok(false),
-        }
+        right.swap_remove(place);
     }
     Ok(true)
 }
@@ -73,7 +66,7 @@ enum Part {
 }
 
 impl Part {
-    fn same(&self, other: &Self, meter: &mut Meter) -> Result<bool, MathsError> {
+    fn same(&self, other: &Self, meter: &mut Meter) -> Result<bool> {
         match (self, other) {
             (Self::Value(left), Self::Value(right)) => left.same(right, meter),
             (Self::Pair(left, relation, right), Self::Pair(other_left, other_relation, other_right)) => {
@@ -88,7 +81,7 @@ impl Part {
 
 /// The parts joined by `∧`. Chained relations are split, and inequalities are oriented towards the greater
 /// side.
-fn parts(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<Vec<Part>, MathsError> {
+fn parts(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
     for item in tokens.split(|token| *token == Token::And) {
         let mut sides = item.split(|token| matches!(token, Token::Relation(_)));
@@ -116,6 +109,6 @@ fn parts(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<V
     Ok(parts)
 }
 
-fn side(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<Fraction, MathsError> {
+fn side(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<Fraction> {
     evaluate(&expression::parse(tokens, variables, meter)?, &[], meter)
 }

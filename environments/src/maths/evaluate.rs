@@ -6,7 +6,6 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive};
 
-use super::MathsError;
 use super::exact;
 use super::expression::{Expression, Mark};
 use super::fraction::Fraction;
@@ -14,6 +13,7 @@ use super::lexer::Function;
 use super::limits::Meter;
 use super::polynomial::Polynomial;
 use super::surd::Real;
+use super::{MathsError, Result};
 
 /// The highest index of a root such as `x^(1/5)`.
 const HIGHEST_ROOT: u32 = 64;
@@ -23,7 +23,7 @@ pub(crate) fn evaluate(
     expression: &Expression,
     bindings: &[Option<Fraction>],
     meter: &mut Meter,
-) -> Result<Fraction, MathsError> {
+) -> Result<Fraction> {
     meter.spend(5)?;
     match expression {
         Expression::Number(value) => Ok(Real::from(value.clone()).into()),
@@ -75,17 +75,13 @@ pub(crate) fn evaluate(
 }
 
 /// All divisors in an expression that contain unknowns; none of them may be zero.
-pub(crate) fn divisors(expression: &Expression, meter: &mut Meter) -> Result<Vec<Polynomial>, MathsError> {
+pub(crate) fn divisors(expression: &Expression, meter: &mut Meter) -> Result<Vec<Polynomial>> {
     let mut found = Vec::new();
     collect_divisors(expression, &mut found, meter)?;
     Ok(found)
 }
 
-fn collect_divisors(
-    expression: &Expression,
-    found: &mut Vec<Polynomial>,
-    meter: &mut Meter,
-) -> Result<(), MathsError> {
+fn collect_divisors(expression: &Expression, found: &mut Vec<Polynomial>, meter: &mut Meter) -> Result<()> {
     meter.spend(5)?;
     match expression {
         Expression::Number(_) | Expression::Variable(_) => Ok(()),
@@ -112,11 +108,7 @@ fn collect_divisors(
     }
 }
 
-fn push_divisor(
-    expression: &Expression,
-    found: &mut Vec<Polynomial>,
-    meter: &mut Meter,
-) -> Result<(), MathsError> {
+fn push_divisor(expression: &Expression, found: &mut Vec<Polynomial>, meter: &mut Meter) -> Result<()> {
     let divisor = evaluate(expression, &[], meter)?.numerator().clone();
     if divisor.as_constant().is_none() && !found.contains(&divisor) {
         found.push(divisor);
@@ -124,7 +116,7 @@ fn push_divisor(
     Ok(())
 }
 
-fn marked(value: &Fraction, mark: Mark, meter: &mut Meter) -> Result<Fraction, MathsError> {
+fn marked(value: &Fraction, mark: Mark, meter: &mut Meter) -> Result<Fraction> {
     match mark {
         Mark::Percent => value.multiply(&Real::from(BigRational::new(1.into(), 100.into())).into(), meter),
         Mark::Factorial => {
@@ -137,7 +129,7 @@ fn marked(value: &Fraction, mark: Mark, meter: &mut Meter) -> Result<Fraction, M
     }
 }
 
-fn power(base: &Fraction, exponent: &Fraction, meter: &mut Meter) -> Result<Fraction, MathsError> {
+fn power(base: &Fraction, exponent: &Fraction, meter: &mut Meter) -> Result<Fraction> {
     let exponent = exponent.as_constant();
     let Some(exponent) = exponent.as_ref().and_then(Real::as_rational) else {
         return Err(MathsError::no_result("an exponent that is not a rational number"));
@@ -152,7 +144,7 @@ fn power(base: &Fraction, exponent: &Fraction, meter: &mut Meter) -> Result<Frac
 }
 
 /// A power with a fractional exponent.
-fn root(value: &Real, exponent: &BigRational, meter: &mut Meter) -> Result<Real, MathsError> {
+fn root(value: &Real, exponent: &BigRational, meter: &mut Meter) -> Result<Real> {
     let numerator: &BigInt = exponent.numer();
     if *exponent.denom() == BigInt::from(2) {
         return value.square_root(meter)?.power(numerator, meter);
@@ -167,7 +159,7 @@ fn root(value: &Real, exponent: &BigRational, meter: &mut Meter) -> Result<Real,
     }
 }
 
-fn call(function: Function, value: &Real, meter: &mut Meter) -> Result<Real, MathsError> {
+fn call(function: Function, value: &Real, meter: &mut Meter) -> Result<Real> {
     match function {
         Function::SquareRoot => value.square_root(meter),
         Function::Absolute => {

@@ -7,8 +7,8 @@ use num_integer::Integer;
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-use super::MathsError;
 use super::limits::{Meter, words};
+use super::{MathsError, Result};
 
 /// Cost of one operation that reduces a fraction of `size` words.
 fn reduction_cost(size: u64) -> u64 {
@@ -23,16 +23,12 @@ fn size(value: &BigRational) -> u64 {
     words(value.numer()).max(words(value.denom()))
 }
 
-fn whole(value: BigInt, meter: &Meter) -> Result<BigRational, MathsError> {
+fn whole(value: BigInt, meter: &Meter) -> Result<BigRational> {
     meter.check_bits(value.bits())?;
     Ok(BigRational::from_integer(value))
 }
 
-pub(crate) fn add(
-    left: &BigRational,
-    right: &BigRational,
-    meter: &mut Meter,
-) -> Result<BigRational, MathsError> {
+pub(crate) fn add(left: &BigRational, right: &BigRational, meter: &mut Meter) -> Result<BigRational> {
     if both_whole(left, right) {
         meter.spend(15 + size(left) + size(right))?;
         return whole(left.numer() + right.numer(), meter);
@@ -43,11 +39,7 @@ pub(crate) fn add(
     Ok(sum)
 }
 
-pub(crate) fn multiply(
-    left: &BigRational,
-    right: &BigRational,
-    meter: &mut Meter,
-) -> Result<BigRational, MathsError> {
+pub(crate) fn multiply(left: &BigRational, right: &BigRational, meter: &mut Meter) -> Result<BigRational> {
     if both_whole(left, right) {
         meter.spend(15 + size(left) * size(right) / 4)?;
         return whole(left.numer() * right.numer(), meter);
@@ -58,11 +50,7 @@ pub(crate) fn multiply(
     Ok(product)
 }
 
-pub(crate) fn divide(
-    left: &BigRational,
-    right: &BigRational,
-    meter: &mut Meter,
-) -> Result<BigRational, MathsError> {
+pub(crate) fn divide(left: &BigRational, right: &BigRational, meter: &mut Meter) -> Result<BigRational> {
     if right.is_zero() {
         return Err(MathsError::DivisionByZero);
     }
@@ -73,11 +61,7 @@ pub(crate) fn divide(
 }
 
 /// An integer power; the exponent may be negative.
-pub(crate) fn power(
-    base: &BigRational,
-    exponent: &BigInt,
-    meter: &mut Meter,
-) -> Result<BigRational, MathsError> {
+pub(crate) fn power(base: &BigRational, exponent: &BigInt, meter: &mut Meter) -> Result<BigRational> {
     if exponent.is_zero() {
         if base.is_zero() {
             return Err(MathsError::no_result("0^0 is undefined"));
@@ -91,15 +75,10 @@ pub(crate) fn power(
         let negative = base.is_negative() && exponent.is_odd();
         return Ok(if negative { -BigRational::one() } else { BigRational::one() });
     }
-    let too_large = MathsError::TooLarge { what: "bits of a number", limit: meter.limits().bits };
-    let Some(repetitions) = exponent.magnitude().to_u32() else {
-        return Err(too_large);
-    };
+    let repetitions = exponent.magnitude().to_u32().ok_or_else(|| meter.too_many_bits())?;
     let bits = base.numer().bits().max(base.denom().bits());
     let least_bits = (bits - 1).saturating_mul(u64::from(repetitions));
-    if least_bits > meter.limits().bits {
-        return Err(too_large);
-    }
+    meter.check_bits(least_bits)?;
     let most_words = bits.saturating_mul(u64::from(repetitions)) / 64 + 1;
     meter.spend(20 + most_words.saturating_mul(most_words))?;
     let numerator = base.numer().pow(repetitions);
@@ -115,12 +94,28 @@ pub(crate) fn power(
     Ok(value)
 }
 
+/// A power by repeated squaring.
+pub(crate) fn repeated<T>(
+    base: T,
+    exponent: u32,
+    one: T,
+    mut multiply: impl FnMut(&T, &T) -> Result<T>,
+) -> Result<T> {
+    let (mut result, mut square, mut remaining) = (one, base, exponent);
+    while remaining > 0 {
+        if remaining & 1 == 1 {
+            result = multiply(&result, &square)?;
+        }
+        remaining >>= 1;
+        if remaining > 0 {
+            square = multiply(&square, &square)?;
+        }
+    }
+    Ok(result)
+}
+
 /// The exact root of a non-negative number, or `None` if it is irrational.
-pub(crate) fn root(
-    value: &BigRational,
-    index: u32,
-    meter: &mut Meter,
-) -> Result<Option<BigRational>, MathsError> {
+pub(crate) fn root(value: &BigRational, index: u32, meter: &mut Meter) -> Result<Option<BigRational>> {
     if value.is_negative() || index == 0 {
         return Ok(None);
     }
@@ -132,21 +127,16 @@ pub(crate) fn root(
     Ok(exact.then(|| BigRational::new_raw(numerator, denominator)))
 }
 
-pub(crate) fn factorial(value: &BigRational, meter: &mut Meter) -> Result<BigRational, MathsError> {
+pub(crate) fn factorial(value: &BigRational, meter: &mut Meter) -> Result<BigRational> {
     if !value.denom().is_one() || value.is_negative() {
         return Err(MathsError::no_result("a factorial needs a whole number that is not negative"));
     }
-    let too_large = MathsError::TooLarge { what: "bits of a number", limit: meter.limits().bits };
-    let Some(last) = value.numer().to_u32() else {
-        return Err(too_large);
-    };
+    let last = value.numer().to_u32().ok_or_else(|| meter.too_many_bits())?;
     let mut product = BigInt::one();
     for factor in 2..=last {
         meter.spend(10 + words(&product))?;
         product *= factor;
-        if product.bits() > meter.limits().bits {
-            return Err(too_large);
-        }
+        meter.check_bits(product.bits())?;
     }
     whole(product, meter)
 }

@@ -4,10 +4,10 @@
 
 use num_rational::BigRational;
 
-use super::MathsError;
 use super::lexer::{Function, Token};
 use super::limits::{Meter, within};
 use super::monomial::{Variable, Variables};
+use super::{MathsError, Result};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Expression {
@@ -41,11 +41,7 @@ pub(crate) enum Mark {
 }
 
 /// Parses all tokens as one expression.
-pub(crate) fn parse(
-    tokens: &[Token],
-    variables: &Variables,
-    meter: &Meter,
-) -> Result<Expression, MathsError> {
+pub(crate) fn parse(tokens: &[Token], variables: &Variables, meter: &Meter) -> Result<Expression> {
     let mut parser = Parser { tokens, position: 0, depth: 0, deepest: meter.limits().nesting, variables };
     let expression = parser.sum()?;
     match parser.peek() {
@@ -90,7 +86,7 @@ impl Parser<'_> {
         }
     }
 
-    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, MathsError>) -> Result<T, MathsError> {
+    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.depth += 1;
         within("nested parentheses", self.depth, self.deepest)?;
         let result = read(self);
@@ -98,27 +94,23 @@ impl Parser<'_> {
         result
     }
 
-    fn sum(&mut self) -> Result<Expression, MathsError> {
+    fn sum(&mut self) -> Result<Expression> {
         let subtracted = self.signs();
-        let first = self.product()?;
-        let mut terms = vec![Term { subtracted, expression: first }];
+        let expression = self.product()?;
+        let is_followed = matches!(self.peek(), Some(Token::Plus | Token::Minus));
+        if !subtracted && !is_followed {
+            return Ok(expression);
+        }
+        let mut terms = vec![Term { subtracted, expression }];
         while matches!(self.peek(), Some(Token::Plus | Token::Minus)) {
             let subtracted = self.signs();
             terms.push(Term { subtracted, expression: self.product()? });
         }
-        Ok(match terms.pop() {
-            Some(Term { subtracted: false, expression }) if terms.is_empty() => expression,
-            Some(last) => {
-                terms.push(last);
-                Expression::Sum(terms)
-            }
-            None => Expression::Sum(terms),
-        })
+        Ok(Expression::Sum(terms))
     }
 
-    fn product(&mut self) -> Result<Expression, MathsError> {
-        let first = self.power()?;
-        let mut factors = vec![Factor { divides: false, expression: first }];
+    fn product(&mut self) -> Result<Expression> {
+        let mut factors = vec![Factor { divides: false, expression: self.power()? }];
         loop {
             let times = self.take(&Token::Times);
             let divides = !times && self.take(&Token::Divide);
@@ -133,14 +125,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        Ok(match factors.pop() {
-            Some(Factor { divides: false, expression }) if factors.is_empty() => expression,
-            Some(last) => {
-                factors.push(last);
-                Expression::Product(factors)
-            }
-            None => Expression::Product(factors),
-        })
+        Ok(if factors.len() == 1 { factors.remove(0).expression } else { Expression::Product(factors) })
     }
 
     /// Whether the next token starts a factor. A number after another number does not: in `10 % 3` or `2 3`
@@ -155,7 +140,7 @@ impl Parser<'_> {
     }
 
     /// Parses an operand with its exponent: right-associative, and binding tighter than a sign before it.
-    fn power(&mut self) -> Result<Expression, MathsError> {
+    fn power(&mut self) -> Result<Expression> {
         let base = self.marked()?;
         if !self.take(&Token::Power) {
             return Ok(base);
@@ -168,7 +153,7 @@ impl Parser<'_> {
         Ok(Expression::Power(Box::new(base), Box::new(exponent)))
     }
 
-    fn marked(&mut self) -> Result<Expression, MathsError> {
+    fn marked(&mut self) -> Result<Expression> {
         let operand = self.operand()?;
         let mut marks = Vec::new();
         loop {
@@ -184,7 +169,7 @@ impl Parser<'_> {
         }
     }
 
-    fn operand(&mut self) -> Result<Expression, MathsError> {
+    fn operand(&mut self) -> Result<Expression> {
         let Some(token) = self.peek() else {
             return Err(MathsError::not_understood("an operand is missing at the end"));
         };
@@ -211,7 +196,7 @@ impl Parser<'_> {
         Ok(expression)
     }
 
-    fn parenthesised(&mut self) -> Result<Expression, MathsError> {
+    fn parenthesised(&mut self) -> Result<Expression> {
         self.position += 1;
         let inner = self.deeper(Self::sum)?;
         if self.take(&Token::Close) {

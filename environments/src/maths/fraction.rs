@@ -3,10 +3,10 @@
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive};
 
-use super::MathsError;
 use super::limits::Meter;
 use super::polynomial::Polynomial;
 use super::surd::Real;
+use super::{MathsError, Result};
 
 /// `numerator / denominator`; the denominator is never zero, and one when it is constant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,11 +29,7 @@ impl From<Real> for Fraction {
 
 impl Fraction {
     /// A quotient without those common factors that are cheap to find.
-    pub(crate) fn new(
-        numerator: Polynomial,
-        denominator: &Polynomial,
-        meter: &mut Meter,
-    ) -> Result<Self, MathsError> {
+    pub(crate) fn new(numerator: Polynomial, denominator: &Polynomial, meter: &mut Meter) -> Result<Self> {
         if denominator.is_zero() {
             return Err(MathsError::DivisionByZero);
         }
@@ -82,7 +78,7 @@ impl Fraction {
         Self { numerator: self.numerator.negated(), denominator: self.denominator.clone() }
     }
 
-    pub(crate) fn add(&self, other: &Self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn add(&self, other: &Self, meter: &mut Meter) -> Result<Self> {
         if self.denominator == other.denominator {
             let numerator = self.numerator.add(&other.numerator, meter)?;
             return Self::new(numerator, &self.denominator, meter);
@@ -93,26 +89,26 @@ impl Fraction {
         Self::new(left.add(&right, meter)?, &denominator, meter)
     }
 
-    pub(crate) fn subtract(&self, other: &Self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn subtract(&self, other: &Self, meter: &mut Meter) -> Result<Self> {
         self.add(&other.negated(), meter)
     }
 
-    pub(crate) fn multiply(&self, other: &Self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn multiply(&self, other: &Self, meter: &mut Meter) -> Result<Self> {
         let numerator = self.numerator.multiply(&other.numerator, meter)?;
         let denominator = self.denominator.multiply(&other.denominator, meter)?;
         Self::new(numerator, &denominator, meter)
     }
 
-    pub(crate) fn inverse(&self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn inverse(&self, meter: &mut Meter) -> Result<Self> {
         Self::new(self.denominator.clone(), &self.numerator, meter)
     }
 
-    pub(crate) fn divide(&self, other: &Self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn divide(&self, other: &Self, meter: &mut Meter) -> Result<Self> {
         self.multiply(&other.inverse(meter)?, meter)
     }
 
     /// An integer power; the exponent may be negative.
-    pub(crate) fn power(&self, exponent: &BigInt, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn power(&self, exponent: &BigInt, meter: &mut Meter) -> Result<Self> {
         if let Some(value) = self.as_constant() {
             return Ok(value.power(exponent, meter)?.into());
         }
@@ -127,7 +123,7 @@ impl Fraction {
     }
 
     /// Equality of value, even if a common factor was not removed.
-    pub(crate) fn same(&self, other: &Self, meter: &mut Meter) -> Result<bool, MathsError> {
+    pub(crate) fn same(&self, other: &Self, meter: &mut Meter) -> Result<bool> {
         let left = self.numerator.multiply(&other.denominator, meter)?;
         let right = other.numerator.multiply(&self.denominator, meter)?;
         Ok(left == right)
@@ -139,7 +135,7 @@ fn without_common_monomial(
     numerator: &Polynomial,
     denominator: &Polynomial,
     meter: &mut Meter,
-) -> Result<(Polynomial, Polynomial), MathsError> {
+) -> Result<(Polynomial, Polynomial)> {
     let mut monomials = numerator.terms().chain(denominator.terms()).map(|(monomial, _)| *monomial);
     let common = monomials.next().unwrap_or_default();
     let common = monomials.fold(common, |common, monomial| common.common(&monomial));
@@ -155,7 +151,7 @@ fn without_common_divisor(
     numerator: Polynomial,
     denominator: Polynomial,
     meter: &mut Meter,
-) -> Result<(Polynomial, Polynomial), MathsError> {
+) -> Result<(Polynomial, Polynomial)> {
     let unknowns = denominator.variables();
     if unknowns.len() != 1 || numerator.variables() != unknowns {
         return Ok((numerator, denominator));
@@ -175,11 +171,7 @@ fn without_common_divisor(
     }
 }
 
-fn remainder(
-    dividend: Polynomial,
-    divisor: &Polynomial,
-    meter: &mut Meter,
-) -> Result<Polynomial, MathsError> {
+fn remainder(dividend: Polynomial, divisor: &Polynomial, meter: &mut Meter) -> Result<Polynomial> {
     let Some((divisor_monomial, divisor_value)) = divisor.leading() else {
         return Err(MathsError::DivisionByZero);
     };

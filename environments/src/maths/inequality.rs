@@ -3,7 +3,6 @@
 
 use std::cmp::Ordering;
 
-use super::MathsError;
 use super::fraction::Fraction;
 use super::lexer::Relation;
 use super::limits::Meter;
@@ -11,6 +10,7 @@ use super::monomial::Variable;
 use super::polynomial::Polynomial;
 use super::roots;
 use super::surd::Real;
+use super::{MathsError, Result};
 
 /// `difference relation 0`, where no divisor is zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,11 +49,7 @@ impl Relation {
 }
 
 /// The ranges, ascending, where all conditions hold.
-pub(crate) fn ranges(
-    conditions: &[Condition],
-    variable: Variable,
-    meter: &mut Meter,
-) -> Result<Vec<Range>, MathsError> {
+pub(crate) fn ranges(conditions: &[Condition], variable: Variable, meter: &mut Meter) -> Result<Vec<Range>> {
     let mut points = Vec::new();
     for condition in conditions {
         let quotient = [condition.difference.numerator(), condition.difference.denominator()];
@@ -80,7 +76,7 @@ pub(crate) fn ranges(
 }
 
 /// The points and the open ranges around them, ascending, each with a number inside.
-fn pieces(points: &[Real], meter: &mut Meter) -> Result<Vec<(Range, Real)>, MathsError> {
+fn pieces(points: &[Real], meter: &mut Meter) -> Result<Vec<(Range, Real)>> {
     let end = |value: &Real, included| Some(End { value: value.clone(), included });
     let mut pieces = Vec::with_capacity(2 * points.len() + 1);
     let mut before: Option<&Real> = None;
@@ -96,14 +92,14 @@ fn pieces(points: &[Real], meter: &mut Meter) -> Result<Vec<(Range, Real)>, Math
     Ok(pieces)
 }
 
-fn coefficients(polynomial: &Polynomial, variable: Variable) -> Result<Vec<Real>, MathsError> {
+fn coefficients(polynomial: &Polynomial, variable: Variable) -> Result<Vec<Real>> {
     polynomial
         .univariate(variable)
         .ok_or_else(|| MathsError::no_result("an inequality in several unknowns that is not linear"))
 }
 
 /// Some number strictly between two neighbours.
-fn between(lower: Option<&Real>, upper: Option<&Real>, meter: &mut Meter) -> Result<Real, MathsError> {
+fn between(lower: Option<&Real>, upper: Option<&Real>, meter: &mut Meter) -> Result<Real> {
     match (lower, upper) {
         (None, None) => Ok(Real::zero()),
         (Some(lower), None) => lower.add(&Real::one(), meter),
@@ -112,12 +108,7 @@ fn between(lower: Option<&Real>, upper: Option<&Real>, meter: &mut Meter) -> Res
     }
 }
 
-fn hold(
-    conditions: &[Condition],
-    variable: Variable,
-    point: &Real,
-    meter: &mut Meter,
-) -> Result<bool, MathsError> {
+fn hold(conditions: &[Condition], variable: Variable, point: &Real, meter: &mut Meter) -> Result<bool> {
     for Condition { difference, relation, divisors } in conditions {
         for divisor in divisors {
             if sign_at(divisor, variable, point, meter)? == Ordering::Equal {
@@ -138,12 +129,7 @@ fn hold(
     Ok(true)
 }
 
-fn sign_at(
-    polynomial: &Polynomial,
-    variable: Variable,
-    point: &Real,
-    meter: &mut Meter,
-) -> Result<Ordering, MathsError> {
+fn sign_at(polynomial: &Polynomial, variable: Variable, point: &Real, meter: &mut Meter) -> Result<Ordering> {
     let mut value = Real::zero();
     for coefficient in coefficients(polynomial, variable)?.iter().rev() {
         value = value.multiply(point, meter)?.add(coefficient, meter)?;

@@ -4,10 +4,10 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Zero};
 
-use super::MathsError;
 use super::exact;
 use super::limits::{Meter, within};
 use super::units::{self, Unit};
+use super::{MathsError, Result};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relation {
@@ -91,7 +91,7 @@ pub(crate) enum Reading {
 }
 
 /// Splits a text into tokens.
-pub(crate) fn tokens(text: &str, reading: Reading, meter: &mut Meter) -> Result<Vec<Token>, MathsError> {
+pub(crate) fn tokens(text: &str, reading: Reading, meter: &mut Meter) -> Result<Vec<Token>> {
     within("bytes of input", text.len(), meter.limits().input_bytes)?;
     let characters = text.chars().collect();
     let mut lexer = Lexer { characters, position: 0, reading, tokens: Vec::new() };
@@ -122,7 +122,7 @@ impl Lexer {
         self.position += length;
     }
 
-    fn token(&mut self, character: char, meter: &mut Meter) -> Result<(), MathsError> {
+    fn token(&mut self, character: char, meter: &mut Meter) -> Result<()> {
         let next = self.peek(1);
         match character {
             _ if character.is_whitespace() => self.position += 1,
@@ -174,7 +174,7 @@ impl Lexer {
         self.is_digit(ahead) || (self.peek(ahead) == Some('.') && self.is_digit(ahead + 1))
     }
 
-    fn number(&mut self, meter: &mut Meter) -> Result<(), MathsError> {
+    fn number(&mut self, meter: &mut Meter) -> Result<()> {
         let mut digits = self.whole_digits();
         let mut places = 0_u64;
         if self.peek(0) == Some('.') && self.peek(1) != Some('.') {
@@ -216,7 +216,7 @@ impl Lexer {
     }
 
     /// `e5`, `E-3` directly after the digits of a value.
-    fn exponent(&mut self) -> Result<i64, MathsError> {
+    fn exponent(&mut self) -> Result<i64> {
         if self.reading == Reading::Equation || !matches!(self.peek(0), Some('e' | 'E')) {
             return Ok(0);
         }
@@ -246,7 +246,7 @@ impl Lexer {
         }
     }
 
-    fn word(&mut self) -> Result<(), MathsError> {
+    fn word(&mut self) -> Result<()> {
         let mut word = String::new();
         while let Some(letter) = self.peek(0).filter(char::is_ascii_alphabetic) {
             word.push(letter);
@@ -300,12 +300,7 @@ fn is_product_of_letters(word: &str) -> bool {
 }
 
 /// `digits · 10^(exponent - places)`.
-pub(crate) fn decimal(
-    digits: &str,
-    places: u64,
-    exponent: i64,
-    meter: &mut Meter,
-) -> Result<BigRational, MathsError> {
+pub(crate) fn decimal(digits: &str, places: u64, exponent: i64, meter: &mut Meter) -> Result<BigRational> {
     // Every digit after the first has more than three bits, so numbers beyond the limit are rejected without
     // parsing them.
     let significant = digits.trim_start_matches('0').len() as u64;

@@ -4,7 +4,7 @@
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
-use super::MathsError;
+use super::{MathsError, Result};
 
 /// Resources that one query may use. A query that exceeds a limit fails with [`MathsError::TooLarge`].
 ///
@@ -48,6 +48,9 @@ impl Default for MathsLimits {
     }
 }
 
+/// What a number with too many digits has too many of.
+const BITS: &str = "bits of a number";
+
 /// Counts the work of one query against its [`MathsLimits`].
 #[derive(Debug)]
 pub(crate) struct Meter {
@@ -64,31 +67,30 @@ impl Meter {
         &self.limits
     }
 
-    pub(crate) fn spend(&mut self, units: u64) -> Result<(), MathsError> {
+    pub(crate) fn spend(&mut self, units: u64) -> Result<()> {
         self.spent = self.spent.saturating_add(units);
-        if self.spent > self.limits.work {
-            return Err(MathsError::TooLarge { what: "steps of computation", limit: self.limits.work });
-        }
-        Ok(())
+        within("steps of computation", self.spent, self.limits.work)
     }
 
     /// Fails if a number has more bits than allowed.
-    pub(crate) fn check(&self, value: &BigRational) -> Result<(), MathsError> {
+    pub(crate) fn check(&self, value: &BigRational) -> Result<()> {
         self.check_bits(value.numer().bits().max(value.denom().bits()))
     }
 
-    pub(crate) fn check_bits(&self, bits: u64) -> Result<(), MathsError> {
-        if bits > self.limits.bits {
-            return Err(MathsError::TooLarge { what: "bits of a number", limit: self.limits.bits });
-        }
-        Ok(())
+    pub(crate) fn check_bits(&self, bits: u64) -> Result<()> {
+        within(BITS, bits, self.limits.bits)
     }
 
-    pub(crate) fn check_terms(&self, terms: usize) -> Result<(), MathsError> {
+    /// The error of a number with more bits than allowed.
+    pub(crate) fn too_many_bits(&self) -> MathsError {
+        MathsError::TooLarge { what: BITS, limit: self.limits.bits }
+    }
+
+    pub(crate) fn check_terms(&self, terms: usize) -> Result<()> {
         within("terms of an expression", terms, self.limits.terms)
     }
 
-    pub(crate) fn check_degree(&self, degree: u32) -> Result<(), MathsError> {
+    pub(crate) fn check_degree(&self, degree: u32) -> Result<()> {
         within("degree of an expression", degree, self.limits.degree)
     }
 }
@@ -98,7 +100,7 @@ pub(crate) fn within<T: Copy + PartialOrd + TryInto<u64>>(
     what: &'static str,
     amount: T,
     limit: T,
-) -> Result<(), MathsError> {
+) -> Result<()> {
     if amount > limit {
         return Err(MathsError::TooLarge { what, limit: limit.try_into().unwrap_or(u64::MAX) });
     }

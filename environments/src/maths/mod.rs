@@ -64,6 +64,8 @@ pub use number::number;
 
 use limits::Meter;
 
+type Result<T, E = MathsError> = std::result::Result<T, E>;
+
 /// Answers a query exactly, within the default [`MathsLimits`].
 ///
 /// The [module](self) describes the queries and the form of the answers.

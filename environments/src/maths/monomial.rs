@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::MathsError;
+use super::Result;
 use super::lexer::Token;
 use super::limits::{Meter, within};
 
@@ -20,10 +20,7 @@ pub(crate) struct Variables {
 
 impl Variables {
     /// The unknowns that occur in any of the token sequences.
-    pub(crate) fn of<'a>(
-        sequences: impl IntoIterator<Item = &'a [Token]>,
-        meter: &Meter,
-    ) -> Result<Self, MathsError> {
+    pub(crate) fn of<'a>(sequences: impl IntoIterator<Item = &'a [Token]>, meter: &Meter) -> Result<Self> {
         let names: BTreeSet<&String> = sequences
             .into_iter()
             .flatten()

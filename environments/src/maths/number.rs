@@ -62,14 +62,11 @@ fn grouped(text: &str) -> Option<String> {
     let mut groups = text.split(',');
     let first = groups.next()?;
     let mut digits = first.to_owned();
-    let mut single = true;
     for group in groups {
         if group.len() != 3 || first.is_empty() || first.len() > 3 {
             return None;
         }
-        single = false;
         digits.push_str(group);
     }
-    let valid = digits.bytes().all(|byte| byte.is_ascii_digit()) && (single || !first.is_empty());
-    valid.then_some(digits)
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(digits)
 }

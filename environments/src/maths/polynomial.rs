@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use num_bigint::BigInt;
 
-use super::MathsError;
+use super::exact;
 use super::limits::{Meter, words};
 use super::monomial::{Monomial, Variable};
 use super::surd::Real;
+use super::{MathsError, Result};
 
 /// A sum of terms; no coefficient is zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl Polynomial {
         Self { terms: self.terms.iter().map(|(monomial, value)| (*monomial, value.negated())).collect() }
     }
 
-    pub(crate) fn add(&self, other: &Self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn add(&self, other: &Self, meter: &mut Meter) -> Result<Self> {
         let mut sum = self.clone();
         meter.spend((self.terms.len() + other.terms.len()) as u64 * 30)?;
         for (monomial, value) in &other.terms {
@@ -89,11 +90,11 @@ impl Polynomial {
         Ok(sum)
     }
 
-    pub(crate) fn subtract(&self, other: &Self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn subtract(&self, other: &Self, meter: &mut Meter) -> Result<Self> {
         self.add(&other.negated(), meter)
     }
 
-    pub(crate) fn multiply(&self, other: &Self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn multiply(&self, other: &Self, meter: &mut Meter) -> Result<Self> {
         meter.check_degree(self.degree().saturating_add(other.degree()))?;
         let mut product = Self::default();
         for (left, left_value) in &self.terms {
@@ -107,11 +108,11 @@ impl Polynomial {
         Ok(product)
     }
 
-    pub(crate) fn scale(&self, factor: &Real, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn scale(&self, factor: &Real, meter: &mut Meter) -> Result<Self> {
         self.multiply(&Self::constant(factor.clone()), meter)
     }
 
-    pub(crate) fn power(&self, exponent: u32, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn power(&self, exponent: u32, meter: &mut Meter) -> Result<Self> {
         meter.check_degree(self.degree().saturating_mul(exponent))?;
         if let Some((monomial, value)) = self.leading()
             && self.terms.len() == 1
@@ -119,34 +120,16 @@ impl Polynomial {
             let value = value.power(&BigInt::from(exponent), meter)?;
             return Ok(Self::term(monomial.power(exponent), value));
         }
-        let mut result = Self::one();
-        let mut square = self.clone();
-        let mut remaining = exponent;
-        while remaining > 0 {
-            if remaining & 1 == 1 {
-                result = result.multiply(&square, meter)?;
-            }
-            remaining >>= 1;
-            if remaining > 0 {
-                square = square.multiply(&square, meter)?;
-            }
-        }
-        Ok(result)
+        exact::repeated(self.clone(), exponent, Self::one(), |left, right| left.multiply(right, meter))
     }
 
     /// The coefficients of the powers of one unknown, starting with power zero.
-    pub(crate) fn coefficients_in(
-        &self,
-        variable: Variable,
-        meter: &mut Meter,
-    ) -> Result<Vec<Self>, MathsError> {
+    pub(crate) fn coefficients_in(&self, variable: Variable, meter: &mut Meter) -> Result<Vec<Self>> {
         let mut coefficients = vec![Self::default()];
         for (monomial, value) in &self.terms {
             meter.spend(10)?;
             let place = monomial.exponent(variable) as usize;
-            while coefficients.len() <= place {
-                coefficients.push(Self::default());
-            }
+            coefficients.resize(coefficients.len().max(place + 1), Self::default());
             if let Some(coefficient) = coefficients.get_mut(place) {
                 coefficient.add_term(monomial.without(variable), value, meter)?;
             }
@@ -163,9 +146,7 @@ impl Polynomial {
                 return None;
             }
             let place = place as usize;
-            while coefficients.len() <= place {
-                coefficients.push(Real::zero());
-            }
+            coefficients.resize(coefficients.len().max(place + 1), Real::zero());
             *coefficients.get_mut(place)? = value.clone();
         }
         Some(coefficients)
@@ -177,7 +158,7 @@ impl Polynomial {
         variable: Variable,
         replacement: &Self,
         meter: &mut Meter,
-    ) -> Result<Self, MathsError> {
+    ) -> Result<Self> {
         let mut result = Self::default();
         for coefficient in self.coefficients_in(variable, meter)?.iter().rev() {
             result = result.multiply(replacement, meter)?.add(coefficient, meter)?;
@@ -186,11 +167,7 @@ impl Polynomial {
     }
 
     /// The quotient, if the division has no remainder.
-    pub(crate) fn divide_exactly(
-        &self,
-        divisor: &Self,
-        meter: &mut Meter,
-    ) -> Result<Option<Self>, MathsError> {
+    pub(crate) fn divide_exactly(&self, divisor: &Self, meter: &mut Meter) -> Result<Option<Self>> {
         let Some((divisor_monomial, divisor_value)) = divisor.leading() else {
             return Err(MathsError::DivisionByZero);
         };
@@ -208,7 +185,7 @@ impl Polynomial {
     }
 
     /// Charges the meter for printing the coefficients.
-    pub(crate) fn spend_for_printing(&self, meter: &mut Meter) -> Result<(), MathsError> {
+    pub(crate) fn spend_for_printing(&self, meter: &mut Meter) -> Result<()> {
         for value in self.terms.values() {
             let factors = std::iter::once(value.rational()).chain(value.roots().values());
             for factor in factors {
@@ -219,7 +196,7 @@ impl Polynomial {
         Ok(())
     }
 
-    fn add_term(&mut self, monomial: Monomial, value: &Real, meter: &mut Meter) -> Result<(), MathsError> {
+    fn add_term(&mut self, monomial: Monomial, value: &Real, meter: &mut Meter) -> Result<()> {
         let sum = match self.terms.get(&monomial) {
             Some(present) => present.add(value, meter)?,
             None => value.clone(),

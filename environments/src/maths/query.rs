@@ -11,10 +11,10 @@ use super::polynomial::Polynomial;
 use super::printing;
 use super::solver::{self, Solutions};
 use super::units;
-use super::{MathsAnswer, MathsError};
+use super::{MathsAnswer, MathsError, Result};
 
 /// Answers one query.
-pub(crate) fn answer(text: &str, meter: &mut Meter) -> Result<MathsAnswer, MathsError> {
+pub(crate) fn answer(text: &str, meter: &mut Meter) -> Result<MathsAnswer> {
     within("bytes of input", text.len(), meter.limits().input_bytes)?;
     let reading = match text.trim_start().get(..5) {
         Some(word) if word.eq_ignore_ascii_case("solve") => Reading::Equation,
@@ -33,7 +33,7 @@ pub(crate) fn answer(text: &str, meter: &mut Meter) -> Result<MathsAnswer, Maths
 }
 
 /// An expression, optionally with values for its unknowns, or a relation between numbers.
-fn value(tokens: &[Token], meter: &mut Meter) -> Result<MathsAnswer, MathsError> {
+fn value(tokens: &[Token], meter: &mut Meter) -> Result<MathsAnswer> {
     let variables = Variables::of([tokens], meter)?;
     let (body, bindings) = with_bindings(tokens, &variables, meter)?;
     if body.iter().any(is_relation) {
@@ -47,7 +47,7 @@ fn value(tokens: &[Token], meter: &mut Meter) -> Result<MathsAnswer, MathsError>
 }
 
 /// `2 + 3 = 5`: numbers only. A false statement and an equation with unknowns have no result.
-fn statement(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<MathsAnswer, MathsError> {
+fn statement(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<MathsAnswer> {
     if variables.len() > 0 {
         return Err(MathsError::not_understood("an equation or inequality without \"Solve\""));
     }
@@ -59,7 +59,7 @@ fn statement(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Resu
     Ok(MathsAnswer::One(printing::ALWAYS.to_owned()))
 }
 
-fn holds(condition: &Condition, meter: &mut Meter) -> Result<bool, MathsError> {
+fn holds(condition: &Condition, meter: &mut Meter) -> Result<bool> {
     match condition.difference.as_constant() {
         Some(value) => Ok(condition.relation.admits(value.sign(meter)?)),
         None => Ok(false),
@@ -71,7 +71,7 @@ fn with_bindings<'a>(
     tokens: &'a [Token],
     variables: &Variables,
     meter: &mut Meter,
-) -> Result<(&'a [Token], Vec<Option<Fraction>>), MathsError> {
+) -> Result<(&'a [Token], Vec<Option<Fraction>>)> {
     let mut bindings = vec![None; variables.len()];
     let Some((body, list)) = split_where(tokens)? else {
         return Ok((tokens, bindings));
@@ -92,7 +92,7 @@ fn with_bindings<'a>(
 type Halves<'a> = (&'a [Token], &'a [Token]);
 
 /// The tokens before and after `, where`.
-fn split_where(tokens: &[Token]) -> Result<Option<Halves<'_>>, MathsError> {
+fn split_where(tokens: &[Token]) -> Result<Option<Halves<'_>>> {
     let mut parts = tokens.split(|token| *token == Token::Where);
     let (Some(body), Some(list)) = (parts.next(), parts.next()) else {
         return Ok(None);
@@ -130,7 +130,7 @@ fn is_relation(token: &Token) -> bool {
     matches!(token, Token::Relation(_))
 }
 
-fn solve(tokens: &[Token], meter: &mut Meter) -> Result<MathsAnswer, MathsError> {
+fn solve(tokens: &[Token], meter: &mut Meter) -> Result<MathsAnswer> {
     let variables = Variables::of([tokens], meter)?;
     let (tokens, targets) = split_targets(tokens, &variables)?;
     let (body, list) = split_where(tokens)?.unwrap_or((tokens, &[]));
@@ -158,10 +158,7 @@ fn solve(tokens: &[Token], meter: &mut Meter) -> Result<MathsAnswer, MathsError>
 }
 
 /// Removes `for x, y` from the end.
-fn split_targets<'a>(
-    tokens: &'a [Token],
-    variables: &Variables,
-) -> Result<(&'a [Token], Vec<Variable>), MathsError> {
+fn split_targets<'a>(tokens: &'a [Token], variables: &Variables) -> Result<(&'a [Token], Vec<Variable>)> {
     let Some(place) = tokens.iter().position(|token| *token == Token::For) else {
         return Ok((tokens, Vec::new()));
     };
@@ -178,7 +175,7 @@ fn split_targets<'a>(
 }
 
 /// `a < b <= c` as conditions on neighbours. The whole may be in parentheses.
-fn chain(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<Vec<Condition>, MathsError> {
+fn chain(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<Vec<Condition>> {
     let tokens = without_outer_parentheses(tokens);
     let relations = tokens.iter().filter_map(|token| match token {
         Token::Relation(relation) => Some(*relation),
@@ -240,7 +237,7 @@ fn equations(
     targets: &[Variable],
     variables: &Variables,
     meter: &mut Meter,
-) -> Result<MathsAnswer, MathsError> {
+) -> Result<MathsAnswer> {
     let differences: Vec<Fraction> =
         conditions.iter().map(|condition| condition.difference.clone()).collect();
     let divisors: Vec<Polynomial> =
@@ -259,11 +256,7 @@ fn equations(
     })
 }
 
-fn inequalities(
-    conditions: &[Condition],
-    variables: &Variables,
-    meter: &mut Meter,
-) -> Result<MathsAnswer, MathsError> {
+fn inequalities(conditions: &[Condition], variables: &Variables, meter: &mut Meter) -> Result<MathsAnswer> {
     match variables.len() {
         0 => {
             for condition in conditions {
@@ -286,11 +279,7 @@ fn inequalities(
 }
 
 /// One linear inequality in several unknowns, solved for the last: `y>5 - x`.
-fn half_plane(
-    condition: &Condition,
-    variables: &Variables,
-    meter: &mut Meter,
-) -> Result<MathsAnswer, MathsError> {
+fn half_plane(condition: &Condition, variables: &Variables, meter: &mut Meter) -> Result<MathsAnswer> {
     let unsolved = || MathsError::no_result("an inequality in several unknowns that is not linear");
     let difference = condition.difference.as_polynomial().ok_or_else(unsolved)?;
     let variable = difference.variables().last().copied().ok_or_else(unsolved)?;
@@ -309,12 +298,9 @@ fn half_plane(
 }
 
 fn listed(mut texts: Vec<String>) -> MathsAnswer {
-    match (texts.pop(), texts.is_empty()) {
-        (None, _) => MathsAnswer::One(printing::NO_SOLUTIONS.to_owned()),
-        (Some(only), true) => MathsAnswer::One(only),
-        (Some(last), false) => {
-            texts.push(last);
-            MathsAnswer::Many(texts)
-        }
+    match texts.len() {
+        0 => MathsAnswer::One(printing::NO_SOLUTIONS.to_owned()),
+        1 => MathsAnswer::One(texts.remove(0)),
+        _ => MathsAnswer::Many(texts),
     }
 }

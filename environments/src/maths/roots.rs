@@ -7,10 +7,10 @@ use num_integer::Integer;
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-use super::MathsError;
 use super::exact;
 use super::limits::Meter;
 use super::surd::Real;
+use super::{MathsError, Result};
 
 /// Integers up to this limit are factored to find rational roots.
 const LARGEST_FACTORED: u64 = 10_000_000_000;
@@ -19,7 +19,7 @@ const LARGEST_FACTORED: u64 = 10_000_000_000;
 ///
 /// The coefficients are in ascending order of degree; the last is not zero. Finds rational roots, roots of
 /// quadratic factors, and roots of such polynomials in a power of the unknown.
-pub(crate) fn real_roots(coefficients: &[Real], meter: &mut Meter) -> Result<Vec<Real>, MathsError> {
+pub(crate) fn real_roots(coefficients: &[Real], meter: &mut Meter) -> Result<Vec<Real>> {
     let mut roots = Vec::new();
     let leading_zeros = coefficients.iter().take_while(|coefficient| coefficient.is_zero()).count();
     if leading_zeros > 0 {
@@ -44,7 +44,7 @@ pub(crate) fn real_roots(coefficients: &[Real], meter: &mut Meter) -> Result<Vec
 }
 
 /// The numbers whose `step`-th power is the given one.
-fn roots_of_power(power: &Real, step: usize, meter: &mut Meter) -> Result<Vec<Real>, MathsError> {
+fn roots_of_power(power: &Real, step: usize, meter: &mut Meter) -> Result<Vec<Real>> {
     let negative = power.sign(meter)? == Ordering::Less;
     if negative && step.is_even() {
         return Ok(Vec::new());
@@ -67,7 +67,7 @@ fn roots_of_power(power: &Real, step: usize, meter: &mut Meter) -> Result<Vec<Re
     })
 }
 
-fn plain_roots(coefficients: &[Real], meter: &mut Meter) -> Result<Vec<Real>, MathsError> {
+fn plain_roots(coefficients: &[Real], meter: &mut Meter) -> Result<Vec<Real>> {
     match coefficients {
         [] | [_] => Ok(Vec::new()),
         [constant, linear] => Ok(vec![constant.negated().divide(linear, meter)?]),
@@ -83,12 +83,7 @@ fn plain_roots(coefficients: &[Real], meter: &mut Meter) -> Result<Vec<Real>, Ma
     }
 }
 
-fn quadratic_roots(
-    constant: &Real,
-    linear: &Real,
-    square: &Real,
-    meter: &mut Meter,
-) -> Result<Vec<Real>, MathsError> {
+fn quadratic_roots(constant: &Real, linear: &Real, square: &Real, meter: &mut Meter) -> Result<Vec<Real>> {
     let product = square.multiply(constant, meter)?.multiply(&Real::small(4), meter)?;
     let discriminant = linear.multiply(linear, meter)?.subtract(&product, meter)?;
     let half = square.multiply(&Real::small(2), meter)?.inverse(meter)?;
@@ -104,7 +99,7 @@ fn quadratic_roots(
 }
 
 /// Divides by rational roots until a quadratic remains.
-fn higher_roots(coefficients: Vec<BigRational>, meter: &mut Meter) -> Result<Vec<Real>, MathsError> {
+fn higher_roots(coefficients: Vec<BigRational>, meter: &mut Meter) -> Result<Vec<Real>> {
     let mut roots: Vec<Real> = Vec::new();
     let mut rest = coefficients;
     while rest.len() > 3 {
@@ -123,7 +118,7 @@ fn higher_roots(coefficients: Vec<BigRational>, meter: &mut Meter) -> Result<Vec
 fn rational_root(
     coefficients: &[BigRational],
     meter: &mut Meter,
-) -> Result<Option<(BigRational, Vec<BigRational>)>, MathsError> {
+) -> Result<Option<(BigRational, Vec<BigRational>)>> {
     let mut common = BigInt::one();
     for coefficient in coefficients {
         meter.spend(50)?;
@@ -163,7 +158,7 @@ fn divided(
     coefficients: &[BigRational],
     root: &BigRational,
     meter: &mut Meter,
-) -> Result<Option<Vec<BigRational>>, MathsError> {
+) -> Result<Option<Vec<BigRational>>> {
     let mut quotient = Vec::with_capacity(coefficients.len());
     let mut carried = BigRational::zero();
     for coefficient in coefficients.iter().rev() {
@@ -178,7 +173,7 @@ fn divided(
 }
 
 /// The positive divisors of a non-zero integer.
-fn divisors(number: &BigInt, meter: &mut Meter) -> Result<Vec<u64>, MathsError> {
+fn divisors(number: &BigInt, meter: &mut Meter) -> Result<Vec<u64>> {
     let Some(mut rest) = number.abs().to_u64().filter(|value| *value <= LARGEST_FACTORED) else {
         return Err(MathsError::no_result("coefficients too large to search for rational roots"));
     };
@@ -204,29 +199,29 @@ fn divisors(number: &BigInt, meter: &mut Meter) -> Result<Vec<u64>, MathsError> 
 }
 
 /// Ascending, without duplicates.
-pub(crate) fn sorted(numbers: Vec<Real>, meter: &mut Meter) -> Result<Vec<Real>, MathsError> {
+pub(crate) fn sorted(numbers: Vec<Real>, meter: &mut Meter) -> Result<Vec<Real>> {
     let mut sorted: Vec<Real> = Vec::with_capacity(numbers.len());
     for number in numbers {
-        let mut place = sorted.len();
-        let mut repeated = false;
-        for (index, present) in sorted.iter().enumerate() {
-            match number.compare(present, meter)? {
-                Ordering::Less => {
-                    place = index;
-                    break;
-                }
-                Ordering::Equal => {
-                    repeated = true;
-                    break;
-                }
-                Ordering::Greater => {}
-            }
-        }
-        if !repeated {
+        let mut ordering = Ordering::Greater;
+        let place = position(&sorted, |present| {
+            ordering = number.compare(present, meter)?;
+            Ok(ordering != Ordering::Greater)
+        })?;
+        if ordering != Ordering::Equal {
             sorted.insert(place, number);
         }
     }
     Ok(sorted)
+}
+
+/// The index of the first item that satisfies a condition, otherwise the number of items.
+pub(crate) fn position<T>(items: &[T], mut holds: impl FnMut(&T) -> Result<bool>) -> Result<usize> {
+    for (place, item) in items.iter().enumerate() {
+        if holds(item)? {
+            return Ok(place);
+        }
+    }
+    Ok(items.len())
 }
 
 fn inexpressible() -> MathsError {

@@ -6,13 +6,13 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::MathsError;
 use super::fraction::Fraction;
 use super::limits::{Meter, within};
 use super::monomial::Variable;
 use super::polynomial::Polynomial;
 use super::roots;
 use super::surd::Real;
+use super::{MathsError, Result};
 
 /// Values of the solved unknowns in terms of the free ones.
 pub(crate) type Solution = BTreeMap<Variable, Fraction>;
@@ -38,7 +38,7 @@ pub(crate) fn solve(
     divisors: &[Polynomial],
     order: &[Variable],
     meter: &mut Meter,
-) -> Result<Solutions, MathsError> {
+) -> Result<Solutions> {
     if let [difference] = differences
         && let Some(solution) = isolated(difference, order, meter)?
     {
@@ -79,7 +79,7 @@ pub(crate) fn solve(
 
 impl State {
     /// Substitutes a value everywhere and records it.
-    fn with(mut self, variable: Variable, value: &Polynomial, meter: &mut Meter) -> Result<Self, MathsError> {
+    fn with(mut self, variable: Variable, value: &Polynomial, meter: &mut Meter) -> Result<Self> {
         for polynomial in self.equations.iter_mut().chain(self.values.values_mut()) {
             *polynomial = polynomial.substitute(variable, value, meter)?;
         }
@@ -97,7 +97,7 @@ fn linear(
     equations: &[Polynomial],
     order: &[Variable],
     meter: &mut Meter,
-) -> Result<Option<(Variable, Polynomial)>, MathsError> {
+) -> Result<Option<(Variable, Polynomial)>> {
     for variable in order {
         for equation in equations {
             let coefficients = equation.coefficients_in(*variable, meter)?;
@@ -123,11 +123,7 @@ fn in_one_unknown(equations: &[Polynomial]) -> Option<(Variable, Vec<Real>)> {
 
 /// A single equation in several unknowns, one of which occurs linearly with other unknowns as its
 /// coefficient: `x*y = 12` gives `y = 12/x`.
-fn isolated(
-    difference: &Fraction,
-    order: &[Variable],
-    meter: &mut Meter,
-) -> Result<Option<Solution>, MathsError> {
+fn isolated(difference: &Fraction, order: &[Variable], meter: &mut Meter) -> Result<Option<Solution>> {
     let equation = difference.numerator();
     if equation.variables().len() < 2 || linear(std::slice::from_ref(equation), order, meter)?.is_some() {
         return Ok(None);
@@ -143,7 +139,7 @@ fn isolated(
 
 /// Eliminates products of unknowns as if each were an unknown: the sum and the difference of `x^2 + y^2 = 25`
 /// and `x^2 - y^2 = 7` contain one unknown each. `None` if that changes nothing.
-fn combined(equations: &[Polynomial], meter: &mut Meter) -> Result<Option<Vec<Polynomial>>, MathsError> {
+fn combined(equations: &[Polynomial], meter: &mut Meter) -> Result<Option<Vec<Polynomial>>> {
     let mut reduced: Vec<Polynomial> = Vec::with_capacity(equations.len());
     for equation in equations {
         let mut rest = equation.clone();
@@ -164,11 +160,7 @@ fn combined(equations: &[Polynomial], meter: &mut Meter) -> Result<Option<Vec<Po
 }
 
 /// Subtracts a multiple of the pivot so that its leading product of unknowns vanishes.
-fn without_leading(
-    equation: &Polynomial,
-    pivot: &Polynomial,
-    meter: &mut Meter,
-) -> Result<Polynomial, MathsError> {
+fn without_leading(equation: &Polynomial, pivot: &Polynomial, meter: &mut Meter) -> Result<Polynomial> {
     let Some((monomial, leading)) = pivot.leading() else {
         return Ok(equation.clone());
     };
@@ -184,7 +176,7 @@ fn allowed(
     values: &BTreeMap<Variable, Polynomial>,
     divisors: &[Polynomial],
     meter: &mut Meter,
-) -> Result<bool, MathsError> {
+) -> Result<bool> {
     for divisor in divisors {
         let mut divisor = divisor.clone();
         for (variable, value) in values {
@@ -199,23 +191,18 @@ fn allowed(
 
 type Values = BTreeMap<Variable, Polynomial>;
 
-fn in_order(solutions: Vec<Values>, meter: &mut Meter) -> Result<Vec<Values>, MathsError> {
+fn in_order(solutions: Vec<Values>, meter: &mut Meter) -> Result<Vec<Values>> {
     let mut sorted: Vec<Values> = Vec::with_capacity(solutions.len());
     for solution in solutions {
-        let mut place = sorted.len();
-        for (index, present) in sorted.iter().enumerate() {
-            if compare(&solution, present, meter)? == Ordering::Less {
-                place = index;
-                break;
-            }
-        }
+        let place =
+            roots::position(&sorted, |present| Ok(compare(&solution, present, meter)? == Ordering::Less))?;
         sorted.insert(place, solution);
     }
     Ok(sorted)
 }
 
 /// Orders by the value of the first unknown that differs; values that contain unknowns count as equal.
-fn compare(left: &Values, right: &Values, meter: &mut Meter) -> Result<Ordering, MathsError> {
+fn compare(left: &Values, right: &Values, meter: &mut Meter) -> Result<Ordering> {
     for (left, right) in left.values().zip(right.values()) {
         if let (Some(left), Some(right)) = (left.as_constant(), right.as_constant()) {
             let ordering = left.compare(&right, meter)?;

@@ -8,9 +8,9 @@ use num_integer::{Integer, Roots};
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-use super::MathsError;
 use super::exact;
 use super::limits::{Meter, words};
+use super::{MathsError, Result};
 
 /// Primes up to this limit are divided out of radicands.
 const TRIAL_BOUND: u32 = 10_000;
@@ -75,7 +75,7 @@ impl Real {
         }
     }
 
-    pub(crate) fn add(&self, other: &Self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn add(&self, other: &Self, meter: &mut Meter) -> Result<Self> {
         let mut sum =
             Self { rational: exact::add(&self.rational, &other.rational, meter)?, roots: self.roots.clone() };
         for (radicand, factor) in &other.roots {
@@ -84,11 +84,11 @@ impl Real {
         Ok(sum)
     }
 
-    pub(crate) fn subtract(&self, other: &Self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn subtract(&self, other: &Self, meter: &mut Meter) -> Result<Self> {
         self.add(&other.negated(), meter)
     }
 
-    pub(crate) fn multiply(&self, other: &Self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn multiply(&self, other: &Self, meter: &mut Meter) -> Result<Self> {
         let mut product = Self::from(exact::multiply(&self.rational, &other.rational, meter)?);
         for (roots, rational) in [(&self.roots, &other.rational), (&other.roots, &self.rational)] {
             for (radicand, factor) in roots {
@@ -108,7 +108,7 @@ impl Real {
         Ok(product)
     }
 
-    pub(crate) fn inverse(&self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn inverse(&self, meter: &mut Meter) -> Result<Self> {
         if self.is_zero() {
             return Err(MathsError::DivisionByZero);
         }
@@ -131,34 +131,22 @@ impl Real {
         conjugate.multiply(&norm.into(), meter)
     }
 
-    pub(crate) fn divide(&self, other: &Self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn divide(&self, other: &Self, meter: &mut Meter) -> Result<Self> {
         self.multiply(&other.inverse(meter)?, meter)
     }
 
     /// An integer power; the exponent may be negative.
-    pub(crate) fn power(&self, exponent: &BigInt, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn power(&self, exponent: &BigInt, meter: &mut Meter) -> Result<Self> {
         if let Some(rational) = self.as_rational() {
             return Ok(exact::power(rational, exponent, meter)?.into());
         }
-        let Some(mut remaining) = exponent.magnitude().to_u32() else {
-            return Err(MathsError::TooLarge { what: "bits of a number", limit: meter.limits().bits });
-        };
-        let mut square = if exponent.is_negative() { self.inverse(meter)? } else { self.clone() };
-        let mut result = Self::one();
-        while remaining > 0 {
-            if remaining & 1 == 1 {
-                result = result.multiply(&square, meter)?;
-            }
-            remaining >>= 1;
-            if remaining > 0 {
-                square = square.multiply(&square, meter)?;
-            }
-        }
-        Ok(result)
+        let repetitions = exponent.magnitude().to_u32().ok_or_else(|| meter.too_many_bits())?;
+        let base = if exponent.is_negative() { self.inverse(meter)? } else { self.clone() };
+        exact::repeated(base, repetitions, Self::one(), |left, right| left.multiply(right, meter))
     }
 
     /// The square root of a non-negative rational number.
-    pub(crate) fn square_root(&self, meter: &mut Meter) -> Result<Self, MathsError> {
+    pub(crate) fn square_root(&self, meter: &mut Meter) -> Result<Self> {
         let Some(rational) = self.as_rational() else {
             return Err(MathsError::no_result("a square root inside a square root"));
         };
@@ -169,11 +157,8 @@ impl Real {
             return Ok(root.into());
         }
         let denominator = BigRational::from_integer(rational.denom().clone());
-        let inside = exact::multiply(
-            &BigRational::from_integer(rational.numer().clone()),
-            &BigRational::from_integer(rational.denom().clone()),
-            meter,
-        )?;
+        let numerator = BigRational::from_integer(rational.numer().clone());
+        let inside = exact::multiply(&numerator, &denominator, meter)?;
         let (outside, radicand) = take_squares_out(inside.numer().magnitude().clone(), meter)?;
         let factor = exact::divide(&BigRational::from_integer(outside.into()), &denominator, meter)?;
         let mut root = Self::zero();
@@ -181,7 +166,7 @@ impl Real {
         Ok(root)
     }
 
-    pub(crate) fn sign(&self, meter: &mut Meter) -> Result<Ordering, MathsError> {
+    pub(crate) fn sign(&self, meter: &mut Meter) -> Result<Ordering> {
         if self.roots.is_empty() {
             return Ok(self.rational.cmp(&BigRational::zero()));
         }
@@ -215,17 +200,12 @@ impl Real {
         Err(MathsError::TooLarge { what: "bits needed to compare two numbers", limit: 16384 })
     }
 
-    pub(crate) fn compare(&self, other: &Self, meter: &mut Meter) -> Result<Ordering, MathsError> {
+    pub(crate) fn compare(&self, other: &Self, meter: &mut Meter) -> Result<Ordering> {
         self.subtract(other, meter)?.sign(meter)
     }
 
     /// Adds `factor · sqrt(radicand)`, keeping the invariants of the type.
-    fn add_root(
-        &mut self,
-        radicand: BigUint,
-        factor: BigRational,
-        meter: &mut Meter,
-    ) -> Result<(), MathsError> {
+    fn add_root(&mut self, radicand: BigUint, factor: BigRational, meter: &mut Meter) -> Result<()> {
         if factor.is_zero() {
             return Ok(());
         }
@@ -256,11 +236,7 @@ impl Real {
     }
 
     /// An existing radicand (or one) whose root is a rational multiple of the given one's.
-    fn relative(
-        &self,
-        radicand: &BigUint,
-        meter: &mut Meter,
-    ) -> Result<Option<(BigUint, BigRational)>, MathsError> {
+    fn relative(&self, radicand: &BigUint, meter: &mut Meter) -> Result<Option<(BigUint, BigRational)>> {
         let doubtful = BigUint::from(SURELY_SQUARE_FREE);
         if self.roots.contains_key(radicand) {
             return Ok(None);
@@ -283,7 +259,7 @@ impl Real {
 }
 
 /// Writes a positive integer as `outside² · inside`.
-fn take_squares_out(number: BigUint, meter: &mut Meter) -> Result<(BigUint, BigUint), MathsError> {
+fn take_squares_out(number: BigUint, meter: &mut Meter) -> Result<(BigUint, BigUint)> {
     let mut rest = number;
     let (mut outside, mut inside) = (BigUint::one(), BigUint::one());
     for divisor in std::iter::once(2).chain((3..TRIAL_BOUND).step_by(2)) {

@@ -3,7 +3,6 @@
 use num_rational::BigRational;
 use num_traits::{One, Zero};
 
-use super::MathsError;
 use super::evaluate::evaluate;
 use super::expression;
 use super::fraction::Fraction;
@@ -11,6 +10,7 @@ use super::lexer::Token;
 use super::limits::Meter;
 use super::monomial::Variables;
 use super::printing;
+use super::{MathsError, Result};
 
 /// A unit with its singular and plural form.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(crate) fn find(word: &str) -> Option<&'static Unit> {
 }
 
 /// Computes an expression that contains a unit; `None` if it contains none.
-pub(crate) fn quantity(tokens: &[Token], meter: &mut Meter) -> Result<Option<String>, MathsError> {
+pub(crate) fn quantity(tokens: &[Token], meter: &mut Meter) -> Result<Option<String>> {
     let Some(unit) = tokens.iter().find_map(as_unit) else {
         return Ok(None);
     };

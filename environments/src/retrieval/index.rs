@@ -9,41 +9,21 @@ use super::words::{is_stop_word, stem, words};
 /// Maximum number of distinct query words that are used, because queries are a model's output.
 const MOST_TERMS: usize = 256;
 
-/// The two parameters of BM25. The default is Lucene's: 1.2 and 0.75.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bm25 {
-    /// Term frequency saturation: how quickly additional occurrences of a word stop adding to the score.
-    pub k1: f64,
-    /// Length normalization, from 0 to 1.
-    pub b: f64,
+/// Term frequency saturation (Lucene's value): how quickly additional occurrences of a word stop adding to the
+/// score.
+const K1: f64 = 1.2;
+/// Length normalization, from 0 to 1 (Lucene's value).
+const B: f64 = 0.75;
+
+/// Inverse document frequency of a word; never negative (Lucene's form).
+fn rarity(documents: usize, with_the_word: usize) -> f64 {
+    let (all, with) = (documents as f64, with_the_word as f64);
+    (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
 }
 
-impl Default for Bm25 {
-    fn default() -> Self {
-        Self { k1: 1.2, b: 0.75 }
-    }
-}
-
-impl Bm25 {
-    /// Inverse document frequency of a word; never negative (Lucene's form).
-    fn rarity(documents: usize, with_the_word: usize) -> f64 {
-        let (all, with) = (documents as f64, with_the_word as f64);
-        (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
-    }
-
-    /// The weight of a word that occurs `occurrences` times in a text of `length` times the average length.
-    fn saturation(self, occurrences: f64, length: f64) -> f64 {
-        occurrences * (self.k1 + 1.0) / (occurrences + self.k1 * (1.0 - self.b + self.b * length))
-    }
-}
-
-/// A document that shares words with a query.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Hit {
-    /// The document's index, in the order in which documents were added.
-    pub document: usize,
-    /// Its score, above 0.
-    pub score: f64,
+/// The weight of a word that occurs `occurrences` times in a text of `length` times the average length.
+fn saturation(occurrences: f64, length: f64) -> f64 {
+    occurrences * (K1 + 1.0) / (occurrences + K1 * (1.0 - B + B * length))
 }
 
 /// An occurrence of a word: the document, and the number of occurrences (replaced by their weight when the
@@ -56,7 +36,7 @@ struct Posting {
 
 /// An index of documents by their words.
 #[derive(Debug)]
-pub struct PassageIndex {
+pub(super) struct PassageIndex {
     vocabulary: Vocabulary,
     /// By term, each in the order of documents.
     postings: Vec<Vec<Posting>>,
@@ -64,33 +44,30 @@ pub struct PassageIndex {
 }
 
 impl PassageIndex {
-    /// The best documents for a query, best first; among equals, the one that was added first comes first.
-    pub fn search(&self, query: &str, most: usize) -> Vec<Hit> {
-        let scores = self.scores(query).into_iter().enumerate();
-        let mut hits: Vec<Hit> = scores
-            .filter(|(_, score)| *score > 0.0)
-            .map(|(document, score)| Hit { document, score })
-            .collect();
-        let best_first = |left: &Hit, right: &Hit| {
-            right.score.total_cmp(&left.score).then(left.document.cmp(&right.document))
-        };
+    /// The best documents for a query, best first, each as its position in the order in which documents were
+    /// added; among equals, the one that was added first comes first.
+    pub(super) fn search(&self, query: &str, most: usize) -> Vec<usize> {
         if most == 0 {
             return Vec::new();
         }
+        let scores = self.scores(query).into_iter().enumerate();
+        let mut hits: Vec<(usize, f64)> = scores.filter(|(_, score)| *score > 0.0).collect();
+        let best_first =
+            |left: &(usize, f64), right: &(usize, f64)| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0));
         if hits.len() > most {
             hits.select_nth_unstable_by(most - 1, best_first);
             hits.truncate(most);
         }
         hits.sort_unstable_by(best_first);
-        hits
+        hits.into_iter().map(|(document, _)| document).collect()
     }
 
     /// The score of every document; 0 for documents without a word of the query.
-    pub fn scores(&self, query: &str) -> Vec<f64> {
+    fn scores(&self, query: &str) -> Vec<f64> {
         let mut scores = vec![0.0; self.documents];
         for (term, count) in self.vocabulary.of_query(query) {
             let Some(postings) = self.postings.get(term as usize) else { continue };
-            let rarity = count * Bm25::rarity(self.documents, postings.len());
+            let rarity = count * rarity(self.documents, postings.len());
             for posting in postings {
                 if let Some(score) = scores.get_mut(posting.document as usize) {
                     *score += rarity * f64::from(posting.weight);
@@ -99,22 +76,11 @@ impl PassageIndex {
         }
         scores
     }
-
-    /// Number of documents.
-    pub fn len(&self) -> usize {
-        self.documents
-    }
-
-    /// Whether there are no documents.
-    pub fn is_empty(&self) -> bool {
-        self.documents == 0
-    }
 }
 
-/// Builds an [`PassageIndex`].
+/// Builds a [`PassageIndex`].
 #[derive(Debug, Default)]
-pub struct PassageIndexBuilder {
-    parameters: Bm25,
+pub(super) struct PassageIndexBuilder {
     vocabulary: Vocabulary,
     postings: Vec<Vec<Posting>>,
     /// Word count of each document, weighted by the texts' factors.
@@ -124,13 +90,8 @@ pub struct PassageIndexBuilder {
 }
 
 impl PassageIndexBuilder {
-    /// An empty index with these parameters.
-    pub fn new(parameters: Bm25) -> Self {
-        Self { parameters, ..Self::default() }
-    }
-
     /// Adds a document: its texts, each with a factor for its word counts.
-    pub fn add<'a>(&mut self, texts: impl IntoIterator<Item = (&'a str, u32)>) {
+    pub(super) fn add<'a>(&mut self, texts: impl IntoIterator<Item = (&'a str, u32)>) {
         let document = u32::try_from(self.lengths.len()).unwrap_or(u32::MAX);
         self.terms.clear();
         for (text, times) in texts {
@@ -153,12 +114,12 @@ impl PassageIndexBuilder {
     }
 
     /// Builds the index after all documents were added.
-    pub fn build(self) -> PassageIndex {
-        let Self { parameters, vocabulary, mut postings, lengths, .. } = self;
+    pub(super) fn build(self) -> PassageIndex {
+        let Self { vocabulary, mut postings, lengths, .. } = self;
         let average = (lengths.iter().sum::<f64>() / lengths.len().max(1) as f64).max(1.0);
         for posting in postings.iter_mut().flatten() {
             let length = lengths.get(posting.document as usize).copied().unwrap_or(average) / average;
-            posting.weight = parameters.saturation(f64::from(posting.weight), length) as f32;
+            posting.weight = saturation(f64::from(posting.weight), length) as f32;
         }
         postings.iter_mut().for_each(Vec::shrink_to_fit);
         PassageIndex { vocabulary, postings, documents: lengths.len() }
@@ -241,22 +202,18 @@ mod tests {
     use super::*;
 
     fn index(texts: &[impl AsRef<str>]) -> PassageIndex {
-        let mut builder = PassageIndexBuilder::new(Bm25::default());
+        let mut builder = PassageIndexBuilder::default();
         texts.iter().for_each(|text| builder.add([(text.as_ref(), 1)]));
         builder.build()
-    }
-
-    fn documents(index: &PassageIndex, query: &str, most: usize) -> Vec<usize> {
-        index.search(query, most).into_iter().map(|hit| hit.document).collect()
     }
 
     #[test]
     fn rare_words_count_more_and_long_texts_less() {
         let index =
             index(&["a river in Siberia", "a river in Europe with a long description", "a river in Europe"]);
-        assert_eq!(documents(&index, "Which rivers are in Siberia?", 5), [0, 2, 1]);
-        assert_eq!(documents(&index, "Europe's", 5), [2, 1]);
-        assert_eq!(documents(&index, "the of and", 5), [0usize; 0]);
+        assert_eq!(index.search("Which rivers are in Siberia?", 5), [0, 2, 1]);
+        assert_eq!(index.search("Europe's", 5), [2, 1]);
+        assert_eq!(index.search("the of and", 5), [0usize; 0]);
     }
 
     #[test]
@@ -293,7 +250,7 @@ mod tests {
             let mut expected: Vec<usize> = (0..texts.len()).filter(|document| scores[*document] > 0.0).collect();
             expected.sort_by(|left, right| scores[*right].total_cmp(&scores[*left]).then(left.cmp(right)));
             expected.truncate(most);
-            prop_assert_eq!(documents(&index, &query, most), expected);
+            prop_assert_eq!(index.search(&query, most), expected);
         }
 
         #[test]
@@ -302,7 +259,7 @@ mod tests {
             let index = index(&twice);
             let scores = index.scores(&query);
             prop_assert_eq!(&scores[..texts.len()], &scores[texts.len()..]);
-            let found = documents(&index, &query, 100);
+            let found = index.search(&query, 100);
             let (first, second): (Vec<usize>, Vec<usize>) = found.iter().partition(|found| **found < texts.len());
             prop_assert_eq!(first, second.into_iter().map(|found| found - texts.len()).collect::<Vec<_>>());
         }
@@ -310,13 +267,13 @@ mod tests {
         #[test]
         fn a_document_with_the_word_beats_one_without(texts in texts()) {
             let with: Vec<String> = texts.iter().cloned().chain(["zz".to_owned()]).collect();
-            prop_assert_eq!(documents(&index(&with), "zz", 3), [texts.len()]);
+            prop_assert_eq!(index(&with).search("zz", 3), [texts.len()]);
         }
 
         #[test]
         fn arbitrary_texts_and_queries_never_panic(texts in proptest::collection::vec(any::<String>(), 0..4), query in any::<String>()) {
             let index = index(&texts);
-            prop_assert!(index.search(&query, 3).len() <= index.len());
+            prop_assert!(index.search(&query, 3).len() <= texts.len());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::index::{Bm25, Hit, PassageIndex, PassageIndexBuilder};
+use super::index::{PassageIndex, PassageIndexBuilder};
 
 /// Weight of a title's words relative to the text.
 const TITLE: u32 = 2;
@@ -42,13 +42,7 @@ impl Library {
     /// The pages that match some words best, best first; among equals, the one that was added first comes
     /// first.
     pub fn search(&self, query: &str, most: usize) -> Vec<Listed<'_>> {
-        let hits = self.index.search(query, most);
-        hits.into_iter().filter_map(|Hit { document, .. }| self.page(document)).collect()
-    }
-
-    /// Number of pages.
-    pub fn len(&self) -> usize {
-        self.pages.len()
+        self.index.search(query, most).into_iter().filter_map(|position| self.page(position)).collect()
     }
 
     /// Whether there are no pages.
@@ -90,7 +84,7 @@ impl LibraryBuilder {
     pub fn build(self) -> Library {
         let Self { pages, by_title } = self;
         let mut by_normalised = HashMap::with_capacity(pages.len());
-        let mut index = PassageIndexBuilder::new(Bm25::default());
+        let mut index = PassageIndexBuilder::default();
         for (position, page) in pages.iter().enumerate() {
             by_normalised.entry(normalised(&page.title)).or_insert(position);
             index.add([(page.title.as_str(), TITLE), (page.text.as_str(), 1)]);
@@ -149,7 +143,7 @@ mod tests {
     #[test]
     fn paragraphs_of_one_title_are_one_page() {
         let library = library(&[("A", "first"), ("B", "other"), ("A", "second"), ("A", "first")]);
-        assert_eq!((library.len(), library.titled("A").unwrap().text), (2, "first\nsecond"));
+        assert_eq!((library.pages.len(), library.titled("A").unwrap().text), (2, "first\nsecond"));
     }
 
     #[test]

@@ -23,14 +23,7 @@ pub fn is_stop_word(word: &str) -> bool {
 const LONGEST: usize = 40;
 
 /// The stem of a word in lower case. Words with other letters than a to z are returned unchanged.
-///
-/// ```
-/// use lumos_environments::retrieval::stem;
-///
-/// assert_eq!(stem("relational"), "relat");
-/// assert_eq!(stem("山"), "山");
-/// ```
-pub fn stem(word: &str) -> String {
+pub(super) fn stem(word: &str) -> String {
     let mut word = word.to_owned();
     if word.len() > 2 && word.len() <= LONGEST && word.bytes().all(|letter| letter.is_ascii_lowercase()) {
         steps(&mut word, &STEP_2_ARTICLE);
@@ -40,14 +33,7 @@ pub fn stem(word: &str) -> String {
 
 /// The stem according to Lucene's `PorterStemmer`: words with any letters and digits are stemmed, and two
 /// rules of step 2 are those of Porter's own later programs (`bli` and `logi`).
-///
-/// ```
-/// use lumos_environments::retrieval::lucene_stem;
-///
-/// assert_eq!(lucene_stem("crèmes"), "crème");
-/// assert_eq!(lucene_stem("technology"), "technolog");
-/// ```
-pub fn lucene_stem(word: &str) -> String {
+pub(crate) fn lucene_stem(word: &str) -> String {
     let mut word = word.to_owned();
     if word.chars().nth(2).is_some() {
         steps(&mut word, &STEP_2_LATER);
@@ -280,6 +266,9 @@ mod tests {
         ] {
             assert_eq!(stem(word), expected, "{word}");
         }
+        assert_eq!(stem("山"), "山");
+        assert_eq!(lucene_stem("crèmes"), "crème");
+        assert_eq!(lucene_stem("technology"), "technolog");
     }
 
     proptest! {

@@ -52,7 +52,7 @@ pub struct BadProduct {
 
 /// A record of the attribute file.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub struct Attributes {
+pub(super) struct Attributes {
     attributes: Option<Vec<String>>,
     instruction: Option<String>,
     instruction_attributes: Option<Vec<String>>,
@@ -60,7 +60,7 @@ pub struct Attributes {
 
 /// A record of the file of human instructions, or of a document.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub struct HumanInstruction {
+pub(super) struct HumanInstruction {
     instruction: String,
     instruction_attributes: Vec<String>,
     instruction_options: Vec<String>,
@@ -68,11 +68,11 @@ pub struct HumanInstruction {
 
 /// Data from the other files, by ASIN.
 #[derive(Debug, Clone, Default)]
-pub struct SideTables {
+pub(super) struct SideTables {
     /// Attributes and instructions (`items_ins_v2.json`).
-    pub attributes: HashMap<String, Attributes>,
+    pub(super) attributes: HashMap<String, Attributes>,
     /// Human instructions (`items_human_ins.json`), if they are used.
-    pub human: HashMap<String, Vec<HumanInstruction>>,
+    pub(super) human: HashMap<String, Vec<HumanInstruction>>,
 }
 
 /// Reads products one by one and skips those that the original skips: ids that are too long, `nan`, and
@@ -105,7 +105,7 @@ struct Record {
 
 impl CatalogueReader {
     /// A reader that adds the data of the other files.
-    pub fn new(beside: SideTables) -> Self {
+    fn new(beside: SideTables) -> Self {
         Self { beside, seen: HashSet::new() }
     }
 
@@ -212,7 +212,7 @@ pub enum CatalogueError {
 pub const SAMPLE_ITEMS: &str = include_str!("../../samples/webshop_items.jsonl");
 
 /// The attributes and instructions of the sample catalogue.
-pub const SAMPLE_ATTRIBUTES: &str = include_str!("../../samples/webshop_attributes.json");
+const SAMPLE_ATTRIBUTES: &str = include_str!("../../samples/webshop_attributes.json");
 
 /// The products of a catalogue with the data from which goals are made.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -229,7 +229,7 @@ impl Stock {
     ///
     /// # Errors
     /// Fails if a record is not a valid product.
-    pub fn read(
+    pub(super) fn read(
         records: impl IntoIterator<Item = Value>,
         beside: SideTables,
         limit: Option<usize>,

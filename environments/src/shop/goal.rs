@@ -12,10 +12,10 @@ use super::catalogue::{Entry, Instruction};
 use super::python_random::PythonRandom;
 
 /// Seed of the prices and of the price limits, which the original sets when its policies are imported.
-pub const DRAWING_SEED: u64 = 4;
+pub(super) const DRAWING_SEED: u64 = 4;
 
 /// Seed of the goals' order.
-pub const SHUFFLING_SEED: u64 = 233;
+const SHUFFLING_SEED: u64 = 233;
 
 /// The price limit of goals without one, in dollars.
 const NO_BOUND: f64 = 1_000_000.0;
@@ -58,16 +58,11 @@ pub enum GoalOptions {
 
 impl GoalOptions {
     /// Number of options.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::Values(values) => values.len(),
             Self::Pairs(pairs) => pairs.len(),
         }
-    }
-
-    /// Whether there are no options.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

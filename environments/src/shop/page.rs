@@ -1,6 +1,6 @@
 //! Pages of the shop: their elements, observation and clickable texts.
 //!
-//! A [`ShopPage`] is a list of [`TextElement`]s. The observation is the visible texts joined by [`SEPARATOR`];
+//! A `ShopPage` is a list of [`TextElement`]s. The observation is the visible texts joined by ` [SEP] `;
 //! clickable texts are buttons, product links and option values.
 
 use lumos_tasks::python::strip;
@@ -9,22 +9,22 @@ use serde_json::{Map, Value};
 use super::price::written;
 
 /// Separator between the texts of an observation.
-pub const SEPARATOR: &str = " [SEP] ";
+const SEPARATOR: &str = " [SEP] ";
 
 /// The labels of the shop's buttons.
-pub const BACK_TO_SEARCH: &str = "Back to Search";
+pub(super) const BACK_TO_SEARCH: &str = "Back to Search";
 /// See [`BACK_TO_SEARCH`].
-pub const PREVIOUS: &str = "< Prev";
+pub(super) const PREVIOUS: &str = "< Prev";
 /// See [`BACK_TO_SEARCH`].
-pub const NEXT: &str = "Next >";
+pub(super) const NEXT: &str = "Next >";
 /// See [`BACK_TO_SEARCH`].
-pub const BUY_NOW: &str = "Buy Now";
+pub(super) const BUY_NOW: &str = "Buy Now";
 /// See [`BACK_TO_SEARCH`].
-pub const SEARCH: &str = "Search";
+const SEARCH: &str = "Search";
 
 /// A page of the shop.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ShopPage {
+pub(super) enum ShopPage {
     /// The start page with the search bar.
     Start,
     /// Results of a search.
@@ -38,13 +38,8 @@ pub enum ShopPage {
     },
     /// A product.
     Product(Box<ProductPage>),
-    /// Details of a product.
-    Details {
-        /// The kind of details.
-        about: About,
-        /// The texts in order.
-        texts: Vec<String>,
-    },
+    /// Details of a product: the texts in order.
+    Details(Vec<String>),
     /// The final page, after a purchase.
     Done {
         /// The purchased product.
@@ -58,37 +53,31 @@ pub enum ShopPage {
 
 /// A product in a list of results.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedProduct {
+pub(super) struct ListedProduct {
     /// The product's ASIN.
-    pub asin: String,
+    pub(super) asin: String,
     /// The product's title.
-    pub title: String,
+    pub(super) title: String,
     /// The price as shown.
-    pub price_tag: String,
-    /// URL of the picture; not part of the observation.
-    pub image: String,
+    pub(super) price_tag: String,
 }
 
 /// The contents of a product's page.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ProductPage {
-    /// The product's ASIN, which is not shown.
-    pub asin: String,
+pub(super) struct ProductPage {
     /// Groups of options.
-    pub options: Vec<(String, Vec<String>)>,
+    pub(super) options: Vec<(String, Vec<String>)>,
     /// The options chosen so far, by group.
-    pub chosen: Vec<(String, String)>,
+    pub(super) chosen: Vec<(String, String)>,
     /// The product's title.
-    pub title: String,
+    pub(super) title: String,
     /// The price as shown.
-    pub price_tag: String,
-    /// URL of the picture; not part of the observation.
-    pub image: String,
+    pub(super) price_tag: String,
 }
 
 /// The kind of a details page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum About {
+pub(super) enum About {
     /// The description.
     Description,
     /// The features.
@@ -101,10 +90,10 @@ pub enum About {
 
 impl About {
     /// The pages of details.
-    pub const ALL: [Self; 4] = [Self::Description, Self::Features, Self::Reviews, Self::Attributes];
+    pub(super) const ALL: [Self; 4] = [Self::Description, Self::Features, Self::Reviews, Self::Attributes];
 
     /// The label of its button.
-    pub fn label(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Description => "Description",
             Self::Features => "Features",
@@ -115,7 +104,7 @@ impl About {
 }
 
 /// The buttons of a product's page that lead to details.
-pub const DETAILS: [About; 3] = [About::Description, About::Features, About::Reviews];
+const DETAILS: [About; 3] = [About::Description, About::Features, About::Reviews];
 
 /// The effect of a click on a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,7 +166,7 @@ impl TextElement {
 
 impl ShopPage {
     /// All elements of the page, in order.
-    pub fn elements(&self, instruction: &str) -> Vec<TextElement> {
+    pub(super) fn elements(&self, instruction: &str) -> Vec<TextElement> {
         let mut elements = Vec::new();
         if matches!(self, Self::Start) {
             elements.push(TextElement::heading("WebShop"));
@@ -208,7 +197,7 @@ impl ShopPage {
                 elements.extend(DETAILS.map(|about| TextElement::button(about.label())));
                 elements.push(TextElement::button(BUY_NOW));
             }
-            Self::Details { texts, .. } => {
+            Self::Details(texts) => {
                 elements.extend([BACK_TO_SEARCH, PREVIOUS].map(TextElement::button));
                 elements.extend(texts.iter().map(TextElement::text));
             }
@@ -218,18 +207,12 @@ impl ShopPage {
     }
 
     /// The observation: visible texts, joined by ` [SEP] `.
-    pub fn observation(&self, instruction: &str) -> String {
+    pub(super) fn observation(&self, instruction: &str) -> String {
         observation_of(self.elements(instruction).iter().map(|element| element.text.as_str()))
     }
 
-    /// Whether the page has a search bar.
-    pub fn has_search_bar(&self) -> bool {
-        matches!(self, Self::Start)
-    }
-
-    /// The clickable texts in lower case, with the effect of a click: buttons and links in order, then
-    /// options. Equal texts are merged: they keep the position of the first and the effect of the last.
-    pub fn clickables(&self) -> Vec<(String, Clickable)> {
+    /// The clickable texts; see [`clickables_of`].
+    pub(super) fn clickables(&self) -> Vec<(String, Clickable)> {
         clickables_of(self.elements(""))
     }
 }
@@ -248,7 +231,8 @@ pub fn observation_of<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     observation
 }
 
-/// The clickable texts of some elements; see [`ShopPage::clickables`].
+/// The clickable texts of some elements in lower case, with the effect of a click: buttons and links in order, then
+/// options. Equal texts are merged: they keep the position of the first and the effect of the last.
 pub fn clickables_of(elements: impl IntoIterator<Item = TextElement>) -> Vec<(String, Clickable)> {
     let (mut clickables, mut choices) = (Vec::new(), Vec::new());
     for TextElement { role, text } in elements {
@@ -368,7 +352,7 @@ mod tests {
     #[test]
     fn blanks_show_as_they_do_on_a_page() {
         let texts = [" ", " \n", "", "\u{a0}", " a "].map(str::to_owned).to_vec();
-        let page = ShopPage::Details { about: About::Features, texts };
+        let page = ShopPage::Details(texts);
         let expected = "Instruction: [SEP] i [SEP] Back to Search [SEP] < Prev [SEP]  [SEP]  [SEP] a";
         assert_eq!(page.observation("i"), expected);
     }
@@ -380,12 +364,10 @@ mod tests {
             ("b".to_owned(), vec!["x".to_owned()]),
         ];
         let page = ShopPage::Product(Box::new(ProductPage {
-            asin: "B".to_owned(),
             options,
             chosen: Vec::new(),
             title: "t".to_owned(),
             price_tag: "$1.0".to_owned(),
-            image: String::new(),
         }));
         let clickables = page.clickables();
         let texts: Vec<&str> = clickables.iter().map(|(text, _)| text.as_str()).collect();

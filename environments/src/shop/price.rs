@@ -16,7 +16,7 @@ pub enum PriceRange {
 
 impl PriceRange {
     /// Parses a price: digits and dots of each piece after a `$`. `None` if the original raises.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(Self::One(DEFAULT));
         }
@@ -25,7 +25,7 @@ impl PriceRange {
     }
 
     /// The price of a list of numbers: only the first two count; an empty list gives the default.
-    pub fn of_numbers(numbers: &[f64]) -> Self {
+    pub(super) fn of_numbers(numbers: &[f64]) -> Self {
         Self::of(numbers).unwrap_or(Self::One(DEFAULT))
     }
 
@@ -38,7 +38,7 @@ impl PriceRange {
     }
 
     /// The price as shown: `$20.0`, `$7.69 to $29.59`.
-    pub fn tag(self) -> String {
+    pub(super) fn tag(self) -> String {
         match self {
             Self::One(price) => format!("${}", written(price)),
             Self::Range(low, high) => format!("${} to ${}", written(low), written(high)),
@@ -46,7 +46,7 @@ impl PriceRange {
     }
 
     /// The price. A range takes one random number, a fixed price none (upstream `generate_product_prices`).
-    pub fn draw(self, random: &mut PythonRandom) -> f64 {
+    pub(super) fn draw(self, random: &mut PythonRandom) -> f64 {
         match self {
             Self::One(price) => price,
             Self::Range(low, high) => random.uniform(low, high),

@@ -1,10 +1,10 @@
-//! Products, owned ([`Product`]) and borrowed from a shelf ([`ProductView`], [`Listing`]).
+//! Products, owned ([`Product`]) and borrowed from a shelf (`ProductView`).
 
 use serde::{Deserialize, Serialize};
 
 /// A product as shown by the shop (upstream `load_products` in `web_agent_site/engine/engine.py`).
 ///
-/// Records store the fields in this order, so that the first three can be read without the rest.
+/// Records store the fields in this order, so that the first can be read without the rest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Product {
     /// The product's ASIN, at most ten characters.
@@ -33,48 +33,38 @@ pub struct Product {
 
 /// A product borrowed from a shelf.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub struct ProductView<'a> {
+pub(super) struct ProductView<'a> {
     /// See [`Product::asin`].
-    pub asin: &'a str,
+    pub(super) asin: &'a str,
     /// See [`Product::title`].
-    pub title: &'a str,
+    pub(super) title: &'a str,
     /// See [`Product::price_tag`].
-    pub price_tag: &'a str,
+    pub(super) price_tag: &'a str,
     /// See [`Product::category`].
-    pub category: &'a str,
+    pub(super) category: &'a str,
     /// See [`Product::query`].
-    pub query: &'a str,
+    pub(super) query: &'a str,
     /// See [`Product::product_category`].
-    pub product_category: &'a str,
+    pub(super) product_category: &'a str,
     /// See [`Product::description`].
-    pub description: &'a str,
+    pub(super) description: &'a str,
     /// See [`Product::bullet_points`].
     #[serde(borrow)]
-    pub bullet_points: Vec<&'a str>,
+    pub(super) bullet_points: Vec<&'a str>,
     /// See [`Product::attributes`].
     #[serde(borrow)]
-    pub attributes: Vec<&'a str>,
+    pub(super) attributes: Vec<&'a str>,
     /// See [`Product::options`].
     #[serde(borrow)]
-    pub options: Vec<(&'a str, Vec<&'a str>)>,
+    pub(super) options: Vec<(&'a str, Vec<&'a str>)>,
     /// See [`Product::image`].
-    pub image: &'a str,
-}
-
-/// The part of a product that a page of results shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub struct Listing<'a> {
-    /// See [`Product::asin`].
-    pub asin: &'a str,
-    /// See [`Product::title`].
-    pub title: &'a str,
-    /// See [`Product::price_tag`].
-    pub price_tag: &'a str,
+    pub(super) image: &'a str,
 }
 
 impl Product {
     /// A borrowed view of the product.
-    pub fn view(&self) -> ProductView<'_> {
+    #[cfg(test)]
+    pub(super) fn view(&self) -> ProductView<'_> {
         ProductView {
             asin: &self.asin,
             title: &self.title,
@@ -92,7 +82,7 @@ impl Product {
 
     /// The indexed text: title, description, first feature and options in lower case (upstream
     /// `search_engine/convert_product_file_format.py`).
-    pub fn indexed_text(&self) -> String {
+    pub(super) fn indexed_text(&self) -> String {
         let options: Vec<String> =
             self.options.iter().map(|(name, values)| format!("{name}: {}", values.join(", "))).collect();
         let first = self.bullet_points.first().map_or("", String::as_str);
@@ -100,6 +90,7 @@ impl Product {
     }
 }
 
+#[cfg(test)]
 fn texts(texts: &[String]) -> Vec<&str> {
     texts.iter().map(String::as_str).collect()
 }

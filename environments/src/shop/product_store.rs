@@ -1,12 +1,12 @@
 //! The products of a shop as bytes: consecutive records, and tables to find them.
 //!
-//! [`ProductStoreBuilder`] writes both; [`ProductStore`] reads products in place by index, ASIN, department or query. The
+//! `ProductStoreBuilder` writes both; [`ProductStore`] reads products in place by index, ASIN, department or query. The
 //! first products are for sale; the others can only be found by search.
 
 use std::io::{self, Write};
 
-use super::product::{Listing, Product, ProductView};
-use super::sections::{Bytes, Damaged, Sections, Writer};
+use super::product::{Product, ProductView};
+use super::sections::{Bytes, Damaged, Sections, Writer, find};
 
 /// The first bytes of the tables.
 const MAGIC: [u8; 8] = *b"lumoshf1";
@@ -39,7 +39,7 @@ impl ProductStore {
     ///
     /// # Errors
     /// Fails if the bytes are not a shelf, or are truncated.
-    pub fn open(records: Bytes, tables: Bytes) -> Result<Self, Damaged> {
+    pub(super) fn open(records: Bytes, tables: Bytes) -> Result<Self, Damaged> {
         let held = (*tables).as_ref();
         let sections = Sections::read(held, MAGIC, 6)?;
         let len = sections.numbers(held, ENDS).len();
@@ -58,13 +58,8 @@ impl ProductStore {
     }
 
     /// Number of products, including those that are only searchable.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
-    }
-
-    /// Whether there are no products.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Number of products for sale, which come first. The original's index contains more.
@@ -73,17 +68,12 @@ impl ProductStore {
     }
 
     /// The product at an index.
-    pub fn product(&self, position: u32) -> Option<ProductView<'_>> {
+    pub(super) fn product(&self, position: u32) -> Option<ProductView<'_>> {
         postcard::from_bytes(self.record(position)?).ok()
     }
 
-    /// The listing of the product at an index.
-    pub fn listing(&self, position: u32) -> Option<Listing<'_>> {
-        postcard::take_from_bytes(self.record(position)?).ok().map(|(listing, _)| listing)
-    }
-
     /// The ASIN of the product at an index.
-    pub fn asin(&self, position: u32) -> Option<&str> {
+    pub(super) fn asin(&self, position: u32) -> Option<&str> {
         postcard::take_from_bytes(self.record(position)?).ok().map(|(asin, _)| asin)
     }
 
@@ -96,26 +86,17 @@ impl ProductStore {
     /// The index of the product with an ASIN, if it is for sale.
     pub fn find(&self, asin: &str) -> Option<u32> {
         let by_asin = self.sections.small_numbers((*self.tables).as_ref(), BY_ASIN);
-        let (mut low, mut high) = (0, by_asin.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let position = by_asin.get(middle)?;
-            match self.asin(position)?.cmp(asin) {
-                std::cmp::Ordering::Equal => return ((position as usize) < self.on_sale).then_some(position),
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-            }
-        }
-        None
+        let place = find(by_asin.len(), |place| Some(self.asin(by_asin.get(place)?)?.cmp(asin)))?;
+        by_asin.get(place).filter(|position| (*position as usize) < self.on_sale)
     }
 
     /// The products for sale in a department.
-    pub fn of_category(&self, category: &str) -> Vec<u32> {
+    pub(super) fn of_category(&self, category: &str) -> Vec<u32> {
         self.having(CATEGORIES, category, |product| product.category)
     }
 
     /// The products for sale with this query.
-    pub fn of_query(&self, query: &str) -> Vec<u32> {
+    pub(super) fn of_query(&self, query: &str) -> Vec<u32> {
         self.having(QUERIES, query, |product| product.query)
     }
 
@@ -137,7 +118,7 @@ impl ProductStore {
 
 /// Builds a [`ProductStore`].
 #[derive(Debug)]
-pub struct ProductStoreBuilder<W> {
+pub(super) struct ProductStoreBuilder<W> {
     records: W,
     end: u64,
     ends: Vec<u64>,
@@ -149,7 +130,7 @@ pub struct ProductStoreBuilder<W> {
 
 impl<W: Write> ProductStoreBuilder<W> {
     /// An empty shelf whose records are written to `records`.
-    pub fn new(records: W) -> Self {
+    pub(super) fn new(records: W) -> Self {
         Self {
             records,
             end: 0,
@@ -165,7 +146,7 @@ impl<W: Write> ProductStoreBuilder<W> {
     ///
     /// # Errors
     /// Fails if its record cannot be written.
-    pub fn add(&mut self, product: &Product, price: f64) -> io::Result<()> {
+    pub(super) fn add(&mut self, product: &Product, price: f64) -> io::Result<()> {
         let record = postcard::to_stdvec(product).map_err(io::Error::other)?;
         self.records.write_all(&record)?;
         self.end += record.len() as u64;
@@ -182,17 +163,17 @@ impl<W: Write> ProductStoreBuilder<W> {
     ///
     /// # Errors
     /// Fails if the records cannot be written.
-    pub fn build(mut self, on_sale: usize) -> io::Result<(W, Vec<u8>)> {
+    pub(super) fn build(mut self, on_sale: usize) -> io::Result<(W, Vec<u8>)> {
         self.records.flush()?;
         let mut by_asin: Vec<u32> = (0..u32::try_from(self.asins.len()).unwrap_or(u32::MAX)).collect();
         by_asin.sort_by_key(|position| self.asins.get(*position as usize));
         let mut writer = Writer::new(MAGIC);
-        writer.numbers([on_sale as u64]);
-        writer.numbers(self.ends);
-        writer.numbers(self.prices);
-        writer.small_numbers(by_asin);
-        writer.numbers(self.categories);
-        writer.numbers(self.queries);
+        writer.section([(on_sale as u64).to_le_bytes()]);
+        writer.section(self.ends.into_iter().map(u64::to_le_bytes));
+        writer.section(self.prices.into_iter().map(u64::to_le_bytes));
+        writer.section(by_asin.into_iter().map(u32::to_le_bytes));
+        writer.section(self.categories.into_iter().map(u64::to_le_bytes));
+        writer.section(self.queries.into_iter().map(u64::to_le_bytes));
         Ok((self.records, writer.finish()))
     }
 }

@@ -5,30 +5,30 @@ use rand_mt::Mt;
 /// Python's `random.Random`, as far as the shop uses it (CPython 3.11, `Lib/random.py` and
 /// `_randommodule.c`).
 #[derive(Debug, Clone)]
-pub struct PythonRandom(Mt);
+pub(super) struct PythonRandom(Mt);
 
 impl PythonRandom {
     /// `random.seed(seed)`.
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let (low, high) = (seed as u32, (seed >> 32) as u32);
         let key: &[u32] = if high == 0 { &[low] } else { &[low, high] };
         Self(Mt::new_with_key(key.iter().copied()))
     }
 
     /// `random.random()`: at least 0 and below 1, 53 bits.
-    pub fn random(&mut self) -> f64 {
+    fn random(&mut self) -> f64 {
         let high = f64::from(self.0.next_u32() >> 5);
         let low = f64::from(self.0.next_u32() >> 6);
         (high * 67_108_864.0 + low) / 9_007_199_254_740_992.0
     }
 
     /// `random.uniform(low, high)`.
-    pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
+    pub(super) fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.random()
     }
 
     /// A number below `end`: draws bits until one fits; 0 if `end` is 0.
-    pub fn below(&mut self, end: u32) -> u32 {
+    fn below(&mut self, end: u32) -> u32 {
         if end == 0 {
             return 0;
         }
@@ -43,7 +43,7 @@ impl PythonRandom {
 
     /// `random.sample(entries, count)`: `count` different entries, in random order; all of them if there are
     /// fewer.
-    pub fn sample<T: Clone>(&mut self, entries: &[T], count: usize) -> Vec<T> {
+    pub(super) fn sample<T: Clone>(&mut self, entries: &[T], count: usize) -> Vec<T> {
         let count = count.min(entries.len());
         if entries.len() <= pool_limit(count) {
             let mut pool = entries.to_vec();
@@ -60,7 +60,7 @@ impl PythonRandom {
     }
 
     /// `random.shuffle(entries)`.
-    pub fn shuffle<T>(&mut self, entries: &mut [T]) {
+    pub(super) fn shuffle<T>(&mut self, entries: &mut [T]) {
         for last in (1..entries.len()).rev() {
             let other = self.position(last + 1);
             entries.swap(last, other);

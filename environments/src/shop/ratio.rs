@@ -6,13 +6,7 @@ use lumos_tasks::python::is_space;
 
 /// The token set ratio of two texts, from 0 to 100 (`thefuzz.fuzz.token_set_ratio` of version 0.19 without
 /// python-Levenshtein).
-///
-/// ```
-/// use lumos_environments::shop::token_set_ratio;
-///
-/// assert_eq!(token_set_ratio("('color', 'navy blue')", "navy blue"), 100);
-/// ```
-pub fn token_set_ratio(left: &str, right: &str) -> u32 {
+pub(super) fn token_set_ratio(left: &str, right: &str) -> u32 {
     let (left, right) = (processed(left), processed(right));
     let (left, right) = (tokens(&left), tokens(&right));
     if left.is_empty() || right.is_empty() {
@@ -144,6 +138,7 @@ mod tests {
     #[test]
     fn the_set_counts_and_not_the_order() {
         for (left, right, expected) in [
+            ("('color', 'navy blue')", "navy blue", 100),
             ("multi/color", "Color multi", 100),
             ("navy", "navy blue", 100),
             ("tiger & co", "memory foam", 42),

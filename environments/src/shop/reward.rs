@@ -1,6 +1,6 @@
 //! The reward of a purchase (upstream `get_reward` in `web_agent_site/engine/goal.py`).
 //!
-//! [`reward`] compares the product, its price and the chosen options with the goal. The original finds nouns
+//! `reward` compares the product, its price and the chosen options with the goal. The original finds nouns
 //! in titles with spaCy; here a [`Tagger`] does, and [`PurchaseReward`] contains the bounds that other nouns could
 //! give.
 
@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use lumos_tasks::python::{repr, strip};
 use serde::{Deserialize, Serialize};
 
-use super::colour::{colour_of, colour_of_pair};
 use super::goal::{Goal, GoalOptions};
 use super::product::ProductView;
 use super::ratio::token_set_ratio;
@@ -71,7 +70,7 @@ struct Kind {
 }
 
 /// The reward for buying a product at this price (in dollars) with these options (group and value).
-pub fn reward(
+pub(super) fn reward(
     bought: &ProductView<'_>,
     goal: &Goal,
     price: f64,
@@ -134,7 +133,7 @@ fn kind(bought: &ProductView<'_>, goal: &Goal, tagger: &dyn Tagger) -> Kind {
 }
 
 /// The factor for the product type, by whether query or categories match and by the share of common nouns.
-pub fn type_factor(matches: bool, title_score: f64) -> f64 {
+pub(super) fn type_factor(matches: bool, title_score: f64) -> f64 {
     if title_score == 0.0 {
         0.0
     } else if title_score < 0.1 {
@@ -193,4 +192,30 @@ fn options_met_by_group(chosen: &[(String, String)], wanted: &GoalOptions) -> us
         chosen.any(|(group, chosen)| group == name && alike(colour_of(chosen), colour_of(value)))
     };
     pairs.iter().filter(met).count()
+}
+
+/// Colours, one per line: option values are compared by the first one that they contain. In the order of
+/// upstream's `COLOR_SET` (`web_agent_site/engine/normalize.py`).
+const COLOURS: &str = include_str!("colours.txt");
+
+/// The first colour that occurs in a text, otherwise the text itself.
+pub(super) fn colour_of(text: &str) -> &str {
+    COLOURS.lines().find(|colour| text.contains(colour)).unwrap_or(text)
+}
+
+/// The first colour that equals the name or the value of an option, if there is one.
+pub(super) fn colour_of_pair(name: &str, value: &str) -> Option<&'static str> {
+    COLOURS.lines().find(|colour| *colour == name || *colour == value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_the_list_counts() {
+        for (text, colour) in [("dark navy blue", "blue"), ("grasshopper", "grass"), ("size 8", "size 8")] {
+            assert_eq!(colour_of(text), colour);
+        }
+    }
 }

@@ -1,12 +1,13 @@
 //! A small container format of byte sections for data that is built once and then read in place, from memory
 //! or from a mapped file. All numbers are little-endian.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use thiserror::Error;
 
 /// Shared bytes: a vector, a mapped file.
-pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+pub(super) type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 /// Corrupt or truncated bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -30,20 +31,10 @@ impl Writer {
         Self { magic, lengths: Vec::new(), body: Vec::new() }
     }
 
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        self.lengths.push(bytes.len() as u64);
-        self.body.extend_from_slice(bytes);
-    }
-
-    pub(super) fn numbers(&mut self, numbers: impl IntoIterator<Item = u64>) {
+    /// Writes a section, part by part.
+    pub(super) fn section<B: AsRef<[u8]>>(&mut self, parts: impl IntoIterator<Item = B>) {
         let start = self.body.len();
-        numbers.into_iter().for_each(|number| self.body.extend_from_slice(&number.to_le_bytes()));
-        self.lengths.push((self.body.len() - start) as u64);
-    }
-
-    pub(super) fn small_numbers(&mut self, numbers: impl IntoIterator<Item = u32>) {
-        let start = self.body.len();
-        numbers.into_iter().for_each(|number| self.body.extend_from_slice(&number.to_le_bytes()));
+        parts.into_iter().for_each(|part| self.body.extend_from_slice(part.as_ref()));
         self.lengths.push((self.body.len() - start) as u64);
     }
 
@@ -132,6 +123,20 @@ impl SmallNumbers<'_> {
         let bytes = self.0.get(start..start.checked_add(NARROW)?)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
     }
+}
+
+/// The index of the entry that `compare` finds equal in a sorted list. `None` also if an entry cannot be read.
+pub(super) fn find(len: usize, compare: impl Fn(usize) -> Option<Ordering>) -> Option<usize> {
+    let (mut low, mut high) = (0, len);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match compare(middle)? {
+            Ordering::Equal => return Some(middle),
+            Ordering::Less => low = middle + 1,
+            Ordering::Greater => high = middle,
+        }
+    }
+    None
 }
 
 fn wide(bytes: &[u8], position: usize) -> Option<u64> {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::goal::Goal;
 use super::page::{
     About, BACK_TO_SEARCH, BUY_NOW, Clickable, ListedProduct, NEXT, PREVIOUS, ProductPage, ShopPage,
+    TextElement,
 };
 use super::reward::{PurchaseReward, Tagger, reward};
 use super::shop::{Raised, SearchEngine, Shop};
@@ -112,20 +113,14 @@ impl ShopSession {
         }
     }
 
-    /// Returns to the start page and discards all state.
-    pub fn reset(&mut self) {
-        self.show_start();
-        self.bought = None;
+    /// All elements of the current page, in order.
+    pub fn elements(&self) -> Vec<TextElement> {
+        self.page.elements(&self.goal.instruction_text)
     }
 
-    /// The goal.
-    pub fn goal(&self) -> &Goal {
-        &self.goal
-    }
-
-    /// The current page.
-    pub fn page(&self) -> &ShopPage {
-        &self.page
+    /// Whether the current page has a search bar.
+    pub fn has_search_bar(&self) -> bool {
+        matches!(self.page, ShopPage::Start)
     }
 
     /// The reward of the last purchase.
@@ -175,7 +170,8 @@ impl ShopSession {
     /// Fails where the original raises.
     pub fn serve(&mut self, request: &ShopRequest) -> Result<ShopReply, Raised> {
         if request.reset {
-            self.reset();
+            self.show_start();
+            self.bought = None;
         }
         for action in &request.replay {
             self.act(action)?;
@@ -271,7 +267,6 @@ impl ShopSession {
                 asin: product.asin.to_owned(),
                 title: product.title.to_owned(),
                 price_tag: product.price_tag.to_owned(),
-                image: product.image.to_owned(),
             })
             .collect();
         let address = format!("search_results/{}/{number}", keywords.join("+"));
@@ -297,7 +292,6 @@ impl ShopSession {
         }
         let product = self.current()?;
         let page = ProductPage {
-            asin: product.asin.to_owned(),
             options: product
                 .options
                 .iter()
@@ -308,7 +302,6 @@ impl ShopSession {
             chosen: self.options.clone(),
             title: product.title.to_owned(),
             price_tag: product.price_tag.to_owned(),
-            image: product.image.to_owned(),
         };
         let address = self.address_of("item_page");
         self.show(ShopPage::Product(Box::new(page)), address);
@@ -330,7 +323,7 @@ impl ShopSession {
             }
         };
         let address = self.address_of("item_sub_page");
-        self.show(ShopPage::Details { about, texts }, address);
+        self.show(ShopPage::Details(texts), address);
         Ok(())
     }
 

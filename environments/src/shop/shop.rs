@@ -16,7 +16,7 @@ use super::search::{ProductIndex, ProductIndexBuilder};
 use super::sections::{Bytes, Damaged};
 
 /// Maximum number of products that a search finds.
-pub const MOST_FOUND: usize = 50;
+const MOST_FOUND: usize = 50;
 
 /// Incremented when the shop's pages or rewards change, so that results with the old and new ones are not
 /// mixed.
@@ -80,14 +80,16 @@ impl Shop {
         &self.shelf
     }
 
+    /// The 50 best products of the index for a text with their scores, best first.
+    fn hits(&self, text: &str) -> Result<Vec<(u32, f32)>, Raised> {
+        let by_asin = |left, right| self.shelf.asin(left).cmp(&self.shelf.asin(right));
+        let hits = self.index.search(text, MOST_FOUND, by_asin);
+        hits.map_err(|error| Raised { exception: "TooManyClauses", message: error.to_string() })
+    }
+
     /// The products found for a text, best first: the 50 best of the index, restricted to those for sale.
     fn found(&self, text: &str) -> Result<Vec<u32>, Raised> {
-        let by_asin = |left, right| self.shelf.asin(left).cmp(&self.shelf.asin(right));
-        let found = self
-            .index
-            .search(text, MOST_FOUND, by_asin)
-            .map_err(|error| Raised { exception: "TooManyClauses", message: error.to_string() })?;
-        let positions = found.into_iter().map(|(position, _)| position);
+        let positions = self.hits(text)?.into_iter().map(|(position, _)| position);
         Ok(positions.filter(|position| (*position as usize) < self.shelf.on_sale()).collect())
     }
 
@@ -95,13 +97,9 @@ impl Shop {
     ///
     /// # Errors
     /// Fails if the text has too many distinct words.
-    pub fn ranking(&self, text: &str) -> Result<Vec<(&str, f32)>, super::search::TooManyTerms> {
-        let by_asin = |left, right| self.shelf.asin(left).cmp(&self.shelf.asin(right));
-        let found = self.index.search(text, MOST_FOUND, by_asin)?;
-        Ok(found
-            .into_iter()
-            .map(|(position, score)| (self.shelf.asin(position).unwrap_or(""), score))
-            .collect())
+    pub fn ranking(&self, text: &str) -> Result<Vec<(&str, f32)>, Raised> {
+        let hits = self.hits(text)?.into_iter();
+        Ok(hits.map(|(position, score)| (self.shelf.asin(position).unwrap_or(""), score)).collect())
     }
 }
 

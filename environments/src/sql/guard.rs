@@ -8,7 +8,7 @@
 use super::lexer::{Token, tokens};
 
 /// Maximum length of a statement in bytes.
-pub const MOST_BYTES: usize = 100_000;
+const MOST_BYTES: usize = 100_000;
 
 /// The effect of a statement on the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,7 +190,7 @@ pub fn check(statement: &str) -> Result<Kind, String> {
             Err("Tables have the usual engine only".to_owned())
         }
         "CREATE" | "ALTER" if has_partitions(&pieces) => Err("Tables with partitions are refused".to_owned()),
-        "BEGIN" if pieces.len() > start + 1 && !is_word_at(&pieces, start + 1, "WORK") => {
+        "BEGIN" if pieces.len() > start + 1 && word(1) != "WORK" => {
             Err("BEGIN starts a transaction only".to_owned())
         }
         "START" if word(1) != "TRANSACTION" => Err("START starts a transaction only".to_owned()),
@@ -339,10 +339,6 @@ fn is_column(pieces: &[Token<'_>], at: usize) -> bool {
 
 fn is_word(piece: &Token<'_>, word: &str) -> bool {
     matches!(piece, Token::Word(text) if text.eq_ignore_ascii_case(word))
-}
-
-fn is_word_at(pieces: &[Token<'_>], at: usize, word: &str) -> bool {
-    pieces.get(at).is_some_and(|piece| is_word(piece, word))
 }
 
 /// The name that a token represents.

@@ -12,8 +12,8 @@ mod reward;
 mod world;
 
 pub use cell::{Cell, Row, row_text};
-pub use reward::{SqlReward, is_same, reward};
+pub use reward::{SqlReward, reward};
 /// The database of the shipped samples, as a dump.
 pub const LIBRARY: &str = include_str!("library.sql");
 
-pub use world::{Fetched, Grade, SqlActionKind, SqlObservation, World, has_order};
+pub use world::{Fetched, Grade, SqlObservation, World, has_order};

@@ -121,7 +121,7 @@ fn inversions(values: &mut [usize]) -> u64 {
 }
 
 /// Corrected comparison: the same rows with the same counts, and in the same order if `ordered`.
-pub fn is_same(agent: &[String], gold: &[String], ordered: bool) -> bool {
+pub(super) fn is_same(agent: &[String], gold: &[String], ordered: bool) -> bool {
     if ordered { agent == gold } else { counts(agent) == counts(gold) }
 }
 

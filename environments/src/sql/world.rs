@@ -4,6 +4,7 @@
 use lumos_tasks::{SqlGrade, SqlReply};
 
 use super::cell::{Row, row_text};
+use super::lexer::{Token, tokens};
 use super::reward::{SqlReward, is_same, reward};
 
 /// The result of a statement.
@@ -93,28 +94,6 @@ fn printed_rows(text: &str) -> Option<Vec<String>> {
     is_whole.then_some(rows)
 }
 
-/// The kind of an action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SqlActionKind {
-    /// `skip`: ends the episode without any change; the step shows `skipped`.
-    Skip,
-    /// Starts with `submit`: requests the reward of the current observation.
-    Submit,
-    /// Anything else: a statement.
-    Execute,
-}
-
-impl SqlActionKind {
-    /// Parses an action; case-sensitive.
-    pub fn of(text: &str) -> Self {
-        match text {
-            "skip" => Self::Skip,
-            _ if text.starts_with("submit") => Self::Submit,
-            _ => Self::Execute,
-        }
-    }
-}
-
 /// The grade of the current observation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grade {
@@ -197,14 +176,13 @@ impl World {
 
 /// Whether a query orders its whole result: `ORDER BY` outside of parentheses, quotes and comments.
 pub fn has_order(query: &str) -> bool {
-    let words = super::lexer::tokens(query);
     let mut depth = 0i64;
     let mut after_order = false;
-    for token in words {
+    for token in tokens(query) {
         match token {
-            super::lexer::Token::Symbol('(') => depth += 1,
-            super::lexer::Token::Symbol(')') => depth -= 1,
-            super::lexer::Token::Word(word) if depth == 0 => {
+            Token::Symbol('(') => depth += 1,
+            Token::Symbol(')') => depth -= 1,
+            Token::Word(word) if depth == 0 => {
                 if after_order && word.eq_ignore_ascii_case("by") {
                     return true;
                 }
@@ -250,13 +228,5 @@ mod tests {
         assert!(!has_order("select a from (select a from t order by a limit 1) as x"));
         assert!(!has_order("select 'order by' from t -- order by a"));
         assert!(!has_order("select `order` from t"));
-    }
-
-    #[test]
-    fn actions() {
-        assert_eq!(
-            ["skip", "skip ", "submitted", "Submit"].map(SqlActionKind::of),
-            [SqlActionKind::Skip, SqlActionKind::Execute, SqlActionKind::Submit, SqlActionKind::Execute]
-        );
     }
 }

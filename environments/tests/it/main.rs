@@ -2,5 +2,4 @@
 
 mod dom;
 mod maths;
-mod shop;
 mod sql;

@@ -6,9 +6,7 @@ use std::io::Read;
 
 use flate2::read::GzDecoder;
 use lumos_environments::sql::guard::check;
-use lumos_environments::sql::{
-    Cell, Fetched, Grade, Row, SqlActionKind, SqlObservation, World, reward, row_text,
-};
+use lumos_environments::sql::{Cell, Fetched, Grade, Row, SqlObservation, World, reward, row_text};
 use serde_json::Value;
 
 /// Reads the rows of a recorded file. Returns `None`, with a note, if `LUMOS_SHARED` is not set.
@@ -178,13 +176,13 @@ fn step(
     gold_query: &str,
 ) -> (String, f64, bool, Option<Grade>, Option<bool>) {
     let call = &step["tools"][0];
-    match SqlActionKind::of(step["action"].as_str().unwrap()) {
-        SqlActionKind::Skip => ("skipped".to_owned(), 0.0, true, None, None),
-        SqlActionKind::Submit => {
+    match step["action"].as_str().unwrap() {
+        "skip" => ("skipped".to_owned(), 0.0, true, None, None),
+        action if action.starts_with("submit") => {
             let grade = world.grade(gold_query, &fetched(call));
             (world.observation().printed(), grade.reward, true, Some(grade), Some(true))
         }
-        SqlActionKind::Execute => {
+        _ => {
             let executed = world.executed(fetched(call));
             (world.observation().printed(), 0.0, false, None, Some(executed))
         }
@@ -264,8 +262,7 @@ fn statements_that_were_carried_out_pass_the_guard() {
     let mut seen = 0;
     let mut judge = |action: &str, observation: &Value| {
         let printed = observation["printed"].as_str().unwrap_or_default();
-        if printed.starts_with("Error executing query") || SqlActionKind::of(action) != SqlActionKind::Execute
-        {
+        if printed.starts_with("Error executing query") || action == "skip" || action.starts_with("submit") {
             return;
         }
         seen += 1;

@@ -18,7 +18,7 @@ impl Credential {
     }
 
     /// Returns the secret.
-    pub fn reveal(&self) -> &str {
+    fn reveal(&self) -> &str {
         &self.0
     }
 }
@@ -30,7 +30,7 @@ impl fmt::Debug for Credential {
 }
 
 /// Addresses of NATS servers and the credentials for them. The `Debug` output contains no secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// The servers, separated by commas: `nats://host:4222`; `tls://…` requires TLS. Contains no secret.
     pub url: String,
@@ -61,18 +61,7 @@ impl Access {
     /// # Errors
     /// If the URL is invalid, or its servers have different credentials.
     pub fn new(url: &str) -> Result<Self, NatsError> {
-        let mut access = Self {
-            url: String::new(),
-            user: None,
-            password: None,
-            token: None,
-            nkey_seed: None,
-            credentials: None,
-            tls_ca: None,
-            tls_certificate: None,
-            tls_key: None,
-            tls: false,
-        };
+        let mut access = Self::default();
         let mut servers = Vec::new();
         for server in url.split(',').map(str::trim) {
             let (scheme, rest) = server.split_once("://").unwrap_or(("nats", server));
@@ -94,11 +83,6 @@ impl Access {
         }
         access.url = servers.join(",");
         Ok(access)
-    }
-
-    /// Returns the servers, for messages. Contains no secret.
-    pub fn url(&self) -> &str {
-        &self.url
     }
 
     /// Sets the credentials from the part of the URL before the `@`.
@@ -136,18 +120,16 @@ impl Access {
 
     /// Builds the client's options.
     pub(super) async fn options(&self) -> Result<ConnectOptions, NatsError> {
-        let ways = [
-            self.user.is_some() || self.password.is_some(),
-            self.token.is_some(),
-            self.nkey_seed.is_some(),
-            self.credentials.is_some(),
-        ];
-        if ways.iter().filter(|given| **given).count() > 1 {
-            return Err(NatsError::Address(
+        let address = |why: &str| Err(NatsError::Address(why.to_owned()));
+        let ways = usize::from(self.user.is_some() || self.password.is_some())
+            + usize::from(self.token.is_some())
+            + usize::from(self.nkey_seed.is_some())
+            + usize::from(self.credentials.is_some());
+        if ways > 1 {
+            return address(
                 "conflicting NATS credentials: expected one of user and password, token, nkey seed and \
-                 credentials file"
-                    .to_owned(),
-            ));
+                 credentials file",
+            );
         }
         let mut options = ConnectOptions::new();
         match (&self.user, &self.password) {
@@ -155,12 +137,8 @@ impl Access {
                 options = options.user_and_password(user.clone(), password.reveal().to_owned());
             }
             (None, None) => {}
-            (Some(_), None) => {
-                return Err(NatsError::Address("missing password for the NATS user".to_owned()));
-            }
-            (None, Some(_)) => {
-                return Err(NatsError::Address("missing user for the NATS password".to_owned()));
-            }
+            (Some(_), None) => return address("missing password for the NATS user"),
+            (None, Some(_)) => return address("missing user for the NATS password"),
         }
         if let Some(token) = &self.token {
             options = options.token(token.reveal().to_owned());
@@ -264,12 +242,15 @@ mod tests {
     #[test]
     fn credentials_leave_the_url() {
         let access = Access::new("nats://anna:p%40ss@one:4222,tls://anna:p%40ss@two").unwrap();
-        assert_eq!(access.url(), "nats://one:4222,tls://two");
+        assert_eq!(access.url, "nats://one:4222,tls://two");
         assert_eq!(access.user.as_deref(), Some("anna"));
         assert_eq!(access.password.as_ref().unwrap().reveal(), "p@ss");
         assert!(!format!("{access:?}").contains("p@ss"));
         let access = Access::new("s3cret@[::1]:4222").unwrap();
-        assert_eq!((access.url(), access.token.as_ref().unwrap().reveal()), ("nats://[::1]:4222", "s3cret"));
+        assert_eq!(
+            (access.url.as_str(), access.token.as_ref().unwrap().reveal()),
+            ("nats://[::1]:4222", "s3cret")
+        );
     }
 
     #[test]

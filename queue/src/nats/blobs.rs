@@ -17,10 +17,8 @@ pub struct Blobs {
 }
 
 impl Blobs {
-    pub(super) fn new(link: SharedLink) -> Self {
-        let limit = link.layout.body_limit;
-        let bucket = link.layout.shared();
-        Self { objects: Objects::new(link, bucket), limit }
+    pub(super) fn new(link: &SharedLink) -> Self {
+        Self { objects: Objects::shared(link), limit: link.layout.body_limit }
     }
 
     /// Stores bytes, unless they are already stored. Returns their SHA-256 in hexadecimal.

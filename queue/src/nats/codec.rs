@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
+use crate::QueueError;
+
 /// Header with the protocol number of a message.
 pub(super) const PROTOCOL: HeaderName = HeaderName::from_static("Lumos-Protocol");
 /// Header with the compression of the body.
@@ -56,31 +58,22 @@ thread_local! {
 /// declared size in advance.
 const LONGEST_AT_ONCE: u64 = 1 << 20;
 
-/// An encoded body.
-pub(super) struct Encoded {
-    pub(super) bytes: Vec<u8>,
-    pub(super) compressed: bool,
-}
-
-/// Why a body cannot be sent.
-pub(super) enum Unsendable {
-    /// Its size in bytes, which exceeds the limit.
-    TooLarge(usize),
-    /// It cannot be encoded.
-    Failed(String),
-}
-
-pub(super) fn encoded<T: Serialize>(body: &T, limit: usize) -> Result<Encoded, Unsendable> {
+/// Encodes the body of message `id`. Returns the bytes and their encoding.
+pub(super) fn encoded<T: Serialize>(
+    id: &str,
+    body: &T,
+    limit: usize,
+) -> Result<(Vec<u8>, Option<&'static str>), QueueError> {
+    let failed = |error: io::Error| QueueError::Refused(format!("failed to encode message `{id}`: {error}"));
     let mut plain = Vec::with_capacity(USUAL);
-    serde_json::to_writer(&mut plain, body).map_err(|error| Unsendable::Failed(error.to_string()))?;
+    serde_json::to_writer(&mut plain, body).map_err(|error| failed(error.into()))?;
     if plain.len() > limit {
-        return Err(Unsendable::TooLarge(plain.len()));
+        return Err(QueueError::TooLarge { id: id.to_owned(), bytes: plain.len(), limit });
     }
     if plain.len() <= COMPRESSED_ABOVE {
-        return Ok(Encoded { bytes: plain, compressed: false });
+        return Ok((plain, None));
     }
-    let bytes = compress(&plain).map_err(|error| Unsendable::Failed(error.to_string()))?;
-    Ok(Encoded { bytes, compressed: true })
+    Ok((compress(&plain).map_err(failed)?, Some("zstd")))
 }
 
 fn compress(plain: &[u8]) -> io::Result<Vec<u8>> {
@@ -264,16 +257,16 @@ mod tests {
     #[test]
     fn long_bodies_are_compressed_and_come_back() {
         let body = "lumos ".repeat(2000);
-        let sent = encoded(&body, 1 << 20).ok().unwrap();
-        assert!(sent.compressed && sent.bytes.len() < 1000);
-        assert_eq!(decoded::<String>(Some(&headers("zstd")), &sent.bytes, 1 << 20).unwrap(), body);
-        let short = encoded(&7, 10).ok().unwrap();
-        assert!(!short.compressed);
-        assert_eq!(decoded::<u32>(None, &short.bytes, 10).unwrap(), 7);
-        assert!(matches!(encoded(&body, 100), Err(Unsendable::TooLarge(_))));
+        let (bytes, encoding) = encoded("a", &body, 1 << 20).unwrap();
+        assert!(encoding == Some("zstd") && bytes.len() < 1000);
+        assert_eq!(decoded::<String>(Some(&headers("zstd")), &bytes, 1 << 20).unwrap(), body);
+        let (bytes, encoding) = encoded("a", &7, 10).unwrap();
+        assert_eq!(encoding, None);
+        assert_eq!(decoded::<u32>(None, &bytes, 10).unwrap(), 7);
+        assert!(matches!(encoded("a", &body, 100), Err(QueueError::TooLarge { limit: 100, .. })));
         let long = "lumos ".repeat(400_000);
-        let sent = encoded(&long, 1 << 22).ok().unwrap();
-        assert_eq!(decoded::<String>(Some(&headers("zstd")), &sent.bytes, 1 << 22).unwrap(), long);
+        let (bytes, _) = encoded("a", &long, 1 << 22).unwrap();
+        assert_eq!(decoded::<String>(Some(&headers("zstd")), &bytes, 1 << 22).unwrap(), long);
     }
 
     #[test]

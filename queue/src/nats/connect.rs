@@ -8,7 +8,7 @@ use async_nats::{Client, ConnectError, ConnectErrorKind, Event, ServerAddr, Serv
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::link::{Failure, Link, Violation};
+use super::link::{Failure, Link};
 use super::server::ConnectionState;
 use super::{Access, Connecting, NatsError};
 
@@ -24,7 +24,7 @@ const SAID_AFTER: Duration = Duration::from_secs(5);
 pub(super) struct Connected {
     pub(super) client: Client,
     pub(super) connection: watch::Receiver<ConnectionState>,
-    pub(super) violations: watch::Receiver<Violation>,
+    pub(super) violations: watch::Receiver<String>,
 }
 
 /// Connects. Retries while no server can be reached, until the time limit.
@@ -44,7 +44,7 @@ pub(super) async fn connect(access: &Access, connecting: &Connecting) -> Result<
     let mut say = SAID_AFTER;
     loop {
         let (state, connection) = watch::channel(ConnectionState { connected: true, reconnections: 0 });
-        let (violation, violations) = watch::channel(Violation::default());
+        let (violation, violations) = watch::channel(String::new());
         let (state, violation) = (Arc::new(state), Arc::new(violation));
         let begun = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let options = access
@@ -84,7 +84,7 @@ fn reconnect_delay(attempts: usize) -> Duration {
 fn handle(
     event: &Event,
     state: &watch::Sender<ConnectionState>,
-    violation: &watch::Sender<Violation>,
+    violation: &watch::Sender<String>,
     begun: &std::sync::atomic::AtomicBool,
 ) {
     match event {
@@ -102,7 +102,7 @@ fn handle(
             if text.to_lowercase().contains("permissions violation") =>
         {
             tracing::warn!(text, "permission denied by the NATS server");
-            violation.send_modify(|violation| violation.text.clone_from(text));
+            violation.send_modify(|violation| violation.clone_from(text));
         }
         Event::ServerError(error) => tracing::warn!(%error, "the NATS server reported an error"),
         Event::SlowConsumer(_) => {
@@ -114,15 +114,13 @@ fn handle(
 
 /// Converts a connection error to an error with its cause and a hint.
 fn explain(error: &ConnectError, access: &Access) -> NatsError {
-    let url = access.url();
-    let mut causes = Vec::new();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let text = inner.to_string();
-        if !causes.iter().any(|known: &String| known.contains(&text)) {
+    let url = &access.url;
+    let mut causes: Vec<String> = Vec::new();
+    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
+        let text = cause.to_string();
+        if !causes.iter().any(|known| known.contains(&text)) {
             causes.push(text);
         }
-        cause = inner.source();
     }
     let why = if causes.is_empty() { error.kind().to_string() } else { causes.join(": ") };
     let plain = why.to_lowercase();
@@ -149,12 +147,10 @@ fn explain(error: &ConnectError, access: &Access) -> NatsError {
         _ if plain.contains("invalidcontenttype") => NatsError::PlainText(format!(
             "the NATS server at {url} does not support TLS, which is required by the settings"
         )),
-        ConnectErrorKind::Tls => {
-            NatsError::Tls(format!("failed to open a TLS connection to the NATS server at {url}: {why}"))
-        }
-        _ if ["certificate", "tls", "fatal alert", "platform certs"]
-            .iter()
-            .any(|word| plain.contains(word)) =>
+        kind if kind == ConnectErrorKind::Tls
+            || ["certificate", "tls", "fatal alert", "platform certs"]
+                .iter()
+                .any(|word| plain.contains(word)) =>
         {
             NatsError::Tls(format!("failed to open a TLS connection to the NATS server at {url}: {why}"))
         }
@@ -164,7 +160,7 @@ fn explain(error: &ConnectError, access: &Access) -> NatsError {
 
 /// Checks the server's version and its support of JetStream.
 pub(super) async fn check(link: &Link, access: &Access) -> Result<(), NatsError> {
-    let url = access.url();
+    let url = &access.url;
     let version = parsed(&link.version);
     if version.is_none_or(|version| version < OLDEST) {
         return Err(NatsError::Unsuitable(format!(

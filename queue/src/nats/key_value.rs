@@ -107,11 +107,11 @@ impl KeyValue {
     /// [`KeyValueError::Conflict`] if it exists. After
     /// [`NatsError::Unreachable`] it is unknown whether it was written.
     pub async fn create(&self, key: &str, value: &[u8]) -> Result<u64, KeyValueError> {
-        match self.swap(key, value, 0).await {
+        match self.update(key, value, 0).await {
             Err(KeyValueError::Conflict(key)) => match self.last(&key).await? {
                 // It was deleted, which leaves a marker, or it expired in the meantime.
-                Some(Last { value: None, revision }) => self.swap(&key, value, revision).await,
-                None => self.swap(&key, value, 0).await,
+                Some(Last { value: None, revision }) => self.update(&key, value, revision).await,
+                None => self.update(&key, value, 0).await,
                 Some(_) => Err(KeyValueError::Conflict(key)),
             },
             outcome => outcome,
@@ -124,12 +124,7 @@ impl KeyValue {
     /// [`KeyValueError::Conflict`] if it was written or deleted since, or expired. After
     /// [`NatsError::Unreachable`] it is unknown whether it was written.
     pub async fn update(&self, key: &str, value: &[u8], revision: u64) -> Result<u64, KeyValueError> {
-        self.swap(key, value, revision).await
-    }
-
-    /// Writes a key with compare-and-swap. Not repeated after a reconnection: if the first attempt was
-    /// stored, the second would conflict with it.
-    async fn swap(&self, key: &str, value: &[u8], revision: u64) -> Result<u64, KeyValueError> {
+        // Not repeated after a reconnection: if the first attempt was stored, the second would conflict with it.
         let mut headers = HeaderMap::new();
         headers.insert(EXPECTED, revision.to_string());
         match self.link.store(&self.subject(key)?, headers, Bytes::copy_from_slice(value), false).await {
@@ -214,11 +209,8 @@ impl KeyValue {
             let Some((key, value)) = entry else { continue };
             bytes += value.len();
             if bytes > MOST_BYTES {
-                tracing::warn!(
-                    bucket = self.bucket,
-                    read = MOST_BYTES,
-                    "the values are too large; reading only a part"
-                );
+                let bucket = &self.bucket;
+                tracing::warn!(bucket, read = MOST_BYTES, "the values are too large; reading only a part");
                 break;
             }
             found.push((key, value));
@@ -322,10 +314,8 @@ impl Watching {
                     }
                     Ok(None) => self.changes = None,
                     Err(_) => {
-                        tracing::warn!(
-                            bucket = self.bucket,
-                            "received a corrupt change of a bucket; restarting the watch"
-                        );
+                        let bucket = &self.bucket;
+                        tracing::warn!(bucket, "received a corrupt change of a bucket; restarting the watch");
                         self.changes = None;
                     }
                 },
@@ -337,9 +327,8 @@ impl Watching {
     /// Checks whether the watch still delivers the content of the bucket. After the bucket was recreated or
     /// the server ran out of space, a watch may never deliver anything again.
     async fn look_over(&mut self) {
-        let question = serde_json::Value::Null;
-        let stream = format!("KV_{}", self.bucket);
-        match self.link.api::<Standing>(&format!("STREAM.INFO.{stream}"), &question).await {
+        let question = format!("STREAM.INFO.KV_{}", self.bucket);
+        match self.link.api::<Standing>(&question, &serde_json::Value::Null).await {
             Ok(now) => {
                 if let Some(why) = Standing::broken(self.standing.as_ref(), &now, self.seen) {
                     tracing::warn!(bucket = self.bucket, "{why}; restarting the watch");
@@ -348,11 +337,8 @@ impl Watching {
                 self.standing = Some(now);
             }
             Err(failure) => {
-                tracing::debug!(
-                    ?failure,
-                    bucket = self.bucket,
-                    "failed to read the state of a watched bucket"
-                );
+                let bucket = &self.bucket;
+                tracing::debug!(?failure, bucket, "failed to read the state of a watched bucket");
                 if matches!(&failure, Failure::Api(error) if error.is_missing()) {
                     self.changes = None;
                     self.standing = None;

@@ -49,6 +49,33 @@ impl Default for Layout {
     }
 }
 
+/// The streams of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stream {
+    Work,
+    Results,
+}
+
+impl Stream {
+    pub(super) const ALL: [Self; 2] = [Self::Work, Self::Results];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Work => "work",
+            Self::Results => "results",
+        }
+    }
+}
+
+/// A consumer on the server.
+#[derive(Debug, Clone)]
+pub(super) struct ConsumerName {
+    pub(super) stream: String,
+    pub(super) name: String,
+    /// Subjects of its messages, which end in `>`.
+    pub(super) filter: String,
+}
+
 /// The key-value buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bucket {
@@ -90,27 +117,44 @@ impl Layout {
         Ok(())
     }
 
-    /// `lumos-2`: prefix of names that must not contain dots.
-    fn stem(&self) -> String {
-        format!("{}-{}", self.prefix, self.protocol)
-    }
-
     /// `lumos.2`: prefix of subjects.
     fn root(&self) -> String {
         format!("{}.{}", self.prefix, self.protocol)
     }
 
-    pub(super) fn work_stream(&self) -> String {
-        format!("{}-work", self.stem())
+    /// `lumos-2-<what>`: name of a stream or bucket.
+    pub(super) fn name(&self, what: &str) -> String {
+        format!("{}-{}-{what}", self.prefix, self.protocol)
     }
 
-    pub(super) fn results_stream(&self) -> String {
-        format!("{}-results", self.stem())
+    pub(super) fn stream(&self, stream: Stream) -> String {
+        self.name(stream.word())
+    }
+
+    /// Subjects of all messages of a stream.
+    pub(super) fn subjects(&self, stream: Stream) -> String {
+        format!("{}.{}.>", self.root(), stream.word())
+    }
+
+    /// Subjects of a run's messages in a stream: work over all shards, or results.
+    pub(super) fn run_subjects(&self, stream: Stream, run: &str) -> String {
+        match stream {
+            Stream::Work => format!("{}.work.*.*.{run}.>", self.root()),
+            Stream::Results => format!("{}.>", self.results_root(run)),
+        }
+    }
+
+    /// Subject for testing whether a stream stores messages. It belongs to no run, and its shard does not exist.
+    pub(super) fn probe(&self, stream: Stream) -> String {
+        match stream {
+            Stream::Work => format!("{}.work.probe.0.probe", self.root()),
+            Stream::Results => format!("{}.results.probe", self.root()),
+        }
     }
 
     /// Name of the stream that reserves space for the buckets.
     pub(super) fn room_stream(&self) -> String {
-        format!("{}-room", self.stem())
+        self.name("room")
     }
 
     /// Subject of that stream. Nothing is published to it.
@@ -118,17 +162,22 @@ impl Layout {
         format!("{}.room", self.root())
     }
 
-    pub(super) fn work_subjects(&self) -> String {
-        format!("{}.work.>", self.root())
+    /// The consumer of a shard's messages, over all runs.
+    pub(super) fn shard_consumer(&self, shard: &Shard) -> ConsumerName {
+        ConsumerName {
+            stream: self.stream(Stream::Work),
+            name: shard.consumer(),
+            filter: format!("{}.work.{}.{}.>", self.root(), shard.needs, shard.priority),
+        }
     }
 
-    pub(super) fn results_subjects(&self) -> String {
-        format!("{}.results.>", self.root())
-    }
-
-    /// Subjects of a shard's messages, over all runs.
-    pub(super) fn shard_subjects(&self, shard: &Shard) -> String {
-        format!("{}.work.{}.{}.>", self.root(), shard.needs, shard.priority)
+    /// The consumer of a run's results.
+    pub(super) fn results_consumer(&self, run: &str) -> ConsumerName {
+        ConsumerName {
+            stream: self.stream(Stream::Results),
+            name: format!("results-{run}"),
+            filter: self.run_subjects(Stream::Results, run),
+        }
     }
 
     /// Prefix of the subjects of a shard's messages of one run, before the message id.
@@ -136,29 +185,9 @@ impl Layout {
         format!("{}.work.{}.{}.{run}", self.root(), shard.needs, shard.priority)
     }
 
-    /// Subjects of a run's work messages, over all shards.
-    pub(super) fn run_work(&self, run: &str) -> String {
-        format!("{}.work.*.*.{run}.>", self.root())
-    }
-
     /// Prefix of the subjects of a run's results, before the message id.
     pub(super) fn results_root(&self, run: &str) -> String {
         format!("{}.results.{run}", self.root())
-    }
-
-    /// Subject for testing whether the work stream stores messages. Its shard does not exist.
-    pub(super) fn work_probe(&self) -> String {
-        format!("{}.work.probe.0.probe", self.root())
-    }
-
-    /// Subject for testing whether the results stream stores messages. It belongs to no run.
-    pub(super) fn results_probe(&self) -> String {
-        format!("{}.results.probe", self.root())
-    }
-
-    /// Subjects of all results of a run.
-    pub(super) fn results_of(&self, run: &str) -> String {
-        format!("{}.>", self.results_root(run))
     }
 
     /// Subject to which a worker publishes its latest claims.
@@ -172,7 +201,7 @@ impl Layout {
     }
 
     pub(super) fn bucket(&self, bucket: Bucket) -> String {
-        format!("{}-{}", self.stem(), bucket.name())
+        self.name(bucket.name())
     }
 
     /// Maximum age of the values of a bucket; zero for no limit.
@@ -184,33 +213,34 @@ impl Layout {
         }
     }
 
-    pub(super) fn payloads(&self) -> String {
-        format!("{}-payloads", self.stem())
-    }
-
-    pub(super) fn shared(&self) -> String {
-        format!("{}-shared", self.stem())
-    }
-
     /// Whether a lease token belongs to one of these streams.
     pub(super) fn is_lease_token(&self, token: &str) -> bool {
-        stream_of_lease(token)
-            .is_some_and(|stream| stream == self.work_stream() || stream == self.results_stream())
+        parse_lease_token(token).is_some_and(|(stream, _)| self.has_stream(stream))
+    }
+
+    /// Whether this is the name of the stream of work or of results.
+    pub(super) fn has_stream(&self, name: &str) -> bool {
+        Stream::ALL.iter().any(|stream| self.stream(*stream) == name)
     }
 }
 
-/// Returns the stream of a lease token: `$JS.ACK.<stream>.<consumer>.…` followed by five numbers. Some
-/// servers add domain and account before the stream, and a random token at the end.
-pub(super) fn stream_of_lease(token: &str) -> Option<&str> {
+/// Returns the stream of a lease token, and the number of deliveries of the message, including this one:
+/// `$JS.ACK.<stream>.<consumer>.<deliveries>.…` and four more numbers. Some servers add domain and account
+/// before the stream, and a random token at the end.
+pub(super) fn parse_lease_token(token: &str) -> Option<(&str, u32)> {
     let plain = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*' && byte != b'>')
     };
-    if token.len() > 512 || !token.starts_with("$JS.ACK.") || !token.split('.').all(plain) {
+    let parts: Vec<&str> = token.split('.').collect();
+    if token.len() > 512 || !token.starts_with("$JS.ACK.") || !parts.iter().all(|part| plain(part)) {
         return None;
     }
-    match token.split('.').count() {
-        9 => token.split('.').nth(2),
-        11 | 12 => token.split('.').nth(4),
+    match *parts {
+        [_, _, stream, _, deliveries, _, _, _, _]
+        | [_, _, _, _, stream, _, deliveries, _, _, _, _]
+        | [_, _, _, _, stream, _, deliveries, _, _, _, _, _] => {
+            Some((stream, deliveries.parse().unwrap_or(1)))
+        }
         _ => None,
     }
 }
@@ -237,13 +267,9 @@ impl Shard {
         Ok(Self { needs: needs.to_owned(), priority })
     }
 
-    pub(super) fn consumer(&self) -> String {
+    fn consumer(&self) -> String {
         format!("lane-{}-{}", self.needs, self.priority)
     }
-}
-
-pub(super) fn results_consumer(run: &str) -> String {
-    format!("results-{run}")
 }
 
 /// Whether a text is valid as one token of a subject and as part of a name: letters, digits, `_` and `-`.

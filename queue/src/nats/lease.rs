@@ -26,22 +26,18 @@ pub(super) const ANSWERS: usize = 16_384;
 /// Maximum number of replies sent in a row.
 const TOGETHER: usize = 256;
 
-/// A reply that is sent in the background.
-#[derive(Debug)]
-pub(super) struct Release {
-    subject: String,
-    payload: Bytes,
-    /// Expiry of the lease. Later, the reply could affect the message's next holder.
-    until: Instant,
-}
-
 /// Input of the task that sends replies.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    /// Any reply other than an acknowledgement.
-    Release(Release),
-    /// The acknowledgement of a delivery, by its token. It is sent even after the lease expired.
-    Acknowledge(String),
+    /// A reply to a delivery.
+    Reply {
+        /// Token of the delivery.
+        token: String,
+        payload: Bytes,
+        /// Expiry of the lease: later, the reply could affect the message's next holder. `None` for an
+        /// acknowledgement, which is sent even then.
+        until: Option<Instant>,
+    },
     /// Notified when everything before it was sent.
     Sent(oneshot::Sender<()>),
 }
@@ -56,12 +52,9 @@ pub(super) async fn send_answers(client: Client, mut outgoing: mpsc::Receiver<Ou
         tokio::task::yield_now().await;
         for next in waiting.drain(..) {
             match next {
-                Outgoing::Release(release) if Instant::now() < release.until => {
-                    let _ = client.publish(release.subject, release.payload).await;
-                }
-                Outgoing::Release(_) => {}
-                Outgoing::Acknowledge(token) => {
-                    let _ = client.publish(token, ACKNOWLEDGE).await;
+                Outgoing::Reply { until: Some(until), .. } if Instant::now() >= until => {}
+                Outgoing::Reply { token, payload, .. } => {
+                    let _ = client.publish(token, payload).await;
                 }
                 Outgoing::Sent(told) => {
                     let _ = client.flush().await;
@@ -106,14 +99,19 @@ impl NatsLease {
         if Instant::now() >= until {
             return;
         }
-        let release = Release { subject: self.token.clone(), payload, until };
-        if self.link.answers.try_send(Outgoing::Release(release)).is_err() {
+        if !self.queued(payload, Some(until)) {
             self.link.complaints.warn(
                 Kind::Release,
                 &self.id,
                 "failed to return a message; it is redelivered when its lease expires",
             );
         }
+    }
+
+    /// Queues a reply for sending. Returns false if the queue is full.
+    fn queued(&self, payload: Bytes, until: Option<Instant>) -> bool {
+        let reply = Outgoing::Reply { token: self.token.clone(), payload, until };
+        self.link.answers.try_send(reply).is_ok()
     }
 
     /// Terminates the message in the background.
@@ -128,11 +126,10 @@ impl NatsLease {
 
     /// Removes the stored body of a settled message. A body that remains only takes up space.
     async fn remove_object(&self) {
-        if let Some(object) = &self.object {
-            let objects = Objects::new(self.link.clone(), self.link.layout.payloads());
-            if let Err(failure) = objects.remove(object).await {
-                tracing::debug!(?failure, object, "failed to remove the body of a message from the store");
-            }
+        if let Some(object) = &self.object
+            && let Err(failure) = Objects::payloads(&self.link).remove(object).await
+        {
+            tracing::debug!(?failure, object, "failed to remove the body of a message from the store");
         }
     }
 }
@@ -142,7 +139,7 @@ impl LeaseControl for NatsLease {
     /// Sent even if the lease expired: the work was done, and the server accepts an acknowledgement from any
     /// holder of the message.
     async fn acknowledge(&self) -> Result<(), QueueError> {
-        if self.link.answers.try_send(Outgoing::Acknowledge(self.token.clone())).is_err() {
+        if !self.queued(ACKNOWLEDGE, None) {
             self.link.tell(&self.token, ACKNOWLEDGE).await?;
         }
         self.remove_object().await;
@@ -182,11 +179,4 @@ impl LeaseControl for NatsLease {
     fn duration(&self) -> Option<Duration> {
         Some(self.term)
     }
-}
-
-/// Parses the number of deliveries of a message, including this one, from its lease token.
-pub(super) fn deliveries(token: &str) -> u32 {
-    let parts: Vec<&str> = token.split('.').collect();
-    let place = if parts.len() == 9 { 4 } else { 6 };
-    parts.get(place).and_then(|number| number.parse().ok()).unwrap_or(1)
 }

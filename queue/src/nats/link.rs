@@ -127,12 +127,6 @@ impl From<Failure> for QueueError {
     }
 }
 
-/// Permission violation reported by the server.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Violation {
-    pub(super) text: String,
-}
-
 /// Response to a stored message. Parsed in a single pass, since there is one for every item.
 #[derive(Debug, Deserialize)]
 struct Stored {
@@ -155,7 +149,8 @@ pub(super) struct Link {
     pub(super) layout: Layout,
     pub(super) version: String,
     pub(super) connection: watch::Receiver<ConnectionState>,
-    pub(super) violations: watch::Receiver<Violation>,
+    /// The last permission violation that the server reported.
+    pub(super) violations: watch::Receiver<String>,
     pub(super) answers: mpsc::Sender<Outgoing>,
     pub(super) complaints: Complaints,
     /// Incremented when this connection recreates streams, so that watches restart.
@@ -239,7 +234,7 @@ impl Link {
                         break "lost connection before the response".to_owned();
                     }
                     Ok(()) = violations.changed() => {
-                        let text = violations.borrow_and_update().text.clone();
+                        let text = violations.borrow_and_update().clone();
                         if text.contains(&format!("\"{subject}\"")) {
                             return Err(Failure::Refused(text));
                         }

@@ -40,8 +40,14 @@ pub(super) struct Description {
 }
 
 impl Objects {
-    pub(super) fn new(link: SharedLink, bucket: String) -> Self {
-        Self { link, bucket }
+    /// Bodies of messages.
+    pub(super) fn payloads(link: &SharedLink) -> Self {
+        Self { link: link.clone(), bucket: link.layout.name("payloads") }
+    }
+
+    /// Content of [`Blobs`](super::Blobs).
+    pub(super) fn shared(link: &SharedLink) -> Self {
+        Self { link: link.clone(), bucket: link.layout.name("shared") }
     }
 
     fn stream(&self) -> String {

@@ -1,11 +1,11 @@
 //! The publishing end of a queue.
 
 use async_nats::HeaderMap;
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 use tokio_util::task::TaskTracker;
 
-use super::codec::{self, Encoded, Unsendable};
+use super::codec;
 use super::layout::{LONGEST_ID, is_message_id};
 use super::link::{EXPECTED, Failure, SharedLink};
 use super::objects::Objects;
@@ -29,7 +29,7 @@ pub(super) struct Publisher {
 
 impl Publisher {
     pub(super) fn new(link: SharedLink, root: String, run: String) -> Self {
-        let objects = Objects::new(link.clone(), link.layout.payloads());
+        let objects = Objects::payloads(&link);
         Self { link, root, run, objects }
     }
 
@@ -48,19 +48,11 @@ impl Publisher {
                 "invalid message id `{id}`: expected up to {LONGEST_ID} letters, digits, `_` and `-`"
             )));
         }
-        let limit = self.link.layout.body_limit;
-        let Encoded { bytes, compressed } =
-            codec::encoded(&body, limit).map_err(|unsendable| match unsendable {
-                Unsendable::TooLarge(bytes) => QueueError::TooLarge { id: id.to_owned(), bytes, limit },
-                Unsendable::Failed(why) => {
-                    QueueError::Refused(format!("failed to encode message `{id}`: {why}"))
-                }
-            })?;
+        let (bytes, encoding) = codec::encoded(id, &body, self.link.layout.body_limit)?;
         drop(body);
         let mut headers = HeaderMap::new();
         headers.insert(EXPECTED, "0");
         headers.insert(codec::PROTOCOL, self.link.layout.protocol.to_string());
-        let encoding = compressed.then_some("zstd");
         if let Some(encoding) = encoding {
             headers.insert(codec::ENCODING, encoding);
         }
@@ -95,12 +87,10 @@ impl Publisher {
         &self,
         messages: Vec<(String, T)>,
     ) -> Result<(), QueueError> {
-        let mut published = futures::stream::iter(messages)
+        futures::stream::iter(messages)
             .map(|(id, body)| async move { self.publish(&id, body).await })
-            .buffered(IN_FLIGHT);
-        while let Some(outcome) = published.next().await {
-            outcome?;
-        }
-        Ok(())
+            .buffered(IN_FLIGHT)
+            .try_collect()
+            .await
     }
 }

@@ -39,7 +39,8 @@ struct End {
     closed: AtomicBool,
 }
 
-enum Way {
+/// What an end of a queue does.
+pub(super) enum Way {
     In(Publisher),
     Out(Puller),
 }
@@ -70,20 +71,8 @@ impl<T> std::fmt::Debug for NatsQueue<T> {
 }
 
 impl<T> NatsQueue<T> {
-    pub(super) fn publishing(publisher: Publisher) -> Self {
-        Self::new(Way::In(publisher))
-    }
-
-    pub(super) fn claiming(puller: Puller) -> Self {
-        Self::new(Way::Out(puller))
-    }
-
-    fn new(way: Way) -> Self {
+    pub(super) fn new(way: Way) -> Self {
         Self { end: Arc::new(End { way, closed: AtomicBool::new(false) }), message: PhantomData }
-    }
-
-    fn publisher(&self) -> Result<&Publisher, QueueError> {
-        self.end.publisher()
     }
 
     fn puller(&self) -> Result<&Puller, QueueError> {
@@ -120,14 +109,14 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> NatsQueue<T> {
 #[async_trait]
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> for NatsQueue<T> {
     async fn publish(&self, id: &str, body: T) -> Result<(), QueueError> {
-        self.publisher()?.publish(id, body).await
+        self.end.publisher()?.publish(id, body).await
     }
 
     async fn publish_all(&self, messages: Vec<(String, T)>) -> Result<(), QueueError>
     where
         T: Send + 'async_trait,
     {
-        let tasks = self.publisher()?.tasks().clone();
+        let tasks = self.end.publisher()?.tasks().clone();
         let end = Arc::clone(&self.end);
         // Runs in its own task: the server's responses arrive one by one, and the caller is woken only once.
         let publishing = tasks.spawn(async move { end.publisher()?.publish_all(messages).await });

@@ -6,21 +6,22 @@ use std::time::Duration;
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
-use futures::{Stream, StreamExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use futures::StreamExt;
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::codec::Complaints;
 use super::connect::{self, Connected};
-use super::layout::{Bucket, Shard, check_run, is_token, results_consumer};
+use super::layout::{Bucket, ConsumerName, Shard, Stream, check_run, is_token};
 use super::lease::{ANSWERS, GIVE_BACK, Outgoing, send_answers};
 use super::link::{Failure, Link, SharedLink};
 use super::objects::Objects;
 use super::publishing::Publisher;
 use super::pulling::{Puller, Source};
+use super::queue::Way;
+use super::setup::ConsumerConfig;
 use super::{Access, Blobs, KeyValue, Layout, NatsError, NatsQueue, ShardState};
 
 /// Time limit for a stream to store a probe message.
@@ -91,11 +92,6 @@ impl Server {
         &self.link.version
     }
 
-    /// Returns the server's size limit for a message, including headers, in bytes.
-    pub fn max_payload(&self) -> usize {
-        self.link.client.max_payload()
-    }
-
     /// Names and limits.
     pub fn layout(&self) -> &Layout {
         &self.link.layout
@@ -128,15 +124,13 @@ impl Server {
     pub async fn restore(&self, run: &str, shards: &[String]) -> Result<Vec<String>, NatsError> {
         check_run(run)?;
         let mut made = self.link.ensure().await?;
-        let layout = &self.link.layout;
-        let mut consumers = vec![(layout.results_stream(), results_consumer(run), layout.results_of(run))];
+        let mut consumers = vec![self.link.layout.results_consumer(run)];
         for shard in shards {
-            let shard = Shard::parse(shard)?;
-            consumers.push((layout.work_stream(), shard.consumer(), layout.shard_subjects(&shard)));
+            consumers.push(self.consumer_of(shard)?);
         }
-        for (stream, consumer, subjects) in consumers {
-            if self.link.restore_consumer(&stream, &consumer, &subjects).await? {
-                made.push(format!("{stream}/{consumer}"));
+        for consumer in consumers {
+            if self.link.restore_consumer(&consumer).await? {
+                made.push(format!("{}/{}", consumer.stream, consumer.name));
             }
         }
         Ok(made)
@@ -149,10 +143,7 @@ impl Server {
     /// If the server cannot be reached or rejects the request.
     pub async fn remake_results(&self, run: &str) -> Result<(), NatsError> {
         check_run(run)?;
-        let layout = &self.link.layout;
-        let (stream, name, subjects) =
-            (layout.results_stream(), results_consumer(run), layout.results_of(run));
-        self.link.remake_consumer(&stream, &name, &subjects).await.map(|_| ())
+        self.link.remake_consumer(&self.link.layout.results_consumer(run)).await.map(|_| ())
     }
 
     /// Returns the state of a shard's consumer, over all runs.
@@ -160,9 +151,7 @@ impl Server {
     /// # Errors
     /// If the server cannot be reached or rejects the request.
     pub async fn shard_standing(&self, shard: &str) -> Result<ShardState, NatsError> {
-        let shard = Shard::parse(shard)?;
-        let layout = &self.link.layout;
-        self.link.standing(&layout.work_stream(), &shard.consumer(), &layout.shard_subjects(&shard)).await
+        self.link.standing(&self.consumer_of(shard)?).await
     }
 
     /// Replaces a shard's consumer, for use if it no longer delivers the content of its stream. Units are
@@ -171,11 +160,7 @@ impl Server {
     /// # Errors
     /// If the server cannot be reached or rejects the request.
     pub async fn remake_shard(&self, shard: &str) -> Result<(), NatsError> {
-        let shard = Shard::parse(shard)?;
-        let layout = &self.link.layout;
-        let (stream, name, subjects) =
-            (layout.work_stream(), shard.consumer(), layout.shard_subjects(&shard));
-        self.link.remake_consumer(&stream, &name, &subjects).await.map(|_| ())
+        self.link.remake_consumer(&self.consumer_of(shard)?).await.map(|_| ())
     }
 
     /// Returns the streams of work and results that respond to requests but do not store messages, as happens
@@ -188,18 +173,16 @@ impl Server {
     pub async fn hung(&self) -> Result<Vec<String>, NatsError> {
         let layout = &self.link.layout;
         let mut hung = Vec::new();
-        for (stream, subject) in
-            [(layout.work_stream(), layout.work_probe()), (layout.results_stream(), layout.results_probe())]
-        {
-            let subject = format!("{subject}.{}", self.link.unique());
+        for stream in Stream::ALL {
+            let subject = format!("{}.{}", layout.probe(stream), self.link.unique());
             let stored = self.link.store(&subject, HeaderMap::new(), Bytes::new(), false);
             match tokio::time::timeout(PROBE, stored).await {
                 Ok(Ok(_)) => {
-                    self.link.purge(&stream, &subject).await?;
+                    self.link.purge(&layout.stream(stream), &subject).await?;
                 }
                 Ok(Err(Failure::Refused(why))) => return Err(NatsError::Refused(why)),
                 Ok(Err(_)) => {}
-                Err(_) if self.link.is_connected() => hung.push(stream),
+                Err(_) if self.link.is_connected() => hung.push(layout.stream(stream)),
                 Err(_) => {}
             }
         }
@@ -212,13 +195,10 @@ impl Server {
     /// # Errors
     /// If it is neither of these two, or the server cannot be reached or rejects the request.
     pub async fn give_up(&self, stream: &str) -> Result<(), NatsError> {
-        let layout = &self.link.layout;
-        if stream != layout.work_stream() && stream != layout.results_stream() {
+        if !self.link.layout.has_stream(stream) {
             return Err(NatsError::Refused(format!("stream `{stream}` is not a stream of work or results")));
         }
-        self.link
-            .api::<serde_json::Value>(&format!("STREAM.DELETE.{stream}"), &serde_json::Value::Null)
-            .await?;
+        self.link.api::<Value>(&format!("STREAM.DELETE.{stream}"), &Value::Null).await?;
         Ok(())
     }
 
@@ -262,46 +242,31 @@ impl Server {
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
-    pub async fn shard_publisher<T>(&self, shard: &str, run: &str) -> Result<NatsQueue<T>, NatsError>
-    where
-        T: Serialize + DeserializeOwned + Send + Sync + 'static,
-    {
+    pub async fn shard_publisher<T>(&self, shard: &str, run: &str) -> Result<NatsQueue<T>, NatsError> {
         check_run(run)?;
-        let shard = Shard::parse(shard)?;
-        let layout = &self.link.layout;
-        self.link
-            .ensure_consumer(&layout.work_stream(), &shard.consumer(), &layout.shard_subjects(&shard))
-            .await?;
-        let root = layout.shard_root(&shard, run);
-        Ok(NatsQueue::publishing(Publisher::new(self.link.clone(), root, run.to_owned())))
+        self.link.ensure_consumer(&self.consumer_of(shard)?).await?;
+        let root = self.link.layout.shard_root(&Shard::parse(shard)?, run);
+        Ok(NatsQueue::new(Way::In(Publisher::new(self.link.clone(), root, run.to_owned()))))
     }
 
     /// Returns the claiming end of a shard, for all runs. Does not create the shard's consumer.
     ///
     /// # Errors
     /// [`NatsError::Missing`] if the shard does not exist.
-    pub async fn shard_consumer<T>(&self, shard: &str) -> Result<NatsQueue<T>, NatsError>
-    where
-        T: Serialize + DeserializeOwned + Send + Sync + 'static,
-    {
-        let shard = Shard::parse(shard)?;
-        let (stream, consumer) = (self.link.layout.work_stream(), shard.consumer());
-        let config = self.link.consumer(&stream, &consumer).await?;
-        let subjects = self.link.layout.shard_subjects(&shard);
-        self.claiming(stream, consumer, &subjects, config.ack_wait).await
+    pub async fn shard_consumer<T>(&self, shard: &str) -> Result<NatsQueue<T>, NatsError> {
+        let consumer = self.consumer_of(shard)?;
+        let config = self.link.consumer(&consumer).await?;
+        self.claiming(consumer, &config).await
     }
 
     /// Returns the publishing end of a run's results.
     ///
     /// # Errors
     /// If the run's token is invalid.
-    pub async fn results_publisher<T>(&self, run: &str) -> Result<NatsQueue<T>, NatsError>
-    where
-        T: Serialize + DeserializeOwned + Send + Sync + 'static,
-    {
+    pub async fn results_publisher<T>(&self, run: &str) -> Result<NatsQueue<T>, NatsError> {
         check_run(run)?;
         let root = self.link.layout.results_root(run);
-        Ok(NatsQueue::publishing(Publisher::new(self.link.clone(), root, run.to_owned())))
+        Ok(NatsQueue::new(Way::In(Publisher::new(self.link.clone(), root, run.to_owned()))))
     }
 
     /// Returns the claiming end of a run's results. Recreates its consumer, so that results claimed by a
@@ -309,15 +274,11 @@ impl Server {
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
-    pub async fn results_consumer<T>(&self, run: &str) -> Result<NatsQueue<T>, NatsError>
-    where
-        T: Serialize + DeserializeOwned + Send + Sync + 'static,
-    {
+    pub async fn results_consumer<T>(&self, run: &str) -> Result<NatsQueue<T>, NatsError> {
         check_run(run)?;
-        let (stream, consumer) = (self.link.layout.results_stream(), results_consumer(run));
-        let subjects = self.link.layout.results_of(run);
-        let config = self.link.remake_consumer(&stream, &consumer, &subjects).await?;
-        self.claiming(stream, consumer, &subjects, config.ack_wait).await
+        let consumer = self.link.layout.results_consumer(run);
+        let config = self.link.remake_consumer(&consumer).await?;
+        self.claiming(consumer, &config).await
     }
 
     /// Returns the ids of a run's messages in the work stream, queued or leased, over all shards.
@@ -325,9 +286,7 @@ impl Server {
     /// # Errors
     /// If the server cannot be reached or rejects the request.
     pub async fn work_present(&self, run: &str) -> Result<HashSet<String>, NatsError> {
-        check_run(run)?;
-        let layout = &self.link.layout;
-        self.present(&layout.work_stream(), &layout.run_work(run)).await
+        self.present(Stream::Work, run).await
     }
 
     /// Returns the ids of a run's messages in the results stream.
@@ -335,9 +294,7 @@ impl Server {
     /// # Errors
     /// If the server cannot be reached or rejects the request.
     pub async fn results_present(&self, run: &str) -> Result<HashSet<String>, NatsError> {
-        check_run(run)?;
-        let layout = &self.link.layout;
-        self.present(&layout.results_stream(), &layout.results_of(run)).await
+        self.present(Stream::Results, run).await
     }
 
     /// Removes a run's messages (work and results) whose headers cannot be parsed, for example because of a
@@ -350,19 +307,18 @@ impl Server {
         check_run(run)?;
         let layout = &self.link.layout;
         let mut removed = Vec::new();
-        for (stream, filter) in
-            [(layout.work_stream(), layout.run_work(run)), (layout.results_stream(), layout.results_of(run))]
-        {
+        for stream in Stream::ALL {
+            let (stream, filter) = (layout.stream(stream), layout.run_subjects(stream, run));
             for subject in self.link.subjects(&stream, &filter).await?.into_iter().take(EXAMINED) {
-                let question = serde_json::json!({ "last_by_subj": subject });
+                let question = json!({ "last_by_subj": subject });
                 let Some(stored) = self.link.message(&stream, &question).await? else { continue };
                 if super::codec::is_readable(&stored.headers) {
                     continue;
                 }
                 // Deletes by sequence number: after a subject is purged, consumers of nats-server 2.9 lose
                 // the messages that follow.
-                let which = serde_json::json!({ "seq": stored.sequence, "no_erase": true });
-                self.link.api::<serde_json::Value>(&format!("STREAM.MSG.DELETE.{stream}"), &which).await?;
+                let which = json!({ "seq": stored.sequence, "no_erase": true });
+                self.link.api::<Value>(&format!("STREAM.MSG.DELETE.{stream}"), &which).await?;
                 removed.extend(subject.rsplit('.').next().map(str::to_owned));
             }
         }
@@ -375,8 +331,7 @@ impl Server {
     /// If the server cannot be reached or rejects the request.
     pub async fn purge_work(&self, run: &str) -> Result<u64, NatsError> {
         check_run(run)?;
-        let layout = &self.link.layout;
-        Ok(self.link.purge(&layout.work_stream(), &layout.run_work(run)).await?)
+        self.purge(Stream::Work, run).await
     }
 
     /// Removes all data of a run except its notice and its status: work, results, their consumer, payloads.
@@ -385,11 +340,9 @@ impl Server {
     /// If the server cannot be reached or rejects the request.
     pub async fn remove_run(&self, run: &str) -> Result<(), NatsError> {
         self.purge_work(run).await?;
-        let layout = &self.link.layout;
-        let stream = layout.results_stream();
-        self.link.delete_consumer(&stream, &results_consumer(run)).await?;
-        self.link.purge(&stream, &layout.results_of(run)).await?;
-        Ok(Objects::new(self.link.clone(), layout.payloads()).remove_space(run).await?)
+        self.link.delete_consumer(&self.link.layout.results_consumer(run)).await?;
+        self.purge(Stream::Results, run).await?;
+        Ok(Objects::payloads(&self.link).remove_space(run).await?)
     }
 
     /// Returns the bucket of run notices: run token → notice of the run.
@@ -427,7 +380,9 @@ impl Server {
     ///
     /// # Errors
     /// If the server cannot be reached.
-    pub async fn claims(&self) -> Result<impl Stream<Item = (String, Bytes)> + Send + use<>, NatsError> {
+    pub async fn claims(
+        &self,
+    ) -> Result<impl futures::Stream<Item = (String, Bytes)> + Send + use<>, NatsError> {
         let subscriber = self.link.client.subscribe(self.link.layout.claims()).await;
         let subscriber = subscriber.map_err(|error| NatsError::Refused(error.to_string()))?;
         Ok(subscriber.map(|message| {
@@ -458,8 +413,8 @@ impl Server {
     /// # Errors
     /// [`NatsError::Missing`] if the server has not been set up.
     pub async fn shared(&self) -> Result<Blobs, NatsError> {
-        self.there(&format!("OBJ_{}", self.link.layout.shared())).await?;
-        Ok(Blobs::new(self.link.clone()))
+        self.there(&format!("OBJ_{}", self.link.layout.name("shared"))).await?;
+        Ok(Blobs::new(&self.link))
     }
 
     /// Sends pending messages, returns prefetched messages and closes the connection.
@@ -480,28 +435,37 @@ impl Server {
         let _ = tokio::time::timeout(Duration::from_secs(1), self.link.client.drain()).await;
     }
 
-    async fn claiming<T>(
-        &self,
-        stream: String,
-        consumer: String,
-        subjects: &str,
-        lease: u64,
-    ) -> Result<NatsQueue<T>, NatsError> {
-        let root = subjects.trim_end_matches('>').to_owned();
-        let term = Duration::from_nanos(lease).max(SHORTEST_LEASE);
-        let source = Source { stream, consumer, root, term };
-        Ok(NatsQueue::claiming(Puller::start(self.link.clone(), source).await?))
+    /// The consumer of a shard.
+    fn consumer_of(&self, shard: &str) -> Result<ConsumerName, NatsError> {
+        Ok(self.link.layout.shard_consumer(&Shard::parse(shard)?))
     }
 
-    /// Returns the last tokens of a stream's subjects: the ids of its messages.
-    async fn present(&self, stream: &str, filter: &str) -> Result<HashSet<String>, NatsError> {
-        let subjects = self.link.subjects(stream, filter).await?;
+    async fn claiming<T>(
+        &self,
+        consumer: ConsumerName,
+        config: &ConsumerConfig,
+    ) -> Result<NatsQueue<T>, NatsError> {
+        let term = Duration::from_nanos(config.ack_wait).max(SHORTEST_LEASE);
+        let puller = Puller::start(self.link.clone(), Source { consumer, term }).await?;
+        Ok(NatsQueue::new(Way::Out(puller)))
+    }
+
+    /// Returns the ids of a run's messages in a stream: the last tokens of their subjects.
+    async fn present(&self, stream: Stream, run: &str) -> Result<HashSet<String>, NatsError> {
+        check_run(run)?;
+        let layout = &self.link.layout;
+        let subjects = self.link.subjects(&layout.stream(stream), &layout.run_subjects(stream, run)).await?;
         Ok(subjects.iter().filter_map(|subject| subject.rsplit('.').next()).map(str::to_owned).collect())
     }
 
+    /// Removes a run's messages from a stream; returns their number.
+    async fn purge(&self, stream: Stream, run: &str) -> Result<u64, NatsError> {
+        let layout = &self.link.layout;
+        Ok(self.link.purge(&layout.stream(stream), &layout.run_subjects(stream, run)).await?)
+    }
+
     async fn there(&self, stream: &str) -> Result<(), NatsError> {
-        let question = serde_json::Value::Null;
-        self.link.api::<serde_json::Value>(&format!("STREAM.INFO.{stream}"), &question).await?;
+        self.link.api::<Value>(&format!("STREAM.INFO.{stream}"), &Value::Null).await?;
         Ok(())
     }
 

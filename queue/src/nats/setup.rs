@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::NatsError;
-use super::layout::Bucket;
+use super::layout::{Bucket, ConsumerName, Stream};
 use super::link::{Failure, Link};
 
 /// Minimum size of a stream in bytes. A server with less space is unsuitable.
@@ -86,7 +86,7 @@ impl Link {
             });
             streams.push((format!("KV_{name}"), config));
         }
-        for name in [layout.payloads(), layout.shared()] {
+        for name in ["payloads", "shared"].map(|what| layout.name(what)) {
             let config = json!({
                 "subjects": [format!("$O.{name}.C.>"), format!("$O.{name}.M.>")], "retention": "limits",
                 "storage": "file", "discard": "new", "max_bytes": -1, "max_msgs": -1, "max_consumers": -1, "max_age": 0,
@@ -94,17 +94,17 @@ impl Link {
             });
             streams.push((format!("OBJ_{name}"), config));
         }
-        let work_queue = |subjects: String, max_bytes: i64, max_messages: i64| {
-            json!({
-                "subjects": [subjects], "retention": "workqueue", "storage": "file", "discard": "new",
+        for (stream, max_bytes, max_messages) in [
+            (Stream::Results, layout.results_max_bytes, layout.results_max_messages),
+            (Stream::Work, layout.work_max_bytes, -1),
+        ] {
+            let config = json!({
+                "subjects": [layout.subjects(stream)], "retention": "workqueue", "storage": "file", "discard": "new",
                 "max_bytes": max_bytes, "max_msgs": max_messages, "max_age": 0, "max_consumers": -1,
                 "num_replicas": layout.replicas.max(1),
-            })
-        };
-        let results =
-            work_queue(layout.results_subjects(), layout.results_max_bytes, layout.results_max_messages);
-        streams.push((layout.results_stream(), results));
-        streams.push((layout.work_stream(), work_queue(layout.work_subjects(), layout.work_max_bytes, -1)));
+            });
+            streams.push((layout.stream(stream), config));
+        }
         streams
     }
 
@@ -159,7 +159,7 @@ impl Link {
     async fn reserved(&self) -> Vec<(String, i64)> {
         let layout = &self.layout;
         let mut reserved = Vec::new();
-        for name in [layout.work_stream(), layout.results_stream(), layout.room_stream()] {
+        for name in [layout.stream(Stream::Work), layout.stream(Stream::Results), layout.room_stream()] {
             let there = self.stream_config(&name).await.ok().filter(|config| config.max_bytes > 0);
             reserved.extend(there.map(|config| (name, config.max_bytes)));
         }
@@ -240,19 +240,19 @@ impl Link {
     }
 
     /// Returns a consumer's settings. Fails with [`NatsError::Missing`] if it does not exist.
-    pub(super) async fn consumer(&self, stream: &str, name: &str) -> Result<ConsumerConfig, NatsError> {
-        let info: ConsumerInfo = self.api(&format!("CONSUMER.INFO.{stream}.{name}"), &Value::Null).await?;
-        Ok(info.config)
+    pub(super) async fn consumer(&self, consumer: &ConsumerName) -> Result<ConsumerConfig, NatsError> {
+        Ok(self.consumer_info(consumer).await?.config)
+    }
+
+    async fn consumer_info(&self, consumer: &ConsumerName) -> Result<ConsumerInfo, NatsError> {
+        let ConsumerName { stream, name, .. } = consumer;
+        Ok(self.api(&format!("CONSUMER.INFO.{stream}.{name}"), &Value::Null).await?)
     }
 
     /// Creates a consumer unless it exists. Returns its settings.
-    pub(super) async fn ensure_consumer(
-        &self,
-        stream: &str,
-        name: &str,
-        filter: &str,
-    ) -> Result<ConsumerConfig, NatsError> {
-        let config = match self.consumer(stream, name).await {
+    pub(super) async fn ensure_consumer(&self, consumer: &ConsumerName) -> Result<ConsumerConfig, NatsError> {
+        let ConsumerName { stream, name, filter } = consumer;
+        let config = match self.consumer(consumer).await {
             Ok(config) => config,
             Err(NatsError::Missing(_)) => {
                 let lease = u64::try_from(self.layout.lease.as_nanos()).unwrap_or(u64::MAX);
@@ -273,7 +273,7 @@ impl Link {
             }
             Err(error) => return Err(error),
         };
-        if config.filter_subject != filter {
+        if config.filter_subject != *filter {
             return Err(NatsError::Refused(format!(
                 "consumer `{name}` of stream `{stream}` has filter `{}` instead of `{filter}`: it was \
                  created by another program",
@@ -284,44 +284,29 @@ impl Link {
     }
 
     /// Returns the state of a consumer.
-    pub(super) async fn standing(
-        &self,
-        stream: &str,
-        name: &str,
-        filter: &str,
-    ) -> Result<ShardState, NatsError> {
-        let messages = self.subjects(stream, filter).await?.len();
-        let info: ConsumerInfo = self.api(&format!("CONSUMER.INFO.{stream}.{name}"), &Value::Null).await?;
-        Ok(ShardState { messages, ..info.standing })
+    pub(super) async fn standing(&self, consumer: &ConsumerName) -> Result<ShardState, NatsError> {
+        let messages = self.subjects(&consumer.stream, &consumer.filter).await?.len();
+        Ok(ShardState { messages, ..self.consumer_info(consumer).await?.standing })
     }
 
     /// Creates a consumer if it is missing. Returns whether it was missing.
-    pub(super) async fn restore_consumer(
-        &self,
-        stream: &str,
-        name: &str,
-        filter: &str,
-    ) -> Result<bool, NatsError> {
-        match self.consumer(stream, name).await {
+    pub(super) async fn restore_consumer(&self, consumer: &ConsumerName) -> Result<bool, NatsError> {
+        match self.consumer(consumer).await {
             Ok(_) => Ok(false),
-            Err(NatsError::Missing(_)) => self.ensure_consumer(stream, name, filter).await.map(|_| true),
+            Err(NatsError::Missing(_)) => self.ensure_consumer(consumer).await.map(|_| true),
             Err(error) => Err(error),
         }
     }
 
     /// Recreates a consumer, so that all messages of its stream are redelivered.
-    pub(super) async fn remake_consumer(
-        &self,
-        stream: &str,
-        name: &str,
-        filter: &str,
-    ) -> Result<ConsumerConfig, NatsError> {
-        self.delete_consumer(stream, name).await?;
-        self.ensure_consumer(stream, name, filter).await
+    pub(super) async fn remake_consumer(&self, consumer: &ConsumerName) -> Result<ConsumerConfig, NatsError> {
+        self.delete_consumer(consumer).await?;
+        self.ensure_consumer(consumer).await
     }
 
     /// Deletes a consumer, if it exists.
-    pub(super) async fn delete_consumer(&self, stream: &str, name: &str) -> Result<(), NatsError> {
+    pub(super) async fn delete_consumer(&self, consumer: &ConsumerName) -> Result<(), NatsError> {
+        let ConsumerName { stream, name, .. } = consumer;
         match self.api::<Value>(&format!("CONSUMER.DELETE.{stream}.{name}"), &Value::Null).await {
             Ok(_) => Ok(()),
             Err(Failure::Api(error)) if error.is_missing() => Ok(()),

@@ -241,9 +241,8 @@ async fn state(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Resul
 /// Renders the current page of a visit as HTML. `base` is the visit's address.
 fn render_page(place: &Place, base: &str) -> Result<String, minijinja::Error> {
     let visit = &place.visit;
-    let elements: Vec<Value> =
-        visit.page().elements(&visit.goal().instruction_text).iter().map(element).collect();
-    let has_search_bar = visit.page().has_search_bar();
+    let elements: Vec<Value> = visit.elements().iter().map(element).collect();
+    let has_search_bar = visit.has_search_bar();
     let purchase = visit.purchase().map(|purchase| {
         let by_group = purchase.by_group.map(|reward| reward.to_string()).join(" ");
         let [reward, lowest, highest, r_type] =

@@ -20,16 +20,15 @@ use lumos_tasks::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ReplayResult;
 use crate::benchmark::Benchmark;
 use crate::intercode_sql::IntercodeSql;
 use crate::loading::DataSource;
 
 /// A recorded episode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SqlRow {
+pub(super) struct SqlRow {
     /// Name of the row.
-    pub id: String,
+    pub(super) id: String,
     /// Position in the data set.
     #[serde(default)]
     task_id: Option<usize>,
@@ -175,11 +174,6 @@ impl Source<'_> {
 }
 
 impl SqlRow {
-    /// Replays the row.
-    pub fn replay(&self) -> ReplayResult {
-        ReplayResult::of(&self.id, self.check())
-    }
-
     fn history(&self) -> Option<(&History, &Figures)> {
         match (&self.expected, &self.turn_history, &self.summary) {
             (Some(expected), _, _) => Some((&expected.turn_history, &expected.summary)),
@@ -198,7 +192,8 @@ impl SqlRow {
         Episode::start(&EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration)))
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Replays the row.
+    pub(super) fn check(&self) -> Result<(), String> {
         self.check_item()?;
         let Some(replies) = &self.replies else {
             let (history, figures) = self.history().ok_or("the row has neither replies nor a history")?;

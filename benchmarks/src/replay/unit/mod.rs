@@ -12,21 +12,21 @@ use super::{ReplayResult, compare};
 
 /// A call of one of the original's functions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct UnitRow {
+pub(super) struct UnitRow {
     /// The function: `math.parse_actions`.
     #[serde(rename = "fn")]
-    pub function: String,
+    pub(super) function: String,
     /// The arguments.
-    pub args: Vec<Value>,
+    pub(super) args: Vec<Value>,
     /// The return value, if the function did not raise.
     #[serde(default)]
-    pub out: Value,
+    pub(super) out: Value,
     /// `Name: message` of the exception it raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub raises: Option<String>,
+    pub(super) raises: Option<String>,
     /// The tool calls it made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tools: Vec<RecordedCall>,
+    pub(super) tools: Vec<RecordedCall>,
 }
 
 impl UnitRow {
@@ -53,7 +53,7 @@ impl<T: Into<Value>> From<T> for Output {
 }
 
 /// Replays a row.
-pub fn replay_unit(id: &str, row: &UnitRow) -> ReplayResult {
+pub(super) fn replay_unit(id: &str, row: &UnitRow) -> ReplayResult {
     let output = maths::call(row).or_else(|| qa::call(row)).or_else(|| helpers::call(row));
     match output {
         None => ReplayResult::skip(id, format!("unknown function `{}`", row.function)),

@@ -11,7 +11,7 @@ use super::index::{MAGIC, encode};
 
 /// Adds documents in order and writes their index.
 #[derive(Debug, Default)]
-pub struct ProductIndexBuilder {
+pub(in crate::shop) struct ProductIndexBuilder {
     numbers: HashMap<Box<str>, u32>,
     postings: Vec<Postings>,
     /// The length of each document in one byte.
@@ -34,7 +34,7 @@ struct Postings {
 
 impl ProductIndexBuilder {
     /// Adds the next document.
-    pub fn add(&mut self, text: &str) {
+    pub(in crate::shop) fn add(&mut self, text: &str) {
         let document = u32::try_from(self.lengths.len()).unwrap_or(u32::MAX);
         let Self { numbers, postings, terms: of_document, .. } = self;
         of_document.clear();
@@ -64,17 +64,12 @@ impl ProductIndexBuilder {
     }
 
     /// Number of documents.
-    pub fn len(&self) -> usize {
+    pub(in crate::shop) fn len(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Whether there are no documents.
-    pub fn is_empty(&self) -> bool {
-        self.lengths.is_empty()
-    }
-
     /// Writes the index as bytes for [`ProductIndex::open`](super::ProductIndex::open).
-    pub fn build(self) -> Vec<u8> {
+    pub(in crate::shop) fn build(self) -> Vec<u8> {
         let mut terms: Vec<(&str, u32)> =
             self.numbers.iter().map(|(term, number)| (&**term, *number)).collect();
         terms.sort_unstable();
@@ -91,13 +86,13 @@ impl ProductIndexBuilder {
             list_ends.push(lists.len() as u64);
         }
         let mut writer = Writer::new(MAGIC);
-        writer.numbers([self.words, self.with_words]);
-        writer.bytes(&self.lengths);
-        writer.bytes(&text);
-        writer.numbers(text_ends);
-        writer.bytes(&lists);
-        writer.numbers(list_ends);
-        writer.small_numbers(documents);
+        writer.section([self.words, self.with_words].map(u64::to_le_bytes));
+        writer.section([&self.lengths]);
+        writer.section([&text]);
+        writer.section(text_ends.into_iter().map(u64::to_le_bytes));
+        writer.section([&lists]);
+        writer.section(list_ends.into_iter().map(u64::to_le_bytes));
+        writer.section(documents.into_iter().map(u32::to_le_bytes));
         writer.finish()
     }
 }

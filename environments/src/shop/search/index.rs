@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use thiserror::Error;
 
-use super::super::sections::{Bytes, Damaged, Numbers, Sections, SmallNumbers};
+use super::super::sections::{Bytes, Damaged, Sections, find};
 use super::analysis::terms;
 
 /// The first bytes of an index.
@@ -23,10 +23,10 @@ const MOST_TERMS: usize = 1024;
 /// A query with more distinct terms than Lucene allows; the original raises `TooManyClauses`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a query of more than {MOST_TERMS} different terms")]
-pub struct TooManyTerms;
+pub(in crate::shop) struct TooManyTerms;
 
 /// Documents by their terms.
-pub struct ProductIndex {
+pub(in crate::shop) struct ProductIndex {
     bytes: Bytes,
     sections: Sections,
     documents: usize,
@@ -46,7 +46,7 @@ impl ProductIndex {
     ///
     /// # Errors
     /// Fails if the bytes are not an index, or are truncated.
-    pub fn open(bytes: Bytes) -> Result<Self, Damaged> {
+    pub(in crate::shop) fn open(bytes: Bytes) -> Result<Self, Damaged> {
         let sections = Sections::read((*bytes).as_ref(), MAGIC, 7)?;
         let held = (*bytes).as_ref();
         let totals = sections.numbers(held, 0);
@@ -60,13 +60,8 @@ impl ProductIndex {
     }
 
     /// Number of documents.
-    pub fn len(&self) -> usize {
+    pub(in crate::shop) fn len(&self) -> usize {
         self.documents
-    }
-
-    /// Whether there are no documents.
-    pub fn is_empty(&self) -> bool {
-        self.documents == 0
     }
 
     /// The best documents for a query with their scores, best first. Equal scores are ordered by
@@ -74,7 +69,7 @@ impl ProductIndex {
     ///
     /// # Errors
     /// Fails if the query has too many distinct terms.
-    pub fn search(
+    pub(in crate::shop) fn search(
         &self,
         query: &str,
         most: usize,
@@ -118,26 +113,11 @@ impl ProductIndex {
     fn postings<'a>(&self, held: &'a [u8], term: &[u8]) -> Option<(&'a [u8], u32)> {
         let text = self.sections.bytes(held, 2);
         let text_ends = self.sections.numbers(held, 3);
-        let position = find(&text_ends, text, term)?;
+        let position = find(text_ends.len(), |place| Some(text_ends.range(place, text)?.cmp(term)))?;
         let lists = self.sections.bytes(held, 4);
         let list = self.sections.numbers(held, 5).range(position, lists)?;
-        let documents: SmallNumbers<'_> = self.sections.small_numbers(held, 6);
-        Some((list, documents.get(position)?))
+        Some((list, self.sections.small_numbers(held, 6).get(position)?))
     }
-}
-
-/// The index of a term in a sorted list.
-fn find(ends: &Numbers<'_>, text: &[u8], term: &[u8]) -> Option<usize> {
-    let (mut low, mut high) = (0, ends.len());
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match ends.range(middle, text)?.cmp(term) {
-            Ordering::Equal => return Some(middle),
-            Ordering::Less => low = middle + 1,
-            Ordering::Greater => high = middle,
-        }
-    }
-    None
 }
 
 /// The `most` best documents with a score. Scores are compared in single precision, as in Lucene.

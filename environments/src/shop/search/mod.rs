@@ -7,5 +7,5 @@ mod analysis;
 mod builder;
 mod index;
 
-pub use builder::ProductIndexBuilder;
-pub use index::{ProductIndex, TooManyTerms};
+pub(super) use builder::ProductIndexBuilder;
+pub(super) use index::ProductIndex;

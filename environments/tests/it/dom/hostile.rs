@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use lumos_environments::dom::{
-    Brackets, CandidateTexts, MAX_ATTRIBUTES, MAX_DEPTH, PageError, PruneLimits, Pruner, TextError, Tree,
-};
+use lumos_environments::dom::{Brackets, CandidateTexts, PageError, PruneLimits, Pruner, TextError, Tree};
+
+const MAX_DEPTH: usize = 256;
+const MAX_ATTRIBUTES: usize = 1_000;
 
 fn refused(page: &str) -> PageError {
     Tree::parse(page).unwrap_err()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_nats::{Message, Subscriber};
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -15,8 +16,8 @@ use super::{Delivery, PullRequest, Shared, Source, fitness, settle};
 use crate::QueueError;
 use crate::nats::NatsError;
 use crate::nats::codec;
-use crate::nats::layout::stream_of_lease;
-use crate::nats::lease::{self, NatsLease};
+use crate::nats::layout::{ConsumerName, parse_lease_token};
+use crate::nats::lease::NatsLease;
 use crate::nats::objects::Objects;
 
 /// How long a pull request waits on the server. Short, since the client is not notified if the server loses a
@@ -61,24 +62,15 @@ enum ActorTask {
     Checked(Result<(), NatsError>),
 }
 
-/// A request to be sent.
-struct PublishRequest {
-    number: u64,
-    question: serde_json::Value,
-}
-
 impl Actor {
     pub(super) async fn new(
         shared: Arc<Shared>,
         source: Source,
         ended: CancellationToken,
     ) -> Result<Self, NatsError> {
-        let (inbox, subscriber) = match timeout(crate::nats::link::PATIENCE, subscribe(&shared)).await {
-            Ok(subscribed) => subscribed?,
-            Err(_) => {
-                return Err(NatsError::Unreachable("not connected to the NATS server".to_owned()));
-            }
-        };
+        let subscribed = timeout(crate::nats::link::PATIENCE, subscribe(&shared)).await;
+        let late = |_| NatsError::Unreachable("not connected to the NATS server".to_owned());
+        let (inbox, subscriber) = subscribed.map_err(late)??;
         Ok(Self {
             shared,
             source,
@@ -130,7 +122,7 @@ impl Actor {
                     self.shared.arrived.notify_waiters();
                 }
                 Ok(()) = violations.changed() => {
-                    let said = violations.borrow_and_update().text.clone();
+                    let said = violations.borrow_and_update().clone();
                     self.heed_violation(said);
                 }
                 Some(chore) = self.chores.join_next(), if !self.chores.is_empty() => {
@@ -146,12 +138,7 @@ impl Actor {
 
     /// Returns all messages, including those in transit.
     async fn end(mut self) {
-        let held = {
-            let mut state = self.shared.lock();
-            state.closed = true;
-            std::mem::take(&mut state.ready)
-        };
-        self.shared.arrived.notify_waiters();
+        let held = self.shared.close();
         // Requests end first: returned messages would be delivered to them.
         self.drain().await;
         drop(held);
@@ -192,8 +179,9 @@ impl Actor {
         if self.gone && Instant::now() >= self.pause && !self.shared.lock().claimers.is_empty() {
             self.check();
         }
-        let next = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.source.stream, self.source.consumer);
-        for PublishRequest { number, question } in self.orders() {
+        let ConsumerName { stream, name, .. } = &self.source.consumer;
+        let next = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}");
+        for (number, question) in self.orders() {
             let reply = format!("{}.{number}", self.inbox);
             let sent = self.shared.link.client.publish_with_reply(
                 next.clone(),
@@ -208,7 +196,8 @@ impl Actor {
         true
     }
 
-    fn orders(&self) -> Vec<PublishRequest> {
+    /// Opens the missing requests. Returns their numbers and contents.
+    fn orders(&self) -> Vec<(u64, serde_json::Value)> {
         let now = Instant::now();
         if self.checking || self.gone || now < self.pause || !self.shared.link.is_connected() {
             return Vec::new();
@@ -222,20 +211,14 @@ impl Actor {
         if missing > 0 {
             let number = state.demand.open(missing, now + EXPIRY + SLACK);
             let expires = u64::try_from(EXPIRY.as_nanos()).unwrap_or(u64::MAX);
-            orders.push(PublishRequest {
-                number,
-                question: serde_json::json!({ "batch": missing, "expires": expires }),
-            });
+            orders.push((number, json!({ "batch": missing, "expires": expires })));
         }
         let state = &mut *state;
         for wish in state.claimers.values_mut() {
             if let PullRequest::Probe(max) = *wish {
                 let number = state.demand.open(max, now + super::PROBE);
                 *wish = PullRequest::Probing(number);
-                orders.push(PublishRequest {
-                    number,
-                    question: serde_json::json!({ "batch": max, "no_wait": true }),
-                });
+                orders.push((number, json!({ "batch": max, "no_wait": true })));
             }
         }
         orders
@@ -245,24 +228,15 @@ impl Actor {
     fn next_look(&self) -> Instant {
         let now = Instant::now();
         let state = self.shared.lock();
-        let mut look = now + EXPIRY;
-        if let Some(expiry) = state.demand.next_expiry() {
-            look = look.min(expiry);
-        }
-        if state.demand.outstanding() > 0 {
-            look = look.min(now + HOLD);
-        }
-        if let Some(oldest) = state.ready.front() {
-            look = look.min((oldest.since + HOLD).max(now + HOLD / 10));
-        }
         let waiting = !state.claimers.is_empty();
-        if waiting && self.pause > now {
-            look = look.min(self.pause);
-        }
-        if waiting && !self.shared.link.is_connected() {
-            look = look.min(now + HOLD / 4);
-        }
-        look
+        let looks = [
+            state.demand.next_expiry(),
+            (state.demand.outstanding() > 0).then_some(now + HOLD),
+            state.ready.front().map(|oldest| (oldest.since + HOLD).max(now + HOLD / 10)),
+            (waiting && self.pause > now).then_some(self.pause),
+            (waiting && !self.shared.link.is_connected()).then_some(now + HOLD / 4),
+        ];
+        looks.into_iter().flatten().fold(now + EXPIRY, Instant::min)
     }
 
     /// Expires requests, and returns buffered messages that have no claimer or have used up half of their
@@ -320,8 +294,11 @@ impl Actor {
         let link = &self.shared.link;
         // Only replies to leases of this stream are sent: a message written to the inbox by another client
         // could name any reply subject.
-        let ours = |reply: &&str| stream_of_lease(reply) == Some(self.source.stream.as_str());
-        let Some(token) = message.reply.as_deref().filter(ours) else { return };
+        let Some(token) = message.reply.as_deref() else { return };
+        let Some((stream, deliveries)) = parse_lease_token(token) else { return };
+        if stream != self.source.consumer.stream {
+            return;
+        }
         let object = codec::header(message.headers.as_ref(), codec::OBJECT).map(str::to_owned);
         let id = message.subject.rsplit('.').next().unwrap_or_default().to_owned();
         let term = self.source.term;
@@ -329,7 +306,7 @@ impl Actor {
         let fit = fitness(&message, &id, &self.source, link.layout.protocol);
         let delivery = Delivery {
             id,
-            deliveries: lease::deliveries(token),
+            deliveries,
             headers: message.headers,
             body: message.payload,
             lease: Some(lease),
@@ -351,7 +328,7 @@ impl Actor {
             (Ok(()), Some(object)) => {
                 state.fetching += 1;
                 drop(state);
-                let objects = Objects::new(link.clone(), link.layout.payloads());
+                let objects = Objects::payloads(link);
                 let limit = link.layout.body_limit;
                 self.chores.spawn(async move {
                     let body = objects.get(&object, limit).await;
@@ -377,18 +354,15 @@ impl Actor {
             409 if said.contains("Consumer Deleted") => self.check(),
             // Temporary: a new leader, or a limit on requests.
             409 => {
-                tracing::debug!(
-                    code,
-                    said,
-                    consumer = self.source.consumer,
-                    "a pull request ended with a status"
-                );
+                let consumer = &self.source.consumer.name;
+                tracing::debug!(code, said, consumer, "a pull request ended with a status");
                 self.pause = Instant::now() + HOLD / 4;
             }
             _ => {
                 self.pause = Instant::now() + HOLD;
                 self.refused += 1;
-                let refusal = format!("pull request to consumer `{}`: {code} {said}", self.source.consumer);
+                let refusal =
+                    format!("pull request to consumer `{}`: {code} {said}", self.source.consumer.name);
                 if self.refused < REFUSALS {
                     tracing::warn!("the NATS server rejected a request: {refusal}; retrying");
                 } else {
@@ -400,7 +374,8 @@ impl Actor {
 
     /// Handles a permission violation, which the server reports for the connection instead of a request.
     fn heed_violation(&mut self, said: String) {
-        let next = format!("CONSUMER.MSG.NEXT.{}.{}\"", self.source.stream, self.source.consumer);
+        let ConsumerName { stream, name, .. } = &self.source.consumer;
+        let next = format!("CONSUMER.MSG.NEXT.{stream}.{name}\"");
         if said.contains(&next) || said.contains(&self.inbox) {
             self.pause = Instant::now() + HOLD;
             self.shared.lock().demand.forget();
@@ -414,10 +389,8 @@ impl Actor {
             return;
         }
         self.checking = true;
-        let link = self.shared.link.clone();
-        let (stream, consumer) = (self.source.stream.clone(), self.source.consumer.clone());
-        self.chores
-            .spawn(async move { ActorTask::Checked(link.consumer(&stream, &consumer).await.map(|_| ())) });
+        let (link, consumer) = (self.shared.link.clone(), self.source.consumer.clone());
+        self.chores.spawn(async move { ActorTask::Checked(link.consumer(&consumer).await.map(|_| ())) });
     }
 
     /// Fails all current claims.

@@ -22,7 +22,7 @@ use tokio_util::sync::DropGuard;
 
 use super::NatsError;
 use super::codec::{self, Kind, Unfit};
-use super::layout::is_message_id;
+use super::layout::{ConsumerName, is_message_id};
 use super::lease::NatsLease;
 use super::link::SharedLink;
 use crate::{Lease, LeaseControl, QueueError};
@@ -52,10 +52,7 @@ pub(super) struct Puller {
 /// The consumer that messages are pulled from.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
-    pub(super) stream: String,
-    pub(super) consumer: String,
-    /// Prefix of the subjects of its messages, including the last dot.
-    pub(super) root: String,
+    pub(super) consumer: ConsumerName,
     /// Duration of a lease.
     pub(super) term: Duration,
 }
@@ -111,7 +108,7 @@ impl Delivery {
     /// redelivered. Otherwise it is sent to the outlet; without an outlet, it is returned for other consumers
     /// (of another protocol) or terminated.
     fn dismiss(mut self, shared: &Shared, unfit: &Unfit) {
-        let Some(lease) = self.lease.take() else { return };
+        let Some(lease) = &self.lease else { return };
         let outlet = shared.rejected.get();
         let may_pass = match unfit.kind {
             Kind::Damaged | Kind::Body => true,
@@ -127,16 +124,25 @@ impl Delivery {
         };
         shared.link.complaints.warn(unfit.kind, &self.id, &format!("{}: {fate}", unfit.why));
         match (again, outlet, unfit.kind) {
-            (true, ..) => lease.give_back_after(AGAIN),
+            (true, ..) => self.give_back_after(AGAIN),
             (false, Some(outlet), _) => {
-                let body = std::mem::take(&mut self.body);
-                let rejected = Rejected::new(&self.id, &unfit.why, self.headers.as_ref(), body, lease);
+                let rejected = Rejected::new(self, unfit.why.clone());
                 if let Err(mpsc::error::TrySendError::Full(rejected)) = outlet.try_send(rejected) {
                     rejected.leave(AGAIN);
                 }
             }
-            (false, None, Kind::Protocol) => lease.give_back_after(LEFT_TO_OTHERS),
-            (false, None, _) => lease.terminate_later(),
+            (false, None, Kind::Protocol) => self.give_back_after(LEFT_TO_OTHERS),
+            (false, None, _) => {
+                lease.terminate_later();
+                self.lease = None;
+            }
+        }
+    }
+
+    /// Returns the message for redelivery after `delay`.
+    fn give_back_after(mut self, delay: Duration) {
+        if let Some(lease) = self.lease.take() {
+            lease.give_back_after(delay);
         }
     }
 }
@@ -159,8 +165,8 @@ fn settle(shared: &Shared, mut delivery: Delivery, body: Result<Vec<u8>, NatsErr
             if matches!(error, NatsError::Damaged(_) | NatsError::Missing(_)) {
                 let why = format!("failed to read the body of a message: {error}");
                 delivery.dismiss(shared, &Unfit::new(Kind::Body, why));
-            } else if let Some(lease) = delivery.lease.take() {
-                lease.give_back_after(AGAIN);
+            } else {
+                delivery.give_back_after(AGAIN);
             }
         }
     }
@@ -176,7 +182,8 @@ impl Drop for Delivery {
 
 /// Checks the subject, id and protocol of a message.
 fn fitness(message: &Message, id: &str, source: &Source, protocol: u32) -> Result<(), Unfit> {
-    if !message.subject.starts_with(&source.root) || !is_message_id(id) {
+    let root = source.consumer.filter.trim_end_matches('>');
+    if !message.subject.starts_with(root) || !is_message_id(id) {
         return Err(Unfit::new(Kind::Undecodable, "unexpected subject"));
     }
     codec::check_protocol(message.headers.as_ref(), protocol)
@@ -200,6 +207,16 @@ impl Shared {
     /// Locks the state. Ignores poisoning, since the state is consistent after every statement.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the queue: subsequent claims are empty. Returns the buffered messages.
+    fn close(&self) -> VecDeque<Delivery> {
+        let mut state = self.lock();
+        state.closed = true;
+        let held = std::mem::take(&mut state.ready);
+        drop(state);
+        self.arrived.notify_waiters();
+        held
     }
 
     fn register(&self, wish: PullRequest) -> Claimer<'_> {
@@ -278,29 +295,7 @@ impl Puller {
 
     /// Claims up to `max` messages; waits until there is at least one.
     pub(super) async fn claim<T: DeserializeOwned>(&self, max: usize) -> Result<Vec<Lease<T>>, QueueError> {
-        if max == 0 {
-            return Ok(Vec::new());
-        }
-        let mut claimer = self.shared.register(PullRequest::Await(max));
-        loop {
-            let arrived = self.shared.arrived.notified();
-            tokio::pin!(arrived);
-            arrived.as_mut().enable();
-            let found = self.shared.lock().take(claimer.number, max, false);
-            match found {
-                PullReply::Nothing => arrived.await,
-                PullReply::Closed => return Ok(Vec::new()),
-                PullReply::Failed(error) => return Err(error),
-                PullReply::Deliveries(deliveries) => {
-                    let leases = self.opened(deliveries);
-                    if !leases.is_empty() {
-                        return Ok(leases);
-                    }
-                    // All of them were dismissed, so others are requested.
-                    claimer = self.shared.register(PullRequest::Await(max));
-                }
-            }
-        }
+        self.pull(PullRequest::Await(max), max, None).await
     }
 
     /// Claims up to `max` messages that are available now.
@@ -308,27 +303,45 @@ impl Puller {
         &self,
         max: usize,
     ) -> Result<Vec<Lease<T>>, QueueError> {
+        self.pull(PullRequest::Probe(max), max, Some(Instant::now() + PROBE)).await
+    }
+
+    /// Waits for messages, until the deadline if there is one. Without a deadline, returns at least one message
+    /// unless the queue is closed.
+    async fn pull<T: DeserializeOwned>(
+        &self,
+        request: PullRequest,
+        max: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Lease<T>>, QueueError> {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let deadline = Instant::now() + PROBE;
-        let claimer = self.shared.register(PullRequest::Probe(max));
+        let mut claimer = self.shared.register(request);
         loop {
             let arrived = self.shared.arrived.notified();
             tokio::pin!(arrived);
             arrived.as_mut().enable();
-            let late = Instant::now() >= deadline;
+            let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             let found = self.shared.lock().take(claimer.number, max, late);
-            match found {
-                PullReply::Closed => return Ok(Vec::new()),
-                PullReply::Failed(error) => return Err(error),
-                PullReply::Deliveries(deliveries) => return Ok(self.opened(deliveries)),
-                PullReply::Nothing if late => {
+            match (found, deadline) {
+                (PullReply::Closed, _) => return Ok(Vec::new()),
+                (PullReply::Failed(error), _) => return Err(error),
+                (PullReply::Deliveries(deliveries), _) => {
+                    let leases = self.opened(deliveries);
+                    if deadline.is_some() || !leases.is_empty() {
+                        return Ok(leases);
+                    }
+                    // All of them were dismissed, so others are requested.
+                    claimer = self.shared.register(request);
+                }
+                (PullReply::Nothing, None) => arrived.await,
+                (PullReply::Nothing, Some(_)) if late => {
                     return Err(QueueError::Unreachable(
                         "timed out waiting for messages from the NATS server".to_owned(),
                     ));
                 }
-                PullReply::Nothing => {
+                (PullReply::Nothing, Some(deadline)) => {
                     let _ = timeout_at(deadline, arrived).await;
                 }
             }
@@ -363,13 +376,7 @@ impl Puller {
 
     /// Returns all buffered messages. Subsequent claims are empty.
     pub(super) fn close(&self) {
-        let held = {
-            let mut state = self.shared.lock();
-            state.closed = true;
-            std::mem::take(&mut state.ready)
-        };
-        drop(held);
-        self.shared.arrived.notify_waiters();
+        drop(self.shared.close());
         self.shared.wanted.notify_one();
     }
 }

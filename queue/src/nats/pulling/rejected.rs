@@ -3,38 +3,30 @@
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use bytes::Bytes;
 
-use crate::nats::lease::NatsLease;
+use super::Delivery;
 use crate::{LeaseControl, QueueError};
 
 /// A message that this queue cannot deliver: of another protocol, corrupt, or undecodable. It stays on the
 /// server until it is [removed](Rejected::take_out); dropping it returns it to the queue.
 pub struct Rejected {
-    id: String,
+    delivery: Delivery,
     why: String,
     headers: Vec<(String, String)>,
-    body: Bytes,
-    lease: Option<NatsLease>,
 }
 
 impl Rejected {
-    pub(super) fn new(
-        id: &str,
-        why: &str,
-        headers: Option<&HeaderMap>,
-        body: Bytes,
-        lease: NatsLease,
-    ) -> Self {
-        let headers = headers.into_iter().flat_map(HeaderMap::iter).flat_map(|(name, values)| {
+    pub(super) fn new(delivery: Delivery, why: String) -> Self {
+        let headers = delivery.headers.iter().flat_map(HeaderMap::iter).flat_map(|(name, values)| {
             values.iter().map(|value| (name.to_string(), value.as_str().to_owned()))
         });
-        Self { id: id.to_owned(), why: why.to_owned(), headers: headers.collect(), body, lease: Some(lease) }
+        let headers = headers.collect();
+        Self { delivery, why, headers }
     }
 
     /// The message's id: the last part of its subject.
     pub fn id(&self) -> &str {
-        &self.id
+        &self.delivery.id
     }
 
     /// Why it was rejected.
@@ -49,7 +41,7 @@ impl Rejected {
 
     /// Its body, as received.
     pub fn body(&self) -> &[u8] {
-        &self.body
+        &self.delivery.body
     }
 
     /// Terminates the message: removes it from the server.
@@ -58,25 +50,15 @@ impl Rejected {
     /// [`QueueError::LeaseLost`] if its lease has expired, in which case it is redelivered. Also if the
     /// server cannot be reached.
     pub async fn take_out(mut self) -> Result<(), QueueError> {
-        match self.lease.take() {
+        match self.delivery.lease.take() {
             Some(lease) => lease.terminate().await,
             None => Ok(()),
         }
     }
 
     /// Returns the message for redelivery after `delay`.
-    pub fn leave(mut self, delay: Duration) {
-        if let Some(lease) = self.lease.take() {
-            lease.give_back_after(delay);
-        }
-    }
-}
-
-impl Drop for Rejected {
-    fn drop(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            lease.release();
-        }
+    pub fn leave(self, delay: Duration) {
+        self.delivery.give_back_after(delay);
     }
 }
 
@@ -84,7 +66,7 @@ impl std::fmt::Debug for Rejected {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Rejected")
-            .field("id", &self.id)
+            .field("id", &self.id())
             .field("why", &self.why)
             .finish_non_exhaustive()
     }

@@ -18,7 +18,7 @@ const CHOICES: usize = 5;
 
 /// The official evaluators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Evaluator {
+pub(crate) enum Evaluator {
     /// For models trained to answer with a letter.
     MultiChoice,
     /// For chat models.
@@ -29,44 +29,44 @@ pub enum Evaluator {
 
 /// One round of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Round {
+pub(crate) struct Round {
     /// The elements to choose from.
-    pub candidates: Vec<String>,
+    pub(crate) candidates: Vec<String>,
     /// The same elements in the order of the page, each with its first words.
-    pub choices: Vec<(String, String)>,
+    pub(crate) choices: Vec<(String, String)>,
     /// The question after the page.
-    pub question: String,
+    pub(crate) question: String,
 }
 
 /// The final prediction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prediction {
+pub(crate) struct Prediction {
     /// The element.
-    pub element: String,
+    pub(crate) element: String,
     /// Operation and value.
-    pub action: String,
+    pub(crate) action: String,
 }
 
 /// Result of evaluating a step.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Evaluation {
+pub(crate) struct Evaluation {
     /// Whether a correct element is among the candidates.
-    pub can_be_right: bool,
+    pub(crate) can_be_right: bool,
     /// The rounds.
-    pub rounds: Vec<Round>,
+    pub(crate) rounds: Vec<Round>,
     /// The prediction; `None` scores zero.
-    pub prediction: Option<Prediction>,
+    pub(crate) prediction: Option<Prediction>,
     /// 1 if the element is correct.
-    pub element: f64,
+    pub(crate) element: f64,
     /// F1 of operation and value.
-    pub f1: f64,
+    pub(crate) f1: f64,
     /// 1 if both are correct.
-    pub step: f64,
+    pub(crate) step: f64,
 }
 
 /// Error of evaluating a step.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum EvaluationError {
+pub(crate) enum EvaluationError {
     /// The page cannot be parsed.
     #[error(transparent)]
     Page(#[from] PageError),
@@ -83,7 +83,7 @@ pub enum EvaluationError {
 ///
 /// # Errors
 /// See [`EvaluationError`].
-pub fn evaluate(
+pub(crate) fn evaluate(
     evaluator: Evaluator,
     sample: &Sample,
     top_k: u64,

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
+use crate::shop::catalogue::{HumanInstruction, SideTables};
+use crate::shop::{Goal, GoalMode, Shop, Stock, draw};
 use flate2::read::GzDecoder;
 use lumos_capabilities::shared;
-use lumos_environments::shop::{Goal, GoalMode, HumanInstruction, Shop, SideTables, Stock, draw};
 use serde_json::Value;
 
 /// Reads the rows of a recorded file.

@@ -1,19 +1,18 @@
 //! Parses a model's answer.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use lumos_tasks::python::strip;
+use lumos_tasks::python::{is_space, strip};
 use regex::Regex;
-
-use crate::mind2web::score::{f1, of_sets, words};
 
 /// Element and action of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParsedAnswer {
+pub(crate) struct ParsedAnswer {
     /// Letter of a choice. For generation, the id of an element, or `None` if none was chosen.
-    pub picked: Option<String>,
+    pub(crate) picked: Option<String>,
     /// Operation and value, separated by a blank.
-    pub action: String,
+    pub(crate) action: String,
 }
 
 /// Compiles a pattern that is known to be valid.
@@ -32,21 +31,21 @@ fn first<'t>(pattern: &Regex, text: &'t str) -> Option<&'t str> {
 }
 
 /// Returns operation and value of an answer.
-pub(super) fn action(text: &str) -> String {
+pub(crate) fn action(text: &str) -> String {
     let found = |pattern| strip(first(pattern, text).unwrap_or_default()).to_owned();
     format!("{} {}", found(&OPERATION), found(&VALUE))
 }
 
 /// Parses an answer of a model trained to begin with the letter. Returns `None` for an empty answer, for
 /// which the original raises `IndexError`.
-pub fn parse_multichoice(text: &str) -> Option<ParsedAnswer> {
+pub(crate) fn parse_multichoice(text: &str) -> Option<ParsedAnswer> {
     let text = strip(text);
     let picked = text.chars().next()?.to_string();
     Some(ParsedAnswer { picked: Some(picked), action: action(text) })
 }
 
 /// Parses an answer of a chat model. The default letter is `A`.
-pub fn parse_multichoice_llm(text: &str) -> ParsedAnswer {
+pub(crate) fn parse_multichoice_llm(text: &str) -> ParsedAnswer {
     let text = strip(text);
     let picked = first(&LETTER, text).unwrap_or("A").to_owned();
     ParsedAnswer { picked: Some(picked), action: action(text) }
@@ -54,7 +53,7 @@ pub fn parse_multichoice_llm(text: &str) -> ParsedAnswer {
 
 /// Parses an answer that repeats an element: by the number in it, otherwise by similarity to the choices. The
 /// original compares a string with a pair of strings there, so only a string of a single character can match.
-pub fn parse_generation(text: &str, choices: &[(String, String)]) -> ParsedAnswer {
+pub(crate) fn parse_generation(text: &str, choices: &[(String, String)]) -> ParsedAnswer {
     let text = strip(text);
     let action = action(text);
     if text.starts_with("None") {
@@ -76,14 +75,28 @@ pub fn parse_generation(text: &str, choices: &[(String, String)]) -> ParsedAnswe
 }
 
 /// F1 of the multi-choice evaluators, over the sets of words.
-pub fn f1_of_multichoice(prediction: &str, gold: &str) -> f64 {
-    f1(prediction, gold)
+pub(crate) fn f1_of_multichoice(prediction: &str, gold: &str) -> f64 {
+    of_sets(&words(prediction), &words(gold))
 }
 
 /// F1 of the generation evaluator. Words that are a substring of the ASCII punctuation characters do not
 /// count.
-pub fn f1_of_generation(prediction: &str, gold: &str) -> f64 {
+pub(crate) fn f1_of_generation(prediction: &str, gold: &str) -> f64 {
     const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
     let counted = |text| words(text).into_iter().filter(|word| !PUNCTUATION.contains(word)).collect();
     of_sets(&counted(prediction), &counted(gold))
+}
+
+fn words(text: &str) -> BTreeSet<&str> {
+    text.split(is_space).filter(|word| !word.is_empty()).collect()
+}
+
+/// F1 between two sets of words; 1 if both are empty, 0 if one is empty.
+fn of_sets(prediction: &BTreeSet<&str>, gold: &BTreeSet<&str>) -> f64 {
+    if prediction.is_empty() || gold.is_empty() {
+        return f64::from(u8::from(prediction.is_empty() && gold.is_empty()));
+    }
+    let same = prediction.intersection(gold).count() as f64;
+    let (precision, recall) = (same / prediction.len() as f64, same / gold.len() as f64);
+    if same == 0.0 { 0.0 } else { 2.0 * precision * recall / (precision + recall) }
 }

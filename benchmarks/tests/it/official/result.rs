@@ -9,24 +9,24 @@ use super::sample::Sample;
 
 /// Figures of the multi-choice evaluators, with the names of the official results.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub(crate) struct Figures {
     /// Mean over steps: the element is correct.
-    pub element_acc: f64,
+    pub(crate) element_acc: f64,
     /// Mean over steps: F1 of operation and value.
-    pub action_f1: f64,
+    pub(crate) action_f1: f64,
     /// Mean over steps: both are correct.
-    pub step_acc: f64,
+    pub(crate) step_acc: f64,
     /// Mean over tasks of `element_acc`.
-    pub marco_element_acc: f64,
+    pub(crate) marco_element_acc: f64,
     /// Mean over tasks of `action_f1`.
-    pub marco_action_f1: f64,
+    pub(crate) marco_action_f1: f64,
     /// Mean over tasks of `step_acc`.
-    pub marco_step_acc: f64,
+    pub(crate) marco_step_acc: f64,
     /// Fraction of tasks with 0, 1, 2, 3 and more incorrect steps. The fraction with 0 is the task success
     /// rate.
-    pub error_ratio: BTreeMap<String, f64>,
+    pub(crate) error_ratio: BTreeMap<String, f64>,
     /// By website: mean over tasks of the fraction of correct steps, and the number of tasks.
-    pub acc_per_website: BTreeMap<String, (f64, u64)>,
+    pub(crate) acc_per_website: BTreeMap<String, (f64, u64)>,
 }
 
 /// Sums of one task.
@@ -42,7 +42,7 @@ struct Task<'a> {
 /// Computes the figures over steps. The original adds a step without a correct element to its task when it
 /// reaches the next step with one, so such steps at the very end are part of the means over steps and of no
 /// task.
-pub fn figures<'a>(steps: impl IntoIterator<Item = (&'a Sample, &'a Evaluation)>) -> Figures {
+pub(crate) fn figures<'a>(steps: impl IntoIterator<Item = (&'a Sample, &'a Evaluation)>) -> Figures {
     let all: Vec<_> = steps.into_iter().collect();
     let in_tasks = all.iter().rposition(|(_, evaluation)| evaluation.can_be_right).map_or(0, |last| last + 1);
     let mut tasks: BTreeMap<&str, Task<'_>> = BTreeMap::new();
@@ -84,7 +84,7 @@ pub fn figures<'a>(steps: impl IntoIterator<Item = (&'a Sample, &'a Evaluation)>
 }
 
 /// Figures of the generation evaluator: element accuracy and action F1 over steps, in percent.
-pub fn generation_figures<'a>(steps: impl IntoIterator<Item = &'a Evaluation>) -> (f64, f64) {
+pub(crate) fn generation_figures<'a>(steps: impl IntoIterator<Item = &'a Evaluation>) -> (f64, f64) {
     let (mut count, mut element, mut f1) = (0.0, 0.0, 0.0);
     for evaluation in steps {
         count += 1.0;

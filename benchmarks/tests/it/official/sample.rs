@@ -4,62 +4,55 @@ use serde::{Deserialize, Serialize};
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Id of the step's task.
-    pub annotation_id: String,
+    pub(crate) annotation_id: String,
     /// Id of the step.
-    pub action_uid: String,
+    pub(crate) action_uid: String,
     /// The website.
-    pub website: String,
+    pub(crate) website: String,
     /// Text of the task.
-    pub confirmed_task: String,
+    pub(crate) confirmed_task: String,
     /// The gold actions before this one.
-    pub previous_actions: Vec<String>,
+    pub(crate) previous_actions: Vec<String>,
     /// The gold operation.
-    pub operation: Operation,
+    pub(crate) operation: Operation,
     /// Correct elements.
-    pub pos_candidates: Vec<Candidate>,
+    pub(crate) pos_candidates: Vec<Candidate>,
     /// Incorrect elements.
-    pub neg_candidates: Vec<Candidate>,
+    pub(crate) neg_candidates: Vec<Candidate>,
     /// The page.
-    pub cleaned_html: String,
+    pub(crate) cleaned_html: String,
 }
 
 /// A gold operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Operation {
+pub(crate) struct Operation {
     /// `CLICK`, `TYPE` or `SELECT`.
-    pub op: String,
+    pub(crate) op: String,
     /// The text typed or selected.
     #[serde(default)]
-    pub value: String,
+    pub(crate) value: String,
 }
 
 /// A ranked element.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// Its id.
-    pub backend_node_id: String,
+    pub(crate) backend_node_id: String,
     /// Rank among the candidates, from 0.
-    pub rank: u64,
+    pub(crate) rank: u64,
 }
 
 impl Sample {
     /// Returns the ids of the correct elements below a rank.
-    pub fn positives(&self, top_k: u64) -> Vec<&str> {
+    pub(crate) fn positives(&self, top_k: u64) -> Vec<&str> {
         below(&self.pos_candidates, top_k)
-    }
-
-    /// Returns the ids of all candidates below a rank, with the correct ones first.
-    pub fn candidates(&self, top_k: u64) -> Vec<&str> {
-        let mut ids = self.positives(top_k);
-        ids.extend(below(&self.neg_candidates, top_k));
-        ids
     }
 
     /// Formats the gold action as the evaluators compare it: the operation, a blank and, unless it is a
     /// click, the first line of its value.
-    pub fn gold_action(&self) -> String {
+    pub(crate) fn gold_action(&self) -> String {
         let Operation { op, value } = &self.operation;
         let mut target = format!("Action: {op}\n");
         if op != "CLICK" {
@@ -69,7 +62,7 @@ impl Sample {
     }
 
     /// Returns the question after the page.
-    pub fn question(&self, choices: &[(String, String)]) -> String {
+    pub(crate) fn question(&self, choices: &[(String, String)]) -> String {
         let mut text = format!(
             "Based on the HTML webpage above, try to complete the following task:\nTask: {}\nPrevious actions:\n",
             self.confirmed_task

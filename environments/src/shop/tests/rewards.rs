@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::support::rows;
-use lumos_environments::shop::{
-    Approximation, Goal, KnownNouns, Product, colour_of, colour_of_pair, reward, token_set_ratio,
-};
+use crate::shop::ratio::token_set_ratio;
+use crate::shop::reward::{colour_of, colour_of_pair, reward};
+use crate::shop::{Approximation, Goal, KnownNouns, Product};
 use serde_json::{Value, json};
 
 fn texts(value: &Value) -> Vec<String> {

@@ -6,8 +6,9 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
+use crate::shop::reward::{reward, type_factor};
+use crate::shop::{Approximation, Goal, Product};
 use lumos_capabilities::shared;
-use lumos_environments::shop::{Approximation, Goal, Product, reward, type_factor};
 use serde_json::Value;
 
 #[test]
