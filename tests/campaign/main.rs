@@ -47,7 +47,7 @@ struct Arguments {
     #[arg(long)]
     rounds: Option<u64>,
     /// Seed from which faults are drawn.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, env = "LUMOS_TEST_SEED", default_value_t = 1)]
     seed: u64,
     /// Run only this round.
     #[arg(long)]

@@ -36,7 +36,8 @@ fn what_is_deleted_or_purged_comes_back_and_the_run_goes_on() {
         let rehearsed = Rehearsed::new(600);
         let nats = NatsServer::with_jetstream(&program);
         let fleet = Fleet::new(rehearsed.folder.path(), &nats.url());
-        let workers: Vec<_> = (0..2).map(|_| fleet.worker("--concurrency 8 --script-latency 150")).collect();
+        let mut workers: Vec<_> =
+            (0..2).map(|_| fleet.worker("--concurrency 8 --script-latency 150")).collect();
         let mut coordinator = fleet.coordinator("disturbed", &rehearsed.arguments);
         fleet.until("results", |status| settled(status) > 10);
         let streams = [
@@ -79,6 +80,8 @@ fn what_is_deleted_or_purged_comes_back_and_the_run_goes_on() {
             recreated("shared data of the units");
         });
         until_further(&fleet, &mut coordinator, 50);
+        // Completes the rest without latency.
+        workers.push(fleet.worker("--concurrency 8"));
         coordinator.exits(0);
         rehearsed.assert_undisturbed("disturbed");
         for worker in workers {
@@ -90,7 +93,7 @@ fn what_is_deleted_or_purged_comes_back_and_the_run_goes_on() {
 #[test]
 fn an_interrupted_run_ends_within_its_grace_time_whatever_is_in_the_way() {
     for program in programs() {
-        let rehearsed = Rehearsed::new(200);
+        let rehearsed = Rehearsed::new(60);
         let nats = NatsServer::with_jetstream(&program);
         let fleet = Fleet::new(rehearsed.folder.path(), &nats.url());
         let worker = fleet.worker("--concurrency 4 --script-latency 200");
@@ -122,16 +125,18 @@ fn an_interrupted_run_ends_within_its_grace_time_whatever_is_in_the_way() {
         assert!(kept.iter().all(|line| line["body"]["text"] == "{\"later\":1}"), "{kept:?}");
         assert!(coordinator.said().contains("protocol 9"), "{}", coordinator.said());
         // The interrupted run can be continued.
+        let quick = fleet.worker("--concurrency 8");
         fleet.coordinator("interrupted", &rehearsed.arguments).exits(0);
         rehearsed.assert_undisturbed("interrupted");
         worker.drained();
+        quick.drained();
     }
 }
 
 #[test]
 fn a_full_store_that_is_freed_lets_the_run_go_on() {
     for program in programs() {
-        let rehearsed = Rehearsed::new(400);
+        let rehearsed = Rehearsed::new(300);
         let Some(disk) = SmallDisk::mount(&rehearsed.folder.path().join("disk"), 24 << 10) else { return };
         let store = disk.folder().join("store");
         std::fs::create_dir(&store).unwrap();

@@ -11,10 +11,11 @@ use crate::support::{Fleet, content, lumos, results, settled, unwrapped};
 
 #[test]
 fn two_workers_do_the_real_job_as_one_machine_does() {
+    let tasks = "--tasks gsm8k,svamp --model builtin:tiny --formulation iterative,onetime";
+    let alone = tempfile::tempdir().unwrap();
+    lumos().args("run").args(tasks).output(alone.path(), "alone").ok();
     for program in programs() {
         let folder = tempfile::tempdir().unwrap();
-        let tasks = "--tasks gsm8k,svamp --model builtin:tiny --formulation iterative,onetime";
-        lumos().args("run").args(tasks).output(folder.path(), "alone").ok();
         let nats = NatsServer::with_jetstream(&program);
         set_up(&nats);
         let fleet = Fleet::new(folder.path(), &nats.url());
@@ -39,7 +40,7 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         for worker in workers {
             worker.drained();
         }
-        assert_eq!(content(&folder.path().join("alone")), content(&folder.path().join("together")));
+        assert_eq!(content(&alone.path().join("alone")), content(&folder.path().join("together")));
         assert_devices_are_told(&folder.path().join("together"), &coordinator.said());
         let written = results(&folder.path().join("together"));
         // The same command finds everything settled and needs no worker.

@@ -36,29 +36,33 @@ fn grown_pages(folder: &Path) {
 
 #[test]
 fn two_workers_keep_worlds_apart_as_one_machine_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let tasks = folder.path().join("data/mind2web/test_domain");
+    grown_pages(&tasks);
+    let cases = folder.path().join("cases.jsonl");
+    let pages = scripts::pages(DataSource::File(tasks));
+    let queries = scripts::queries(&DataSource::Samples, &[Formulation::Iterative]);
+    fs::write(&cases, [scripts::goals(None, 20), pages, queries].concat()).unwrap();
+    let common = format!("--tool rank=bm25 --model 'script:{}'", cases.display());
+    let pages = format!("{common} --tasks mind2web --data '{}'", folder.path().join("data").display());
+    let others = format!("{common} --tasks webshop,intercode_sql --limit 20");
+    let runs = [("pages", pages, 10), ("others", others, 40)];
+    for (name, arguments, _) in &runs {
+        lumos().args("run").args(arguments).output(folder.path(), name).ok();
+    }
     for program in programs() {
-        let folder = tempfile::tempdir().unwrap();
-        let tasks = folder.path().join("data/mind2web/test_domain");
-        grown_pages(&tasks);
-        let cases = folder.path().join("cases.jsonl");
-        let pages = scripts::pages(DataSource::File(tasks.clone()));
-        let queries = scripts::queries(&DataSource::Samples, &[Formulation::Iterative]);
-        fs::write(&cases, [scripts::goals(None, 20), pages, queries].concat()).unwrap();
-        let common = format!("--tool rank=bm25 --model 'script:{}'", cases.display());
-        let pages = format!("{common} --tasks mind2web --data '{}'", folder.path().join("data").display());
-        let others = format!("{common} --tasks webshop,intercode_sql --limit 20");
         let nats = NatsServer::with_jetstream(&program);
-        let fleet = Fleet::new(folder.path(), &nats.url());
-        let workers = [fleet.worker("--concurrency 4"), fleet.worker("--concurrency 4")];
-        for (name, arguments, items) in [("pages", &pages, 10), ("others", &others, 40)] {
-            let alone = format!("{name}-alone");
-            lumos().args("run").args(arguments).output(folder.path(), &alone).ok();
+        let below = tempfile::tempdir().unwrap();
+        let fleet = Fleet::new(below.path(), &nats.url());
+        let worker = format!("--concurrency 4 --allow-path '{}'", folder.path().display());
+        let workers = [fleet.worker(&worker), fleet.worker(&worker)];
+        for (name, arguments, items) in &runs {
             fleet.coordinator(name, arguments).exits(0);
-            let status = fleet.until("all items", |status| settled(status) >= items);
-            let run = status["runs"].as_array().unwrap().iter().find(|run| run["name"] == name);
+            let status = fleet.until("all items", |status| settled(status) >= *items);
+            let run = status["runs"].as_array().unwrap().iter().find(|run| run["name"] == *name);
             assert_eq!(run.unwrap()["duplicates"], 0, "every item is executed once: {status}");
-            let (alone, together) = (content(&folder.path().join(alone)), content(&folder.path().join(name)));
-            assert_eq!(alone, together);
+            let together = content(&below.path().join(name));
+            assert_eq!(content(&folder.path().join(name)), together);
             for row in together.0.values().flatten() {
                 assert_eq!(row["status"], "answered", "{row:#}");
             }

@@ -163,11 +163,6 @@ impl Lumos {
     pub(crate) fn start(mut self, log: &Path) -> Process {
         Process::start(&mut self.command, log)
     }
-
-    /// Returns the command for use without this type.
-    pub(crate) fn into_command(self) -> Command {
-        self.command
-    }
 }
 
 impl fmt::Display for Lumos {

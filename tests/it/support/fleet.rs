@@ -95,7 +95,7 @@ impl Fleet {
                 return status.clone();
             }
             assert!(began.elapsed() < PATIENCE, "timed out waiting for {what}: {status:?}");
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
 }
