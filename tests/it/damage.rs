@@ -137,7 +137,7 @@ fn under_a_memory_limit_it_ends_with_the_reason_and_nothing_is_called_damaged() 
     let before = content(&run);
     let mut refused = 0;
     for kibibytes in (260_000..=440_000).step_by(10_000) {
-        let on_run = |command| limited(kibibytes).args(command).arg(&run);
+        let on_run = |command: &str| limited(kibibytes).args(command).arg(&run);
         let begin = limited(kibibytes).args("run --tasks svamp --model builtin:tiny --limit 2");
         let begin = begin.output(folder.path(), &format!("begun-{kibibytes}"));
         for command in [on_run("report"), on_run("resume"), on_run("repair"), begin] {

@@ -9,8 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use serde_json::Value;
 
-use super::process::send;
-use super::{Followed, PATIENCE, Process};
+use super::{Followed, PATIENCE, Process, send};
 
 /// Returns a command of the program (or of `LUMOS_PROGRAM`), without the caller's settings.
 pub(crate) fn lumos() -> Lumos {

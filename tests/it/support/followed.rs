@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::process::send;
-use super::{Ended, PATIENCE};
+use super::{Ended, PATIENCE, send};
 
 /// The lines of an output, read as they are written.
 struct Lines {

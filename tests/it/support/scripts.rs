@@ -76,7 +76,7 @@ pub(crate) fn queries(source: &DataSource, formulations: &[Formulation]) -> Stri
     let benchmark = get("intercode_sql").unwrap();
     let of = |formulation: &Formulation| {
         let items = benchmark.open(source.clone()).unwrap();
-        let case = |item| databases::case(benchmark, &item, *formulation).unwrap();
+        let case = |item: Item| databases::case(benchmark, &item, *formulation).unwrap();
         items.map(|item| line(&case(item.unwrap()))).collect::<String>()
     };
     formulations.iter().map(of).collect()
