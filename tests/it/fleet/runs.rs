@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::nats::{NatsServer, programs};
 use crate::support::rehearsal::Rehearsal;
-use crate::support::{Fleet, content, lumos, results, settled, unwrapped};
+use crate::support::{Fleet, content, lumos, results, set_up, settled, unwrapped};
 
 #[test]
 fn two_workers_do_the_real_job_as_one_machine_does() {

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,8 @@ use super::{Ended, PATIENCE, send};
 
 /// The lines of an output, read as they are written.
 struct Lines {
-    lines: Receiver<String>,
+    /// In a lock, so that threads of a test can share a process; only its owner reads.
+    lines: Mutex<Receiver<String>>,
     seen: Vec<String>,
 }
 
@@ -25,12 +27,12 @@ impl Lines {
                 let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
             }
         });
-        Self { lines, seen: Vec::new() }
+        Self { lines: Mutex::new(lines), seen: Vec::new() }
     }
 
     /// Waits for the next line. Returns false at the end of the output.
     fn read_line(&mut self) -> bool {
-        match self.lines.recv_timeout(PATIENCE) {
+        match self.lines.get_mut().unwrap().recv_timeout(PATIENCE) {
             Ok(line) => {
                 self.seen.push(line);
                 true

@@ -31,7 +31,7 @@ fn script(
     most: usize,
     formulation: Formulation,
     tools: &[(&str, &str)],
-    case: impl AsyncFn(&Item, &Arc<Configuration>, &dyn Tools) -> Result<Case, Box<dyn Error>>,
+    case: &impl AsyncFn(&Item, &Arc<Configuration>, &dyn Tools) -> Result<Case, Box<dyn Error>>,
 ) -> String {
     let runtime = Runtime::new().unwrap();
     let sets = ToolSets::default();
@@ -50,25 +50,23 @@ pub(crate) fn goals(data: Option<&Path>, count: usize) -> String {
     let shop = ShopFiles { folder: data.map(|data| data.join("webshop")), nouns: None }.backend();
     let source = data.map_or(DataSource::Samples, |data| DataSource::in_folder(data, benchmark));
     let tools = [("rank", "bm25"), ("shop", shop.as_str())];
-    script(benchmark, source, count, Formulation::Iterative, &tools, shopping::case)
+    script(benchmark, source, count, Formulation::Iterative, &tools, &shopping::case)
 }
 
 /// Scripts all tasks of a source with pages, with an agent that requests the gold elements in their own words.
 pub(crate) fn pages(source: DataSource) -> String {
-    let benchmark = get("mind2web").unwrap();
     let tools = [("rank", "bm25"), ("web", "native")];
-    script(
-        benchmark,
-        source,
-        usize::MAX,
-        Formulation::Iterative,
-        &tools,
-        async |item, configuration, tools| {
-            let case = pages_author::case(item, configuration, tools, pages_author::gold_words).await?;
-            assert_eq!(replay::replay(&case).difference, None);
-            Ok(case)
-        },
-    )
+    script(get("mind2web").unwrap(), source, usize::MAX, Formulation::Iterative, &tools, &page_case)
+}
+
+async fn page_case(
+    item: &Item,
+    configuration: &Arc<Configuration>,
+    tools: &dyn Tools,
+) -> Result<Case, Box<dyn Error>> {
+    let case = pages_author::case(item, configuration, tools, pages_author::gold_words).await?;
+    assert_eq!(replay::replay(&case).difference, None);
+    Ok(case)
 }
 
 /// Scripts the questions of a source about databases, with an agent that uses the gold queries.
@@ -86,7 +84,7 @@ pub(crate) fn queries(source: &DataSource, formulations: &[Formulation]) -> Stri
 pub(crate) fn questions(name: &str, source: &DataSource, most: usize, wiki: &str) -> String {
     let tools = [("rank", "bm25"), ("wiki", wiki)];
     let of = |formulation| {
-        script(get(name).unwrap(), source.clone(), most, formulation, &tools, questions_author::case)
+        script(get(name).unwrap(), source.clone(), most, formulation, &tools, &questions_author::case)
     };
     [Formulation::Iterative, Formulation::OneTime].map(of).concat()
 }
