@@ -12,17 +12,9 @@
 //!
 //! Prints figures and asserts none.
 
-#[path = "../tests/fleet/fleet.rs"]
-#[allow(dead_code, reason = "shared with the tests, which use more of it")]
-mod fleet;
-#[path = "../queue/tests/support/nats_server.rs"]
-mod nats;
-#[path = "../tests/it/support.rs"]
-#[allow(dead_code, reason = "shared with the tests, which use more of it")]
-mod program;
-#[path = "../tests/fleet/rehearsal.rs"]
-#[allow(dead_code, reason = "shared with the tests, which use more of it")]
-mod rehearsal;
+#[path = "../tests/it/support/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "shared with the tests, which use more of it")]
+mod support;
 
 use std::time::{Duration, Instant};
 
@@ -30,9 +22,9 @@ use async_nats::jetstream::{self, AckKind, consumer, stream};
 use futures::StreamExt;
 use serde_json::Value;
 
-use crate::fleet::{Fleet, Process};
-use crate::nats::{NatsServer, program as server};
-use crate::rehearsal::{Rehearsal, TURNS};
+use crate::support::nats::{NatsServer, program as server};
+use crate::support::rehearsal::{Rehearsal, TURNS};
+use crate::support::{Fleet, Process};
 
 const WORKERS: usize = 4;
 const CONCURRENCY: usize = 8;
@@ -103,22 +95,15 @@ fn ours(rehearsal: &Rehearsal, items: u64) -> Duration {
     let folder = tempfile::tempdir().unwrap();
     let nats = NatsServer::start().unwrap();
     let fleet = Fleet::new(folder.path(), &nats.url());
-    let concurrency = CONCURRENCY.to_string();
-    let script = format!("script:{}", rehearsal.script.display());
-    let data = rehearsal.data.display().to_string();
-    let _workers: Vec<Process> = (0..WORKERS)
-        .map(|_| {
-            fleet.worker(&["--allow-path", rehearsal.script.to_str().unwrap(), "--concurrency", &concurrency])
-        })
-        .collect();
-    let arguments =
-        ["--tasks", "gsm8k", "--formulation", "direct", "--model", &script, "--data", &data, "--json"];
+    let worker = format!("--allow-path '{}' --concurrency {CONCURRENCY}", rehearsal.script.display());
+    let _workers: Vec<Process> = (0..WORKERS).map(|_| fleet.worker(&worker)).collect();
+    let arguments = format!("{} --formulation direct --json", rehearsal.arguments());
     let seconds = session_seconds(&fleet, &arguments, items);
     Duration::from_secs_f64(seconds)
 }
 
 /// Runs a coordinator to completion and returns the duration of its session in seconds.
-fn session_seconds(fleet: &Fleet, arguments: &[&str], items: u64) -> f64 {
+fn session_seconds(fleet: &Fleet, arguments: &str, items: u64) -> f64 {
     let mut coordinator = fleet.coordinator("bench", arguments);
     let status = coordinator.wait(Duration::from_secs(900));
     let said = coordinator.said();
@@ -244,32 +229,17 @@ fn scale(seconds: u64) {
         let rehearsal = Rehearsal::write(folder.path(), items);
         let nats = NatsServer::start().unwrap();
         let fleet = Fleet::new(folder.path(), &nats.url());
-        let (latency, per_worker) = (((TURN * 1000.0) as u64).to_string(), CONCURRENCY.to_string());
-        let _workers: Vec<Process> = (0..workers)
-            .map(|_| {
-                fleet.worker(&[
-                    "--allow-path",
-                    rehearsal.script.to_str().unwrap(),
-                    "--concurrency",
-                    &per_worker,
-                    "--script-latency",
-                    &latency,
-                    "--threads",
-                    "1",
-                ])
-            })
-            .collect();
+        let latency = (TURN * 1000.0) as u64;
+        let worker = format!(
+            "--allow-path '{}' --concurrency {CONCURRENCY} --script-latency {latency} --threads 1",
+            rehearsal.script.display()
+        );
+        let _workers: Vec<Process> = (0..workers).map(|_| fleet.worker(&worker)).collect();
         // The first coordinator creates the streams and gives every worker an item, so that the measurement
         // excludes the time that 64 processes on one machine need to read the script.
-        let script = format!("script:{}", rehearsal.script.display());
-        let data = rehearsal.data.display().to_string();
-        let run = ["--tasks", "gsm8k", "--model", &script, "--data", &data, "--json"];
-        let one_each = concurrency.to_string();
-        let mut first = fleet.coordinator("first", &[&run[..], &["--limit", &one_each]].concat());
-        assert!(first.wait(Duration::from_secs(120)).success(), "{}", first.said());
-        fleet.until("all workers", Duration::from_secs(120), |status| {
-            status["workers"].as_array().unwrap().len() == workers
-        });
+        let run = format!("{} --json", rehearsal.arguments());
+        fleet.coordinator("first", format!("{run} --limit {concurrency}")).exits(0);
+        fleet.until("all workers", |status| status["workers"].as_array().unwrap().len() == workers);
         let taken = session_seconds(&fleet, &run, items);
         let turns: u64 = (0..items).map(|index| u64::from(Rehearsal::turns(index))).sum();
         let ideal = turns as f64 * TURN / concurrency as f64;

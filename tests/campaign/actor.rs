@@ -4,12 +4,12 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::fleet::Process;
+use crate::support::{Lumos, Process};
 
 /// Delay before a process is restarted.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ impl Actor {
     }
 
     /// Detects that the process ended, and starts it unless a fault prevents that.
-    pub(crate) fn supervise(&mut self, command: impl FnOnce(&Self) -> Command) {
+    pub(crate) fn supervise(&mut self, command: impl FnOnce(&Self) -> Lumos) {
         self.count();
         if let Some(status) = self.process.as_mut().and_then(Process::ended) {
             self.process = None;
@@ -75,8 +75,7 @@ impl Actor {
         }
         if self.process.is_none() && self.held == 0 && self.done.is_none() && Instant::now() >= self.due {
             self.earlier = fs::metadata(&self.log).map_or(0, |file| file.len());
-            let mut command = command(self);
-            self.process = Some(Process::start(&mut command, &self.log));
+            self.process = Some(command(self).start(&self.log));
         }
     }
 

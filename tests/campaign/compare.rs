@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::program::content;
+use crate::support::content;
 use crate::world::{Content, is_settled};
 
 /// Units that differ, each with its run and, if useful, the difference.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream;
@@ -10,6 +9,7 @@ use async_nats::jetstream;
 use crate::actor::Actor;
 use crate::schedule::{Fault, Kind};
 use crate::stage::{Stage, WORKERS, descendants};
+use crate::support::{block_on, send};
 use crate::world::RUNS;
 
 /// How long to wait for the target of a fault, and for a response of the server.
@@ -24,10 +24,6 @@ const BUCKETS: [&str; 6] = [
     "OBJ_lumos-2-payloads",
     "OBJ_lumos-2-shared",
 ];
-
-fn signal(name: &str, process: u32) {
-    let _ = Command::new("kill").args([name, &process.to_string()]).stderr(Stdio::null()).status();
-}
 
 fn pick<T>(of: &[T], detail: u64) -> Option<&T> {
     of.get(usize::try_from(detail % (of.len() as u64).max(1)).unwrap_or(0))
@@ -92,7 +88,7 @@ impl Stage<'_> {
             }
             Kind::FreezeServer => match self.nats.process() {
                 Some(process) => {
-                    signal("-STOP", process);
+                    send("-STOP", process);
                     Ok("nats-server".to_owned())
                 }
                 None => missing("nats-server"),
@@ -103,7 +99,7 @@ impl Stage<'_> {
                 };
                 match fault.kind {
                     Kind::KillDatabase => server.kill(),
-                    Kind::FreezeDatabase => signal("-STOP", server.process()),
+                    Kind::FreezeDatabase => send("-STOP", server.process()),
                     _ => proxy.cut(true),
                 }
                 Ok("mariadbd".to_owned())
@@ -176,14 +172,14 @@ impl Stage<'_> {
             Kind::KillServer => self.nats_held -= 1,
             Kind::FreezeServer => {
                 if let Some(process) = self.nats.process() {
-                    signal("-CONT", process);
+                    send("-CONT", process);
                 }
             }
             Kind::KillDatabase | Kind::FreezeDatabase | Kind::CutDatabase => {
                 if let Some((server, proxy)) = &mut self.world.database {
                     match fault.kind {
                         Kind::KillDatabase => server.start_again(),
-                        Kind::FreezeDatabase => signal("-CONT", server.process()),
+                        Kind::FreezeDatabase => send("-CONT", server.process()),
                         _ => proxy.cut(false),
                     }
                 }
@@ -191,7 +187,7 @@ impl Stage<'_> {
             Kind::FreezeDriver | Kind::FreezeBrowser => {
                 for (process, name) in descendants(&self.workers()) {
                     if name.starts_with("chrom") {
-                        signal("-CONT", process);
+                        send("-CONT", process);
                     }
                 }
             }
@@ -268,7 +264,7 @@ impl Stage<'_> {
             };
             let fitting: Vec<_> = all.iter().filter(fitting).collect();
             if let Some((process, found)) = pick(&fitting, detail) {
-                signal(name, *process);
+                send(name, *process);
                 return Ok(format!("{found}, one of {}", fitting.len()));
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -375,10 +371,6 @@ async fn administer(url: &str, kind: Kind, name: &str) -> Result<String, String>
         }
     }
     Ok(name.to_owned())
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
 /// Returns the disk that a fault affects.

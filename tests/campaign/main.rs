@@ -14,28 +14,14 @@
 
 mod actor;
 mod compare;
-#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
-#[path = "../it/disk.rs"]
-mod disk;
-#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
-#[path = "../fleet/fleet.rs"]
-mod fleet;
 mod inject;
-#[path = "../../tools/tests/support/mariadb.rs"]
-mod mariadb;
-#[path = "../../queue/tests/support/nats_server.rs"]
-mod nats;
-#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
-#[path = "../it/support.rs"]
-mod program;
-#[path = "../../queue/tests/support/proxy.rs"]
-mod proxy;
 mod report;
 mod round;
 mod schedule;
-#[path = "../fleet/scripts.rs"]
-mod scripts;
 mod stage;
+#[allow(dead_code, unused_imports, reason = "shared with the other tests, which use more of it")]
+#[path = "../it/support/mod.rs"]
+mod support;
 mod world;
 
 use std::path::{Path, PathBuf};
@@ -48,6 +34,7 @@ use lumos_capabilities::{Capability, skip_part};
 
 use crate::report::Report;
 use crate::schedule::{Kind, Plan};
+use crate::support::{faketime, nats};
 use crate::world::World;
 
 /// Rounds of the short form, without browsers. A round with browsers takes minutes.
@@ -60,7 +47,7 @@ struct Arguments {
     #[arg(long)]
     rounds: Option<u64>,
     /// Seed from which faults are drawn.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, env = "LUMOS_TEST_SEED", default_value_t = 1)]
     seed: u64,
     /// Run only this round.
     #[arg(long)]
@@ -183,7 +170,7 @@ fn main() -> ExitCode {
 }
 
 fn say_what_is_missing(arguments: &Arguments) {
-    if stage::faketime().is_none() {
+    if faketime().is_none() {
         skip_part(Capability::Faketime, "clock jumps: libfaketime is not installed (Debian: faketime)");
     }
     if arguments.has_browsers() && !world::has_browser() {

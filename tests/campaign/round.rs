@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::compare::{Comparison, compare};
-use crate::program::{run, text};
 use crate::schedule::{Fault, Kind, Plan};
 use crate::stage::{Stage, left_in};
+use crate::support::{lumos, send};
 use crate::world::{RUNS, World};
 
 /// Time without a recorded outcome after the last fault at which the round counts as hanging.
@@ -133,9 +133,9 @@ pub(crate) fn perform(
             if !damaged {
                 comparison.add_double(name, twice(&stage.coordinators()[index].settled));
             }
-            let (code, stdout, stderr) = text(&run(&["repair", &stage.run(name).display().to_string()]));
-            if code != 0 {
-                problems.push(format!("lumos repair {name}: exit code {code}: {stdout} {stderr}"));
+            let repaired = lumos().args("repair").arg(stage.run(name)).run();
+            if repaired.code != 0 {
+                problems.push(repaired.to_string());
             }
         }
     }
@@ -156,7 +156,7 @@ pub(crate) fn perform(
     let temporary = stage.temporary.path().to_owned();
     drop(stage);
     for process in [folder, &temporary].into_iter().flat_map(left_in) {
-        let _ = std::process::Command::new("kill").args(["-KILL", &process.to_string()]).status();
+        send("-KILL", process);
     }
     (round, began)
 }

@@ -3,14 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::actor::Actor;
-use crate::disk::SmallDisk;
-use crate::nats::NatsServer;
-use crate::program::lumos;
-use crate::proxy::Proxy;
 use crate::schedule::{Kind, Plan};
+use crate::support::disk::SmallDisk;
+use crate::support::nats::NatsServer;
+use crate::support::proxy::Proxy;
+use crate::support::{Lumos, faketime, limited, lumos};
 use crate::world::{RUNS, World};
 
 pub(crate) const WORKERS: usize = 2;
@@ -38,12 +37,6 @@ pub(crate) struct Stage<'a> {
     pub(crate) actors: Vec<Actor>,
     /// In the order of [`DISKS`]; empty if they cannot be mounted.
     pub(crate) disks: Vec<SmallDisk>,
-}
-
-/// Returns the path of the library that fakes a process's clock.
-pub(crate) fn faketime() -> Option<PathBuf> {
-    let folders = fs::read_dir("/usr/lib").ok()?.flatten();
-    folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1")).find(|file| file.is_file())
 }
 
 impl<'a> Stage<'a> {
@@ -126,59 +119,36 @@ impl<'a> Stage<'a> {
         self.actors = actors;
     }
 
-    fn command(&self, index: usize, actor: &Actor) -> Command {
-        let mut program = self.program(actor.limit);
+    fn command(&self, index: usize, actor: &Actor) -> Lumos {
+        let mut program = actor.limit.map_or_else(lumos, |bytes| limited(bytes >> 10));
         if self.has_clock(actor) {
             let library = self.clocks.as_ref().expect("libfaketime not found");
-            program.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", self.clock(&actor.name));
-            program.env("FAKETIME_CACHE_DURATION", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+            program = program
+                .env("LD_PRELOAD", library)
+                .env("FAKETIME_TIMESTAMP_FILE", self.clock(&actor.name))
+                .env("FAKETIME_CACHE_DURATION", "1")
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
-        self.world.set(&mut program).env("TMPDIR", self.temporary.path());
-        let path = |name: &str| self.folder.join(name).display().to_string();
+        let program = self.world.set(program).env("TMPDIR", self.temporary.path());
         if actor.is_coordinator() {
-            program.arg("run").args(self.world.arguments(&actor.name, self.browser)).args([
-                "--output-path",
-                &path(DISKS[0]),
-                "--name",
-                &actor.name,
-                "--queue",
-                &self.proxies[0].url(),
-                "--json",
-            ]);
-            program.args(["--lease", LEASE, "--grace", "5", "--stall-warning", "5"]);
+            let run = program.args("run").args(self.world.arguments(&actor.name, self.browser));
+            let run = run.output(&self.folder.join(DISKS[0]), &actor.name);
+            run.args(format!(
+                "--queue {} --json --lease {LEASE} --grace 5 --stall-warning 5",
+                self.proxies[0].url()
+            ))
         } else {
             let number = index - RUNS.len();
-            program.args(["worker", "--queue", &self.proxies[1 + number].url(), "--concurrency", "3"]);
-            program.args(["--allow-path", &self.world.folder().display().to_string()]);
-            program.args(["--spool", &path(&format!("{}/{number}", DISKS[2]))]);
-            program.args([
-                "--script-latency",
-                "150",
-                "--stall-limit",
-                "30",
-                "--stall-warning",
-                "5",
-                "--grace",
-                "5",
-            ]);
-            program.env("LUMOS_BROWSER_SESSIONS", "1");
+            let queue = format!("worker --queue {} --concurrency 3", self.proxies[1 + number].url());
+            program
+                .args(queue)
+                .args("--script-latency 150 --stall-limit 30 --stall-warning 5 --grace 5")
+                .args("--allow-path")
+                .arg(self.world.folder())
+                .args("--spool")
+                .arg(self.folder.join(DISKS[2]).join(number.to_string()))
+                .env("LUMOS_BROWSER_SESSIONS", "1")
         }
-        program
-    }
-
-    /// Returns the program's command, with a memory limit if one is given.
-    fn program(&self, limit: Option<u64>) -> Command {
-        let plain = lumos();
-        let Some(limit) = limit else { return plain };
-        let mut limited = Command::new("prlimit");
-        limited.arg(format!("--as={limit}")).arg(plain.get_program());
-        for (name, value) in plain.get_envs() {
-            match value {
-                Some(value) => limited.env(name, value),
-                None => limited.env_remove(name),
-            };
-        }
-        limited
     }
 }
 

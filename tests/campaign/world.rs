@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use lumos_benchmarks::DataSource;
+use lumos_capabilities::on_path;
+use lumos_tasks::Formulation;
 use serde_json::Value;
 
-use crate::mariadb::{PASSWORD, Server};
-use crate::program::{content, lumos, text};
-use crate::proxy::Proxy;
-use crate::scripts;
+use crate::support::mariadb::{PASSWORD, Server};
+use crate::support::proxy::Proxy;
+use crate::support::{Lumos, content, lumos, scripts};
 
 /// Number of items per benchmark.
-const ITEMS: &str = "6";
+const ITEMS: usize = 6;
 
 /// The two runs of a round: all benchmarks with scripted agents, and the built-in agent computed by the
 /// engine.
@@ -32,14 +32,8 @@ pub(crate) struct World {
     expected: BTreeMap<String, Content>,
 }
 
-/// Whether a program is on the path.
-pub(crate) fn installed(name: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths).any(|folder| folder.join(name).is_file())
-}
-
 pub(crate) fn has_browser() -> bool {
-    installed("chromium") && installed("chromedriver")
+    on_path("chromium").is_some() && on_path("chromedriver").is_some()
 }
 
 impl World {
@@ -52,27 +46,27 @@ impl World {
         });
         let mut world = Self { folder, database, expected: BTreeMap::new() };
         if world.database.is_some() {
-            let mut import = lumos();
-            import.args(["data", "import-sql", "samples", "--to", "mysql"]);
-            succeeds(world.set(&mut import));
+            world.set(lumos().args("data import-sql samples --to mysql")).ok();
         }
-        let replies = world.folder.path().join("maths.jsonl");
-        let mut record = lumos();
-        record.args(["run", "--tasks", "gsm8k,svamp", "--model", "builtin:tiny", "--limit", ITEMS]);
-        record.args(["--output-path", world.path(), "--name", "maths"]).arg("--record").arg(&replies);
-        succeeds(&mut record);
-        let maths = fs::read_to_string(&replies).unwrap();
-        let pages = scripts::pages(DataSource::Samples);
-        let cases = [maths, scripts::questions(), pages, scripts::goals(6), scripts::queries()].concat();
-        fs::write(world.cases(), cases).unwrap();
+        let replies = world.folder().join("maths.jsonl");
+        let record = format!("run --tasks gsm8k,svamp --model builtin:tiny --limit {ITEMS}");
+        lumos().args(record).output(world.folder(), "maths").args("--record").arg(&replies).ok();
+        let questions = |name| scripts::questions(name, &DataSource::Samples, usize::MAX, "samples");
+        let cases = [
+            fs::read_to_string(&replies).unwrap(),
+            questions("hotpotqa"),
+            questions("strategyqa"),
+            scripts::pages(DataSource::Samples),
+            scripts::goals(None, ITEMS),
+            scripts::queries(&DataSource::Samples, &[Formulation::Iterative]),
+        ];
+        fs::write(world.cases(), cases.concat()).unwrap();
         for (name, browser) in
             [(RUNS[0], false), (RUNS[1], false)].into_iter().chain(browser.then_some((RUNS[0], true)))
         {
             let key = key(name, browser);
-            let mut run = lumos();
-            run.arg("run").args(world.arguments(name, browser));
-            run.args(["--output-path", world.path(), "--name", &key]).env("TMPDIR", world.folder.path());
-            succeeds(world.set(&mut run));
+            let run = lumos().args("run").args(world.arguments(name, browser)).output(world.folder(), &key);
+            world.set(run).env("TMPDIR", world.folder()).ok();
             let found = content(&world.folder.path().join(&key));
             for row in found.0.values().flatten() {
                 assert!(is_settled(row), "undisturbed: {row:#}");
@@ -80,10 +74,6 @@ impl World {
             world.expected.insert(key, found);
         }
         world
-    }
-
-    fn path(&self) -> &str {
-        self.folder.path().to_str().unwrap()
     }
 
     fn cases(&self) -> PathBuf {
@@ -96,33 +86,24 @@ impl World {
     }
 
     /// Sets a command's environment and working directory.
-    pub(crate) fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub(crate) fn set(&self, command: Lumos) -> Lumos {
         // Results contain the commit of the working directory.
-        command.current_dir(self.folder.path());
-        if let Some((_, proxy)) = &self.database {
-            let url = format!("mysql://keeper:{PASSWORD}@127.0.0.1:{}", proxy.address().port());
-            command.env("LUMOS_SQL_URL", url);
-        }
-        command
+        let command = command.within(self.folder());
+        let Some((_, proxy)) = &self.database else { return command };
+        let url = format!("mysql://keeper:{PASSWORD}@127.0.0.1:{}", proxy.address().port());
+        command.env("LUMOS_SQL_URL", url)
     }
 
     /// Returns the arguments of a run.
-    pub(crate) fn arguments(&self, name: &str, browser: bool) -> Vec<String> {
-        let mut arguments = vec!["--limit", ITEMS, "--retry-on-error", "5"];
-        let model = format!("script:{}", self.cases().display());
-        if name == RUNS[0] {
-            arguments.extend(["--tasks", "all", "--model", &model]);
-            if self.database.is_some() {
-                arguments.extend(["--tool", "sql=mysql"]);
-            }
-            if browser {
-                arguments.extend(["--browser", "chromedriver"]);
-            }
-        } else {
-            arguments.extend(["--tasks", "gsm8k,svamp", "--formulation", "iterative,onetime"]);
-            arguments.extend(["--model", "builtin:tiny"]);
+    pub(crate) fn arguments(&self, name: &str, browser: bool) -> String {
+        let common = format!("--limit {ITEMS} --retry-on-error 5");
+        if name != RUNS[0] {
+            let tasks = "--tasks gsm8k,svamp --formulation iterative,onetime --model builtin:tiny";
+            return format!("{common} {tasks}");
         }
-        arguments.into_iter().map(str::to_owned).collect()
+        let sql = if self.database.is_some() { "--tool sql=mysql" } else { "" };
+        let browser = if browser { "--browser chromedriver" } else { "" };
+        format!("{common} --tasks all --model 'script:{}' {sql} {browser}", self.cases().display())
     }
 
     /// Returns the result of the undisturbed run.
@@ -143,9 +124,4 @@ fn key(name: &str, browser: bool) -> String {
 /// Whether a sample has an outcome.
 pub(crate) fn is_settled(row: &Value) -> bool {
     matches!(row["status"].as_str(), Some("answered" | "gave_up"))
-}
-
-fn succeeds(command: &mut Command) {
-    let (code, stdout, stderr) = text(&command.stdin(Stdio::null()).output().unwrap());
-    assert_eq!(code, 0, "{command:?}\n{stdout}\n{stderr}");
 }

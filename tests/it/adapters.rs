@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::serving::Serving;
-use crate::support::{content, expect, fed, run, text};
+use crate::support::serving::Serving;
+use crate::support::{content, lumos, read_json, repository};
 
 fn data() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/tests/data/adapters")
+    repository("engine/tests/data/adapters")
 }
 
 fn named(base: &str, adapter: &str) -> String {
@@ -25,10 +25,8 @@ fn cases(adapter: &str) -> Vec<Value> {
 /// Returns the output of `lumos complete` for the cases' prompts.
 fn complete(model: &str, cases: &[Value]) -> Vec<Value> {
     let lines: String = cases.iter().map(|case| format!("{}\n", json!({"prompt": case["prompt"]}))).collect();
-    let arguments = ["complete", "--model", model, "--jsonl", "--stop", "", "--ignore-eos"];
-    let (code, stdout, stderr) = fed(&[&arguments[..], &["--max-new-tokens", "32"]].concat(), &lines);
-    assert_eq!(code, 0, "{stderr}");
-    stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let arguments = format!("complete --model '{model}' --jsonl --stop '' --ignore-eos --max-new-tokens 32");
+    lumos().args(arguments).input(lines).ok().lines()
 }
 
 #[test]
@@ -47,31 +45,28 @@ fn an_adapter_is_named_behind_its_base_or_alone() {
         let base = complete(&format!("candle:{}", data().join("base").display()), &cases);
         assert!(base.iter().zip(&replies).all(|(base, reply)| base["tokens"] != reply["tokens"]));
     }
-    let wrong = |model: &str| text(&run(&["complete", "--model", model, "a"]));
     for (model, words) in [
         (named("base", "nowhere"), ["nowhere does not exist", "pass the folder"]),
         (named("attention", "patterns"), ["attention has no config.json", "base"]),
         (named("base", "base"), ["base has no adapter_config.json", "peft"]),
         (named("model.gguf", "attention"), ["model.gguf", "float checkpoint"]),
     ] {
-        let (code, _, stderr) = wrong(&model);
-        assert!(code == 2 && words.iter().all(|word| stderr.contains(word)), "{stderr}");
+        lumos().args("complete a --model").arg(model).exits(2).reports(words);
     }
 }
 
 #[test]
 fn runs_know_adapters_by_their_files() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap();
     let what = |name: &str, planner: &str, grounder: &str| {
-        let limits = ["--limit", "2", "--max-new-tokens", "12", "-q", "--output-path", path, "--name", name];
-        let models = ["--planner", planner, "--grounder", grounder];
-        expect(0, &[&["run", "--tasks", "gsm8k", "--formulation", "onetime"][..], &models, &limits].concat());
+        let run = "run --tasks gsm8k --formulation onetime --limit 2 --max-new-tokens 12 -q";
+        let models = format!("--planner '{planner}' --grounder '{grounder}'");
+        lumos().args(run).args(models).output(folder.path(), name).ok();
         folder.path().join(name)
     };
     let (planner, grounder) = (named("base", "attention"), named("base", "patterns"));
     let run = what("adapted", &planner, &grounder);
-    let manifest: Value = serde_json::from_slice(&std::fs::read(run.join("manifest.json")).unwrap()).unwrap();
+    let manifest = read_json(&run.join("manifest.json"));
     let models = manifest["models"].as_array().unwrap();
     assert_eq!(models.len(), 2, "{models:?}");
     assert_ne!(models[0]["content"], models[1]["content"]);
@@ -81,10 +76,9 @@ fn runs_know_adapters_by_their_files() {
         let files = ["adapter/adapter_config.json", "adapter/adapter_model.safetensors", "config.json"];
         assert_eq!(names, [&files[..], &["model.safetensors", "tokenizer.json"]].concat());
     }
-    let (verified, _) = expect(0, &["verify", run.to_str().unwrap(), "--sample", "2"]);
-    assert!(verified.contains("2 equal"), "{verified}");
+    lumos().args("verify --sample 2").arg(&run).ok().prints(["2 equal"]);
     // The adapter is also served under its own name.
-    let server = Serving::start(&[&planner]);
+    let server = Serving::models(&[&planner]);
     assert!(server.models.iter().any(|line| line.starts_with("attention: ")), "{:?}", server.models);
     let there = what("served", &format!("openai:attention@{}", server.url), &grounder);
     let replies = |run: &Path| -> Vec<Value> {

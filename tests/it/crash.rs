@@ -2,46 +2,32 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[cfg(target_os = "linux")]
-use crate::disk::SmallDisk;
-use crate::followed::Followed;
-use crate::paced::Paced;
-use crate::support::{content, lumos, text};
+use crate::support::disk::SmallDisk;
+use crate::support::paced::Paced;
+use crate::support::{Lumos, content, lumos, wait_until};
 
 /// 30 items of each benchmark under two formulations.
-const TASKS: [&str; 4] = ["--tasks", "gsm8k,svamp", "--formulation", "iterative,onetime"];
+const RUN: &str = "run --tasks gsm8k,svamp --formulation iterative,onetime";
 const UNITS: usize = 120;
 
 /// Number of episodes in progress at the same time.
 const AT_ONCE: usize = 8;
 
-/// Time limit for a condition. Reached only if a run hangs.
-const PATIENCE: Duration = Duration::from_secs(600);
-
-fn command(folder: &Path, name: &str, model: &str) -> Command {
-    let mut command = lumos();
-    command.arg("run").args(TASKS).args(["--model", model, "--batch-size", &AT_ONCE.to_string()]);
-    command.args(["--output-path", folder.to_str().unwrap(), "--name", name]);
-    command
-}
-
-fn succeed(command: &mut Command) -> String {
-    let (code, _, stderr) = text(&command.output().unwrap());
-    assert_eq!(code, 0, "{stderr}");
-    stderr
+fn command(folder: &Path, name: &str, model: &str) -> Lumos {
+    lumos().args(RUN).args(format!("--model {model} --batch-size {AT_ONCE}")).output(folder, name)
 }
 
 /// Performs a run with the built-in model.
 fn finish(folder: &Path, name: &str) {
-    succeed(&mut command(folder, name, "builtin:tiny"));
+    command(folder, name, "builtin:tiny").ok();
 }
 
-/// Performs or completes a run with the paced model. Returns standard error.
-fn finish_paced(paced: &Paced, folder: &Path, name: &str) -> String {
-    succeed(paced.admit(&mut command(folder, name, &paced.model()), usize::MAX))
+/// Returns the command of a run with the paced model, which may begin this many episodes.
+fn paced_run(paced: &Paced, folder: &Path, name: &str, episodes: usize) -> Lumos {
+    paced.admit(command(folder, name, &paced.model()), episodes)
 }
 
 /// Asserts that the samples contain every unit exactly once.
@@ -64,15 +50,14 @@ enum Start {
 
 /// Kills a run while it starts. No episode of it may begin.
 fn kill_at(start: Start, paced: &Paced, folder: &Path) {
-    let mut command = command(folder, "killed", &paced.model());
-    let mut run = Followed::start(paced.admit(command.arg("--json"), 0));
+    let mut run = paced_run(paced, folder, "killed", 0).args("--json").follow();
     let run_folder = folder.join("killed");
     let mut until_there = |path: &Path| {
-        let began = Instant::now();
-        while !path.exists() {
-            assert!(run.is_running() && began.elapsed() < PATIENCE, "{start:?}: {}", path.display());
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let found = || {
+            assert!(run.is_running(), "{start:?}: {}", path.display());
+            path.exists()
+        };
+        wait_until(found, || format!("{start:?}: {}", path.display()));
     };
     match start {
         Start::Process => {}
@@ -88,7 +73,7 @@ fn kill_at(start: Start, paced: &Paced, folder: &Path) {
 fn killed_twenty_times_it_ends_as_if_nothing_had_happened() {
     let folder = tempfile::tempdir().unwrap();
     let paced = Paced::start();
-    finish_paced(&paced, folder.path(), "whole");
+    paced_run(&paced, folder.path(), "whole", usize::MAX).ok();
     assert_complete(&folder.path().join("whole"));
 
     for start in [Start::Process, Start::Folder, Start::Manifest, Start::Planned] {
@@ -101,8 +86,7 @@ fn killed_twenty_times_it_ends_as_if_nothing_had_happened() {
     let mut recorded = 0..=0;
     let mut settled = HashSet::new();
     for number in 0..KILLED {
-        let mut command = command(folder.path(), "killed", &paced.model());
-        let mut run = Followed::start(paced.admit(command.arg("--json"), EPISODES));
+        let mut run = paced_run(&paced, folder.path(), "killed", EPISODES).args("--json").follow();
         // The other episodes go on, so that kills hit different steps of recording them.
         run.until("settled", 1 + number % (EPISODES - 1));
         std::thread::sleep(Duration::from_micros(500) * number as u32);
@@ -115,8 +99,7 @@ fn killed_twenty_times_it_ends_as_if_nothing_had_happened() {
             assert!(settled.insert(unit.clone()), "{unit} was executed again after it was recorded");
         }
     }
-    let mut command = command(folder.path(), "killed", &paced.model());
-    let mut run = Followed::start(paced.admit(command.arg("--json"), usize::MAX));
+    let mut run = paced_run(&paced, folder.path(), "killed", usize::MAX).args("--json").follow();
     assert_eq!(run.end(), Some(0), "{}", run.said());
     let before = run.settled_before();
     assert!(recorded.contains(&before), "{before} units are settled, expected {recorded:?}");
@@ -133,9 +116,8 @@ const SETTLED: usize = 5;
 fn interrupted_it_drains_and_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let paced = Paced::start();
-    finish_paced(&paced, folder.path(), "whole");
-    let mut command = command(folder.path(), "interrupted", &paced.model());
-    let mut run = Followed::start(paced.admit(&mut command, SETTLED));
+    paced_run(&paced, folder.path(), "whole", usize::MAX).ok();
+    let mut run = paced_run(&paced, folder.path(), "interrupted", SETTLED).follow();
     paced.until_waiting(AT_ONCE);
     run.signal("-INT");
     run.until_said(&format!("interrupted: waiting for {AT_ONCE} episodes in progress"));
@@ -147,10 +129,8 @@ fn interrupted_it_drains_and_resumes() {
     let folders = ["whole", "interrupted"].map(|name| folder.path().join(name));
     let rows: usize = content(&folders[1]).0.values().map(Vec::len).sum();
     assert_eq!(rows, SETTLED + AT_ONCE, "only episodes in progress are finished");
-    let mut resume = lumos();
-    resume.args(["resume", folders[1].to_str().unwrap()]);
-    let said = succeed(paced.admit(&mut resume, usize::MAX));
-    assert!(said.contains(&format!(", {} already settled", SETTLED + AT_ONCE)), "{said}");
+    let resumed = paced.admit(lumos().args("resume").arg(&folders[1]), usize::MAX).ok();
+    resumed.reports([format!(", {} already settled", SETTLED + AT_ONCE)]);
     assert_complete(&folders[1]);
     assert_eq!(content(&folders[0]), content(&folders[1]));
 }
@@ -159,9 +139,8 @@ fn interrupted_it_drains_and_resumes() {
 fn interrupted_twice_it_stops_at_once_and_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let paced = Paced::start();
-    finish_paced(&paced, folder.path(), "whole");
-    let mut command = command(folder.path(), "stopped", &paced.model());
-    let mut run = Followed::start(paced.admit(command.arg("--json"), SETTLED));
+    paced_run(&paced, folder.path(), "whole", usize::MAX).ok();
+    let mut run = paced_run(&paced, folder.path(), "stopped", SETTLED).args("--json").follow();
     run.until("settled", SETTLED);
     paced.until_waiting(AT_ONCE);
     run.signal("-TERM");
@@ -171,8 +150,8 @@ fn interrupted_twice_it_stops_at_once_and_resumes() {
     assert_eq!(run.stop("-INT"), Some(130), "{}", run.said());
     assert!(run.said().contains("stopped; recorded outcomes are safe"), "{}", run.said());
     assert_eq!(run.events("finished"), Vec::<serde_json::Value>::new());
-    let said = finish_paced(&paced, folder.path(), "stopped");
-    assert!(said.contains(&format!(", {SETTLED} already settled")), "{said}");
+    let resumed = paced_run(&paced, folder.path(), "stopped", usize::MAX).ok();
+    resumed.reports([format!(", {SETTLED} already settled")]);
     assert_complete(&folder.path().join("stopped"));
     assert_eq!(content(&folder.path().join("whole")), content(&folder.path().join("stopped")));
 }
@@ -186,11 +165,7 @@ fn a_full_disk_ends_the_run_with_a_message_and_space_lets_it_go_on() {
     for kilobytes in [240, 640] {
         let small = folder.path().join(format!("small-{kilobytes}"));
         let Some(disk) = SmallDisk::mount(&small, kilobytes) else { return };
-        let mut full = command(&small, "full", "builtin:tiny");
-        let mut run = Followed::start(&mut full);
-        assert_eq!(run.end(), Some(1), "{}", run.said());
-        let said = run.said();
-        assert!(said.contains("full/") && said.contains("free disk space"), "{said}");
+        command(&small, "full", "builtin:tiny").exits(1).reports(["full/", "free disk space"]);
         disk.grow();
         finish(&small, "full");
         assert_complete(&small.join("full"));

@@ -3,35 +3,23 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};
-use std::time::{Duration, Instant};
 
 use lumos_coordinator::CheckpointReader;
 use serde_json::Value;
 
-use crate::model_server::{KEY, Server, assert_no_key};
-use crate::support::{content, lumos};
+use crate::support::model_server::{KEY, Server};
+use crate::support::{Lumos, assert_nowhere, content, repository, unwrapped, wait_until};
 
 /// Performs a run over six questions, answered by the same server.
 fn run(server: &Server, folder: &Path) -> PathBuf {
-    let model = format!("openai:tiny@{}", server.url);
-    let runs = folder.to_str().unwrap();
-    let (code, stdout, stderr) = server.run(&[
-        "run",
-        "--tasks",
-        "hotpotqa",
-        "--formulation",
-        "direct",
-        "--model",
-        &model,
-        "--limit",
-        "6",
-        "--output-path",
-        runs,
-        "--name",
-        "judged",
-    ]);
-    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    let run = server.lumos().args("run --tasks hotpotqa --formulation direct --limit 6");
+    run.args(format!("--model openai:tiny@{}", server.url)).output(folder, "judged").ok();
     folder.join("judged")
+}
+
+/// Returns the command of a pass over a run with a judge of the server.
+fn score(server: &Server, run: &Path, judge: &str) -> Lumos {
+    server.lumos().args("score").arg(run).args(format!("--judge openai:{judge}@{}", server.url))
 }
 
 fn is_verdict(body: &Value) -> bool {
@@ -47,11 +35,8 @@ fn verdicts(server: &Server) -> Vec<Value> {
 fn until_recorded(run: &Path, verdicts: u64) {
     let mut passes = std::fs::read_dir(run.join("judge")).unwrap().map(|one| one.unwrap().path());
     let checkpoint = passes.find(|path| path.is_dir()).unwrap().join("checkpoint");
-    let began = Instant::now();
-    while CheckpointReader::open(&checkpoint).map_or(0, |reader| reader.settled()) < verdicts {
-        assert!(began.elapsed() < Duration::from_secs(300), "{verdicts} verdicts are not recorded");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let recorded = || CheckpointReader::open(&checkpoint).map_or(0, |reader| reader.settled());
+    wait_until(|| recorded() >= verdicts, || format!("{verdicts} verdicts are not recorded"));
 }
 
 fn answers(request: usize, body: &Value) -> Result<String, u16> {
@@ -63,31 +48,22 @@ fn answers(request: usize, body: &Value) -> Result<String, u16> {
     }
 }
 
-/// Returns a text without its line breaks.
-fn unwrapped(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 #[test]
 fn faults_are_tried_again_and_verdicts_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(answers);
     let run = run(&server, folder.path());
     let before = content(&run).0;
-    let judge = format!("openai:judge@{}", server.url);
-    let score = ["score", run.to_str().unwrap(), "--judge", &judge, "--concurrency", "2"];
-    let mut code = 5;
-    for _ in 0..8 {
-        let (ended, stdout, stderr) = server.run(&score);
-        code = ended;
-        assert!(matches!(code, 0 | 5), "{stdout}\n{stderr}");
-        assert!(unwrapped(&stdout).contains("judged by openai:judge@"), "{stdout}");
-        if code == 0 {
-            assert!(unwrapped(&stdout).contains("6 of 6 questions, 0.0216 US dollars"), "{stdout}");
-            break;
-        }
-    }
-    assert_eq!(code, 0, "the judge did not complete");
+    let score = || score(&server, &run, "judge").args("--concurrency 2");
+    let mut passes = (0..8).map(|_| score().run());
+    let is_complete = passes.any(|pass| {
+        assert!(matches!(pass.code, 0 | 5), "{pass}");
+        let told = unwrapped(&pass.stdout);
+        assert!(told.contains("judged by openai:judge@"), "{pass}");
+        assert!(pass.code == 5 || told.contains("6 of 6 questions, 0.0216 US dollars"), "{pass}");
+        pass.code == 0
+    });
+    assert!(is_complete, "the judge did not complete");
     let (samples, results) = content(&run);
     for (judged, plain) in samples["hotpotqa"].iter().zip(&before["hotpotqa"]) {
         assert_eq!(judged["llm_accuracy"], 1.0);
@@ -101,13 +77,12 @@ fn faults_are_tried_again_and_verdicts_are_kept() {
     // Once every verdict is recorded there are no further requests, and scoring without a judge keeps the
     // verdicts.
     let asked = server.requests();
-    assert_eq!(server.run(&score).0, 0);
-    let (code, stdout, _) = server.run(&["score", run.to_str().unwrap()]);
-    assert!(code == 0 && stdout.contains("llm_accuracy"), "{stdout}");
+    score().ok();
+    server.lumos().args("score").arg(&run).ok().prints(["llm_accuracy"]);
     assert_eq!(server.requests(), asked);
     let questions = verdicts(&server);
     assert!(questions.iter().all(|body| body["temperature"] == 0 && body["max_tokens"] == 100));
-    assert_no_key(folder.path());
+    assert_nowhere(KEY, folder.path());
 }
 
 #[test]
@@ -124,32 +99,21 @@ fn a_pass_stops_at_its_limit_of_costs() {
         Ok("INCORRECT".to_owned())
     });
     let run = run(&server, folder.path());
-    let judge = format!("openai:judge@{}", server.url);
-    let score = |cost| {
-        ["score", run.to_str().unwrap(), "--judge", &judge, "--concurrency", "1", "--max-cost", cost]
-            .map(str::to_owned)
-    };
-    let limited = |cost| {
-        let arguments = score(cost);
-        server.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    let limited = |cost: f64| {
+        let score = score(&server, &run, "judge");
+        score.args(format!("--concurrency 1 --max-cost {cost}"))
     };
     // 0.0036 dollars each: two, the one in progress, and one more if it begins before their cost is added.
-    let (code, stdout, stderr) = limited("0.009");
-    assert_eq!(code, 5, "{stdout}\n{stderr}");
-    assert!(stderr.contains("--max-cost 0.009"), "{stderr}");
+    limited(0.009).exits(5).reports(["--max-cost 0.009"]);
     let asked = verdicts(&server).len();
     assert!((2..=4).contains(&asked), "{asked}");
     // Earlier costs count: the same limit allows no further requests.
-    assert_eq!(limited("0.007").0, 5);
+    limited(0.007).exits(5);
     assert_eq!(verdicts(&server).len(), asked);
-    let (code, stdout, stderr) = limited("1");
-    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    limited(1.0).ok();
     assert_eq!(verdicts(&server).len(), 6);
-    let other = format!("openai:unpriced@{}", server.url);
-    let (code, _, stderr) =
-        server.run(&["score", run.to_str().unwrap(), "--judge", &other, "--max-cost", "1"]);
-    assert_eq!(code, 2);
-    assert!(stderr.contains("LUMOS_OPENAI_PRICES=unpriced="), "{stderr}");
+    let unpriced = score(&server, &run, "unpriced").args("--max-cost 1");
+    unpriced.exits(2).reports(["LUMOS_OPENAI_PRICES=unpriced="]);
 }
 
 #[test]
@@ -157,27 +121,23 @@ fn a_judge_that_is_computed_here_has_a_device_and_a_memory() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(|request, _| Ok(format!("Answer is number {request}.")));
     let run = run(&server, folder.path());
-    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/tests/data/adapters/base");
-    let judge = format!("candle:{}", weights.display());
-    let score = |more: &[&str]| {
-        server.run(&[&["score", run.to_str().unwrap(), "--judge", &judge][..], more].concat())
-    };
-    let (code, _, stderr) = score(&["--memory", "100KB"]);
-    assert_eq!(code, 2, "{stderr}");
-    assert!(stderr.contains("on cpu: model judge candle:"), "{stderr}");
-    assert!(stderr.contains("for weights and at least") && stderr.contains("raise --memory"), "{stderr}");
-    let (code, _, stderr) = score(&["--device", "judge=gpu"]);
-    assert_eq!(code, 2, "{stderr}");
-    assert!(stderr.contains("unknown device `gpu`: expected cpu, auto, or cuda:0"), "{stderr}");
+    let judge = format!("--judge 'candle:{}'", repository("engine/tests/data/adapters/base").display());
+    let score = |more: &str| server.lumos().args("score").arg(&run).args(&judge).args(more);
+    score("--memory 100KB").exits(2).reports([
+        "on cpu: model judge candle:",
+        "for weights and at least",
+        "raise --memory",
+    ]);
+    let unknown = score("--device judge=gpu").exits(2);
+    unknown.reports(["unknown device `gpu`: expected cpu, auto, or cuda:0"]);
     assert!(!run.join("judge").exists(), "a rejected judge creates no files");
-    let (code, stdout, stderr) = score(&["--device", "judge=cpu", "--memory", "2GB"]);
-    assert_eq!(code, 0, "{stdout}\n{stderr}");
-    assert!(unwrapped(&stdout).contains("6 of 6 questions"), "{stdout}");
+    let judged = score("--device judge=cpu --memory 2GB").ok();
+    assert!(unwrapped(&judged.stdout).contains("6 of 6 questions"), "{judged}");
     let passes =
         || std::fs::read_dir(run.join("judge")).unwrap().filter(|one| one.as_ref().unwrap().path().is_dir());
     assert_eq!(passes().count(), 1);
     // The device does not change the judge's identity.
-    assert_eq!(score(&["--device", "auto", "--dtype", "f32"]).0, 0);
+    score("--device auto --dtype f32").ok();
     assert_eq!(passes().count(), 1);
 }
 
@@ -200,28 +160,14 @@ fn a_pass_that_is_killed_goes_on() {
     // Dropped before the server, whose reply waits for it.
     let unanswered = release;
     let run = run(&server, folder.path());
-    let judge = format!("openai:judge@{}", server.url);
-    let score = ["score", run.to_str().unwrap(), "--judge", &judge, "--concurrency", "1"];
-    let mut child = lumos()
-        .args(score)
-        .env("OPENAI_API_KEY", KEY)
-        .env("OPENAI_BASE_URL", &server.url)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    let began = Instant::now();
-    while verdicts(&server).len() < 4 {
-        assert!(began.elapsed() < Duration::from_secs(300), "the judge is not asked");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let score = || score(&server, &run, "judge").args("--concurrency 1");
+    let mut pass = score().follow();
+    wait_until(|| verdicts(&server).len() >= 4, || "the judge is not asked".to_owned());
     until_recorded(&run, 3);
-    child.kill().unwrap();
-    assert_eq!(child.wait().unwrap().code(), None, "the pass ended before it was killed");
+    assert!(pass.kill(), "the pass ended before it was killed");
     assert_eq!(verdicts(&server).len(), 4);
     drop(unanswered);
-    let (code, stdout, stderr) = server.run(&score);
-    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    score().ok();
     // Only the request in progress is repeated.
     assert_eq!(verdicts(&server).len(), 4 + 3);
     assert!(content(&run).0["hotpotqa"].iter().all(|row| row["judge"]["judgement"]["paper"] == "incorrect"));
@@ -237,10 +183,8 @@ fn a_judge_that_its_server_does_not_have_is_refused_before_the_pass() {
         });
     let run = run(&server, folder.path());
     let asked = server.requests();
-    let judge = format!("openai:jugde@{}", server.url);
-    let (code, stdout, stderr) = server.run(&["score", run.to_str().unwrap(), "--judge", &judge]);
-    assert_eq!(code, 2, "{stdout}\n{stderr}");
-    assert!(stderr.contains("the server has no model `jugde` (404 Not Found"), "{stderr}");
-    assert!(stderr.contains("it lists `tiny`, `judge`"), "{stderr}");
+    score(&server, &run, "jugde")
+        .exits(2)
+        .reports(["the server has no model `jugde` (404 Not Found", "it lists `tiny`, `judge`"]);
     assert_eq!(server.requests(), asked + 1, "it receives no question");
 }

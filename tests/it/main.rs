@@ -1,21 +1,19 @@
-//! End-to-end tests of the program.
+//! End-to-end tests of the program: its commands and files, fleets with workers as processes ([`fleet`]), and the
+//! attacks in docs/security.md ([`attacks`]).
 
 mod adapters;
 mod architecture;
+#[cfg(target_os = "linux")]
+mod attacks;
 mod bad_input;
 mod commands;
 mod crash;
 mod damage;
-#[cfg(target_os = "linux")]
-#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
-mod disk;
 mod engine;
-mod followed;
+mod fleet;
 mod interface;
 mod judge;
-mod model_server;
 mod openai;
-mod paced;
 mod pages;
 mod placement;
 mod questions;
@@ -23,7 +21,6 @@ mod rank;
 mod reports;
 mod run;
 mod served;
-mod serving;
 mod shopping;
 mod shopping_browser;
 mod sql;

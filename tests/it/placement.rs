@@ -4,8 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::followed::Followed;
-use crate::support::{content, expect, files, lumos};
+use crate::support::{Lumos, content, lumos, results as written};
 
 /// Planner and grounder of `builtin:tiny` need 9.7 MB each, of which 4.2 MB are for a sequence of full
 /// length.
@@ -14,9 +13,9 @@ const ONE_FITS: &str = "16MB";
 /// 30 items of each benchmark under two formulations.
 const UNITS: usize = 120;
 
-fn arguments<'a>(folder: &'a str, name: &'a str, limit: &'a str) -> Vec<&'a str> {
-    let what = ["run", "--tasks", "gsm8k,svamp", "--model", "builtin:tiny", "--limit", limit];
-    [&what[..], &["--output-path", folder, "--name", name]].concat()
+fn run(folder: &Path, name: &str, limit: usize) -> Lumos {
+    let run = lumos().args("run --tasks gsm8k,svamp --model builtin:tiny");
+    run.args(format!("--limit {limit}")).output(folder, name)
 }
 
 /// Returns the results of a run without its computing settings.
@@ -31,20 +30,16 @@ fn results(folder: &Path) -> (std::collections::BTreeMap<String, Vec<Value>>, Va
 
 /// Returns how the sessions of a run computed its models.
 fn computing(folder: &Path) -> Value {
-    let results = files(folder, "results_", ".json");
-    let results: Value = serde_json::from_slice(&std::fs::read(&results[0]).unwrap()).unwrap();
-    results["lumos"]["telemetry"]["computing"].clone()
+    written(folder)["lumos"]["telemetry"]["computing"].take()
 }
 
 #[test]
 fn models_that_take_turns_give_the_same_results_with_few_loads() {
     let folder = tempfile::tempdir().unwrap();
-    let runs = folder.path().to_str().unwrap();
-    let (whole, _) = expect(0, &arguments(runs, "whole", "30"));
-    assert!(whole.contains("models computed on cpu") && !whole.contains("loaded in turns"), "{whole}");
-    let limited = [&arguments(runs, "limited", "30")[..], &["--memory", ONE_FITS]].concat();
-    let (stdout, _) = expect(0, &limited);
-    assert!(stdout.contains("loaded in turns, 256 episodes at once"), "{stdout}");
+    let whole = run(folder.path(), "whole", 30).ok().prints(["models computed on cpu"]);
+    assert!(!whole.stdout.contains("loaded in turns"), "{whole}");
+    let limited = run(folder.path(), "limited", 30).args("--memory").arg(ONE_FITS).ok();
+    limited.prints(["loaded in turns, 256 episodes at once"]);
     let (whole, limited) = (folder.path().join("whole"), folder.path().join("limited"));
     assert_eq!(results(&whole), results(&limited));
     let told = &computing(&limited)[0];
@@ -58,42 +53,37 @@ fn models_that_take_turns_give_the_same_results_with_few_loads() {
     assert!((4..=2 + 2 * (8 + 1)).contains(&loads), "{told}");
     assert!(told["load_seconds"].as_f64().unwrap() > 0.0, "{told}");
     assert_eq!(computing(&whole)[0]["in_phases"], false);
-    for (report, said) in [("html", "loaded in turns"), ("markdown", "loaded in turns")] {
-        let (shown, _) = expect(0, &["report", limited.to_str().unwrap(), "--format", report]);
-        assert!(shown.contains(said), "{shown}");
+    for format in ["html", "markdown"] {
+        lumos().args("report --format").arg(format).arg(&limited).ok().prints(["loaded in turns"]);
     }
 }
 
 #[test]
 fn a_memory_that_is_too_small_is_refused_with_sizes_and_a_way_out() {
     let folder = tempfile::tempdir().unwrap();
-    let runs = folder.path().to_str().unwrap();
-    let refused = |more: &[&str]| expect(2, &[&arguments(runs, "small", "2")[..], more].concat()).1;
-    let never = refused(&["--memory", ONE_FITS, "--swap", "never"]);
-    assert!(never.contains("planner builtin:tiny") && never.contains("grounder builtin:tiny"), "{never}");
-    assert!(never.contains("omit `--swap never` (each model fits alone)"), "{never}");
-    let neither = refused(&["--memory", "8MB"]);
-    assert!(neither.contains("for weights and at least") && neither.contains("raise --memory"), "{neither}");
+    let small = |more: &str| run(folder.path(), "small", 2).args(more);
+    small(&format!("--memory {ONE_FITS} --swap never")).exits(2).reports([
+        "planner builtin:tiny",
+        "grounder builtin:tiny",
+        "omit `--swap never` (each model fits alone)",
+    ]);
+    small("--memory 8MB").exits(2).reports(["for weights and at least", "raise --memory"]);
     assert!(!folder.path().join("small").exists(), "a rejected run creates no files");
-    let (stdout, _) =
-        expect(0, &[&arguments(runs, "small", "2")[..], &["--memory", "40MB", "--swap", "never"]].concat());
-    assert!(!stdout.contains("loaded in turns"), "{stdout}");
+    let ended = small("--memory 40MB --swap never").ok();
+    assert!(!ended.stdout.contains("loaded in turns"), "{ended}");
 }
 
 #[test]
 fn killed_between_phases_it_ends_as_if_nothing_had_happened() {
     let folder = tempfile::tempdir().unwrap();
-    let runs = folder.path().to_str().unwrap();
-    let formulations = ["--formulation", "iterative,onetime"];
-    expect(0, &[&arguments(runs, "whole", "30")[..], &formulations].concat());
+    let start = |name: &str| run(folder.path(), name, 30).args("--formulation iterative,onetime");
+    start("whole").ok();
     // Settled units that the next session finds.
     let mut recorded = 0..=0;
     for is_killed in [true, false, true, false] {
-        let mut command = lumos();
-        command.args(arguments(runs, "killed", "30")).args(formulations);
         // Low concurrency, so that outcomes are recorded while other episodes wait.
-        command.args(["--memory", ONE_FITS, "--concurrency", "8", "--json"]);
-        let mut run = Followed::start(&mut command);
+        let command = start("killed").args("--concurrency 8 --json --memory").arg(ONE_FITS);
+        let mut run = command.follow();
         run.until("settled", 1);
         if is_killed {
             assert!(run.kill(), "the run ended by itself:\n{}", run.said());
@@ -118,9 +108,9 @@ fn killed_between_phases_it_ends_as_if_nothing_had_happened() {
     }
     let killed = folder.path().join("killed");
     // The memory limit is stored in the run.
-    let (stdout, stderr) = expect(0, &["resume", killed.to_str().unwrap()]);
-    assert!(stdout.contains("loaded in turns, 8 episodes at once"), "{stdout}");
-    assert!(stderr.contains(&format!(", {} already settled", recorded.start())), "{stderr}");
+    let resumed = lumos().args("resume").arg(&killed).ok();
+    let resumed = resumed.prints(["loaded in turns, 8 episodes at once"]);
+    resumed.reports([format!(", {} already settled", recorded.start())]);
     assert_eq!(results(&folder.path().join("whole")), results(&killed));
     let told = computing(&killed);
     assert_eq!(told.as_array().map(Vec::len), Some(1), "{told}");
@@ -131,26 +121,24 @@ fn killed_between_phases_it_ends_as_if_nothing_had_happened() {
 #[test]
 fn devices_are_named_for_all_or_by_role() {
     let folder = tempfile::tempdir().unwrap();
-    let runs = folder.path().to_str().unwrap();
-    let with = |device: &'static str| {
-        [&arguments(runs, "run", "1")[..], &["--device", device, "--dry-run"]].concat()
-    };
-    expect(0, &with("planner=cpu,grounder=auto"));
-    let (_, stderr) = expect(2, &with("planner=gpu"));
-    assert!(stderr.contains("unknown device `gpu`: expected cpu, auto, or cuda:0"), "{stderr}");
-    let (_, stderr) = expect(2, &with("planer=cpu"));
-    assert!(stderr.contains("unknown role `planer`: expected planner"), "{stderr}");
-    let (_, stderr) = expect(2, &with("planner=cpu,planner=auto"));
-    assert!(stderr.contains("duplicate device of the planner"), "{stderr}");
-    let (_, stderr) = expect(2, &["complete", "--model", "builtin:tiny", "--device", "planner=tpu", "text"]);
-    assert!(stderr.contains("unknown device `tpu`"), "{stderr}");
+    let with = |device: &str| run(folder.path(), "run", 1).args("--dry-run --device").arg(device);
+    with("planner=cpu,grounder=auto").ok();
+    for (device, said) in [
+        ("planner=gpu", "unknown device `gpu`: expected cpu, auto, or cuda:0"),
+        ("planer=cpu", "unknown role `planer`: expected planner"),
+        ("planner=cpu,planner=auto", "duplicate device of the planner"),
+    ] {
+        with(device).exits(2).reports([said]);
+    }
+    let complete = lumos().args("complete --model builtin:tiny --device planner=tpu text");
+    complete.exits(2).reports(["unknown device `tpu`"]);
     let file = folder.path().join("run.toml");
     std::fs::write(&file, "[device]\nplanner = 'cpu'\nothers = 'auto'\n").unwrap();
-    expect(0, &[&with("cpu")[..], &["--config", file.to_str().unwrap()]].concat());
+    with("cpu").args("--config").arg(&file).ok();
     // Devices by role yield the same results, because the device is not part of a model's identity.
-    expect(0, &[&arguments(runs, "one", "4")[..], &["--device", "cpu"]].concat());
-    let (stdout, _) = expect(0, &[&arguments(runs, "two", "4")[..], &["--device", "grounder=auto"]].concat());
-    assert!(stdout.contains("models computed: planner on cpu, grounder on auto"), "{stdout}");
+    run(folder.path(), "one", 4).args("--device cpu").ok();
+    let two = run(folder.path(), "two", 4).args("--device grounder=auto").ok();
+    two.prints(["models computed: planner on cpu, grounder on auto"]);
     let samples = |name: &str| content(&folder.path().join(name)).0;
     assert_eq!(samples("one"), samples("two"));
 }
@@ -177,19 +165,17 @@ fn an_estimate_says_which_way_a_pair_fits() {
     std::fs::write(&bench, report.to_string()).unwrap();
     let spec = folder.path().join("run.toml");
     std::fs::write(&spec, "tasks = ['gsm8k']\nmodel = 'lumos:maths'\n").unwrap();
-    let estimate = |more: &[&str]| {
-        let files = ["estimate", spec.to_str().unwrap(), "--bench", bench.to_str().unwrap()];
-        expect(0, &[&files[..], more].concat()).0
-    };
-    assert!(!estimate(&[]).contains("recommended"));
-    insta::assert_snapshot!("estimate_7b_pair_24gb", estimate(&["--memory", "24GB"]));
-    let told: Value = serde_json::from_str(&estimate(&["--memory", "24GB", "--json"])).unwrap();
+    let estimate =
+        |more: &str| lumos().args("estimate").arg(&spec).args("--bench").arg(&bench).args(more).ok().stdout;
+    assert!(!estimate("").contains("recommended"));
+    insta::assert_snapshot!("estimate_7b_pair_24gb", estimate("--memory 24GB"));
+    let told: Value = serde_json::from_str(&estimate("--memory 24GB --json")).unwrap();
     let fits: Vec<_> =
         told["memory"]["candidates"].as_array().unwrap().iter().map(|one| &one["fits"]).collect();
     assert_eq!(fits, [false, true, true, true]);
-    assert!(estimate(&["--memory", "40GB"]).contains("recommended: together"));
+    assert!(estimate("--memory 40GB").contains("recommended: together"));
     // Each model on its own GPU.
     std::fs::write(&spec, "tasks = ['gsm8k']\nmodel = 'lumos:maths'\n[device]\nplanner = 'cuda:0'\n")
         .unwrap();
-    assert!(estimate(&["--memory", "24GB"]).contains("recommended: together"));
+    assert!(estimate("--memory 24GB").contains("recommended: together"));
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{expect, fed, rows};
+use crate::support::{lumos, rows};
 
 #[test]
 fn passages_are_ranked_as_by_the_published_reader() {
@@ -18,9 +18,7 @@ fn passages_are_ranked_as_by_the_published_reader() {
         })
         .collect();
     for model in [folder.display().to_string(), format!("dpr:{}", folder.display())] {
-        let (code, stdout, stderr) = fed(&["tool", "rank", "--model", &model], &input);
-        assert_eq!(code, 0, "{stderr}");
-        let replies: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let replies = lumos().args("tool rank --model").arg(model).input(&input).ok().lines();
         assert_eq!(replies.len(), cases.len());
         for (id, (case, reply)) in cases.iter().zip(&replies).enumerate() {
             assert_eq!(reply["id"], id);
@@ -47,10 +45,7 @@ fn texts_are_ranked_as_by_the_published_cross_encoders() {
             .map(|case| format!("{}\n", json!({"query": case["pair"][0], "texts": texts})))
             .collect();
         for model in [folder.display().to_string(), format!("cross-encoder:{}", folder.display())] {
-            let (code, stdout, stderr) = fed(&["tool", "rank", "--model", &model], &input);
-            assert_eq!(code, 0, "{stderr}");
-            let replies: Vec<Value> =
-                stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let replies = lumos().args("tool rank --model").arg(model).input(&input).ok().lines();
             assert_eq!(replies.len(), cases.len());
             for (index, (case, reply)) in cases.iter().zip(&replies).enumerate() {
                 let (score, logit) = (&reply["scores"][index], &case["logit"]);
@@ -62,19 +57,15 @@ fn texts_are_ranked_as_by_the_published_cross_encoders() {
 
 #[test]
 fn what_is_no_question_or_no_ranker_is_told() {
-    let (_, stderr) = expect(2, &["tool", "rank", "--model", "dpr:no/such/folder"]);
-    assert!(stderr.contains("no/such/folder") && stderr.contains("No such file"), "{stderr}");
-    let (_, stderr) = expect(2, &["tool", "rank", "--model", "cross-encoder:no/such/folder"]);
-    assert!(stderr.contains("no/such/folder") && stderr.contains("No such file"), "{stderr}");
-    let run = ["run", "--tasks", "hotpotqa", "--model", "builtin:tiny", "--qa", "builtin:tiny"];
-    let tool = ["--tool", "wiki=recorded:x", "--tool", "rank=dpr:no/such/folder"];
-    let (_, stderr) = expect(2, &[&run[..], &tool].concat());
-    assert!(stderr.contains("no/such/folder"), "{stderr}");
+    let rank = |model: &str| lumos().args("tool rank --model").arg(model);
+    rank("dpr:no/such/folder").exits(2).reports(["no/such/folder", "No such file"]);
+    rank("cross-encoder:no/such/folder").exits(2).reports(["no/such/folder", "No such file"]);
+    let run = lumos().args("run --tasks hotpotqa --model builtin:tiny --qa builtin:tiny");
+    let run = run.args("--tool wiki=recorded:x --tool rank=dpr:no/such/folder");
+    run.exits(2).reports(["no/such/folder"]);
     let Some(shared) = lumos_capabilities::shared("") else { return };
     let model = format!("dpr:{}", shared.join("golden/engine/dpr-reader").display());
     for line in [r#"{"query": "Who?"}"#, r#"{"query": "Who?", "texts": ["a"], "titles": []}"#, "Who?"] {
-        let (code, _, stderr) = fed(&["tool", "rank", "--model", &model], line);
-        assert_eq!(code, 2);
-        assert!(stderr.contains("line 1"), "{stderr}");
+        rank(&model).input(line).exits(2).reports(["line 1"]);
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::serving::Serving;
-use crate::support::{content, expect};
+use crate::support::serving::Serving;
+use crate::support::{content, lumos};
 
 /// Returns the samples and scores of a run without the names of its models. Also removes how a reply ended:
 /// over HTTP, a stop text and the end of the sequence cannot be distinguished.
@@ -26,16 +26,16 @@ fn samples(run: &Path) -> Vec<Value> {
 
 #[test]
 fn a_run_over_the_server_is_the_run_in_process() {
-    let server = Serving::start(&["builtin:tiny"]);
+    let server = Serving::models(&["builtin:tiny"]);
     assert_eq!(server.models.len(), 3, "{:?}", server.models);
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap();
     for formulation in ["iterative", "onetime"] {
         let run = |name: &str, planner: &str, grounder: &str| {
             let name = format!("{formulation}-{name}");
-            let what = ["run", "--tasks", "gsm8k", "--limit", "4", "--formulation", formulation, "-q"];
-            let models = ["--planner", planner, "--grounder", grounder, "--batch-size", "2"];
-            expect(0, &[&what[..], &models, &["--output-path", path, "--name", &name]].concat());
+            let run =
+                lumos().args("run --tasks gsm8k --limit 4 -q --batch-size 2").output(folder.path(), &name);
+            let what = format!("--formulation {formulation} --planner {planner} --grounder {grounder}");
+            run.args(what).ok();
             samples(&folder.path().join(name))
         };
         let planner = format!("openai:tiny-planner-{formulation}@{}", server.url);

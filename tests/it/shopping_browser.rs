@@ -2,27 +2,20 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::shopping::script;
-use crate::support::{content, lumos, text};
+use crate::support::{Lumos, content, lumos, wait_until};
 
 /// Number of goals.
-const GOALS: &str = "3";
+const GOALS: usize = 3;
 
 /// Returns the command of a run whose browsers use a separate folder.
-fn command(folder: &Path, name: &str, more: &[&str]) -> Command {
-    let model = format!("script:{}", folder.join("cases.jsonl").display());
-    let mut command = lumos();
-    command
-        .args(["run", "--tasks", "webshop", "--model", &model, "--tool", "rank=bm25"])
-        .args(["--output-path", folder.to_str().unwrap(), "--name", name])
-        .args(more)
-        .env("TMPDIR", folder);
-    command
+fn command(folder: &Path, name: &str, more: impl AsRef<str>) -> Lumos {
+    let model = format!("--model 'script:{}'", folder.join("cases.jsonl").display());
+    let run = lumos().args("run --tasks webshop --tool rank=bm25").args(model).output(folder, name);
+    run.args(more).env("TMPDIR", folder)
 }
 
 /// Returns the samples of a run without the fields that identify its configuration.
@@ -36,12 +29,6 @@ fn samples(folder: &Path, name: &str) -> Vec<Value> {
     rows
 }
 
-fn succeed(command: &mut Command) -> String {
-    let (code, stdout, stderr) = text(&command.output().unwrap());
-    assert_eq!(code, 0, "{stdout}\n{stderr}");
-    stdout
-}
-
 /// Number of screenshots that a run has kept.
 fn pictures(folder: &Path) -> usize {
     let Ok(units) = fs::read_dir(folder.join("screenshots")) else { return 0 };
@@ -49,21 +36,14 @@ fn pictures(folder: &Path) -> usize {
     pictures.filter(|picture| picture.as_ref().unwrap().path().extension().unwrap() == "png").count()
 }
 
-/// Whether a browser process of a folder still exists after a while.
+/// Whether a browser process of a folder exists.
 fn is_left(folder: &Path) -> bool {
     let name = folder.to_str().unwrap().as_bytes();
-    let until = Instant::now() + Duration::from_secs(120);
-    loop {
-        let holds = |bytes: Vec<u8>| bytes.windows(name.len()).any(|window| window == name);
-        let left = fs::read_dir("/proc").unwrap().flatten().any(|entry| {
-            let read = |file: &str| fs::read(entry.path().join(file)).unwrap_or_default();
-            read("comm").starts_with(b"chrom") && (holds(read("cmdline")) || holds(read("environ")))
-        });
-        if !left || Instant::now() > until {
-            return left;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let holds = |bytes: Vec<u8>| bytes.windows(name.len()).any(|window| window == name);
+    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let read = |file: &str| fs::read(entry.path().join(file)).unwrap_or_default();
+        read("comm").starts_with(b"chrom") && (holds(read("cmdline")) || holds(read("environ")))
+    })
 }
 
 #[test]
@@ -73,41 +53,32 @@ fn goals_are_bought_in_a_browser_as_in_memory() {
     }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    script(None, GOALS.parse().unwrap(), &folder.join("cases.jsonl"));
-    succeed(&mut command(folder, "memory", &["--limit", GOALS]));
-    let browser = ["--browser", "chromedriver", "--screenshots", "--limit", GOALS];
-    let stdout = succeed(&mut command(folder, "browser", &browser));
-    assert!(stdout.contains("shop=chromedriver"), "{stdout}");
+    script(None, GOALS, folder);
+    command(folder, "memory", format!("--limit {GOALS}")).ok();
+    let browser = format!("--browser chromedriver --screenshots --limit {GOALS}");
+    command(folder, "browser", &browser).ok().prints(["shop=chromedriver"]);
     assert_eq!(samples(folder, "browser"), samples(folder, "memory"));
     assert!(pictures(&folder.join("browser")) > 3 * 5);
     assert_eq!(pictures(&folder.join("memory")), 0);
 
-    // Killed halfway, then resumed to its end.
-    let mut child =
-        command(folder, "killed", &browser).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let began = Instant::now();
-    while pictures(&folder.join("killed")) < 6 {
-        assert!(began.elapsed() < Duration::from_secs(300), "the run did not start");
-        assert!(child.try_wait().unwrap().is_none(), "the run ended before it was killed");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    child.kill().unwrap();
-    assert_eq!(child.wait().unwrap().code(), None, "the run ended before it was killed");
+    // Killed halfway, then resumed to its end. Two goals leave enough to resume.
+    let mut run = command(folder, "killed", "--browser chromedriver --screenshots --limit 2").follow();
     let killed = folder.join("killed");
-    succeed(lumos().args(["resume", killed.to_str().unwrap(), "--screenshots"]).env("TMPDIR", folder));
-    assert_eq!(samples(folder, "killed"), samples(folder, "memory"));
-    assert!(!is_left(folder), "browser processes are left");
+    wait_until(|| pictures(&killed) >= 6 || !run.is_running(), || "the run did not start".to_owned());
+    assert!(run.kill(), "the run ended before it was killed");
+    lumos().args("resume --screenshots").arg(&killed).env("TMPDIR", folder).ok();
+    assert_eq!(samples(folder, "killed"), samples(folder, "memory")[..2]);
+    wait_until(|| !is_left(folder), || "browser processes are left".to_owned());
 }
 
 #[test]
 fn what_is_missing_is_said_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    script(None, 1, &folder.join("cases.jsonl"));
-    let mut without = command(folder, "without", &["--browser", "chromedriver"]);
-    let (code, _, stderr) = text(&without.env("LUMOS_CHROMEDRIVER", "/no/chromedriver").output().unwrap());
-    assert_eq!(code, 2, "{stderr}");
-    assert!(stderr.contains("/no/chromedriver not found; hint: install chromedriver"), "{stderr}");
+    script(None, 1, folder);
+    let without = command(folder, "without", "--browser chromedriver");
+    let without = without.env("LUMOS_CHROMEDRIVER", "/no/chromedriver").exits(2);
+    without.reports(["/no/chromedriver not found; hint: install chromedriver"]);
     assert!(!folder.join("without").exists(), "no files are created");
 
     for (browser, said) in [
@@ -115,14 +86,11 @@ fn what_is_missing_is_said_before_anything_runs() {
         ("http://user:word@127.0.0.1:4444", "without user, password and query"),
         ("http://127.0.0.1:9", "the WebDriver server http://127.0.0.1:9/"),
     ] {
-        let (code, stdout, stderr) =
-            text(&command(folder, "other", &["--browser", browser]).output().unwrap());
-        assert_eq!(code, 2, "{stdout}{stderr}");
-        assert!(stderr.contains(said) && !stderr.contains("word@"), "{stderr}");
+        let ended = command(folder, "other", "--browser").arg(browser).exits(2).reports([said]);
+        assert!(!ended.stderr.contains("word@"), "{ended}");
     }
 
     // An explicit backend takes precedence over the browser.
-    let named = ["--browser", "http://127.0.0.1:9", "--tool", "shop=memory", "--limit", "1"];
-    let stdout = succeed(&mut command(folder, "named", &named));
-    assert!(stdout.contains("shop=memory"), "{stdout}");
+    let named = "--browser http://127.0.0.1:9 --tool shop=memory --limit 1";
+    command(folder, "named", named).ok().prints(["shop=memory"]);
 }

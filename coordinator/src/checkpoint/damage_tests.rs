@@ -1,6 +1,6 @@
 //! Damaged checkpoints are either restored completely or reported with exact numbers.
 //!
-//! `LUMOS_DAMAGED=200` runs 200 rounds instead of 24, and `LUMOS_DAMAGE_SEED` sets the first seed. A failure
+//! `LUMOS_DAMAGED=200` runs 200 rounds instead of 24, and `LUMOS_TEST_SEED` sets the first seed. A failure
 //! prints the seed of its round and keeps the folder. `LUMOS_DAMAGED=1` with that seed repeats the round
 //! alone.
 
@@ -159,7 +159,7 @@ fn check(reader: &CheckpointReader, records: &[Record], what: &str) {
 
 #[tokio::test]
 async fn damaged_checkpoints_are_recovered_or_reported_exactly() {
-    let first = number("LUMOS_DAMAGE_SEED", 1);
+    let first = lumos_capabilities::seed(1);
     let rounds = number("LUMOS_DAMAGED", 24);
     let mut folder = tempfile::tempdir().unwrap();
     // sled's files differ between runs, so a failure keeps them.

@@ -74,7 +74,7 @@ async fn everyone_is_served_while_memory_is_short() {
     let over = Arc::new(AtomicBool::new(false));
     let watcher = tokio::spawn(watch(engine.clone(), over.clone()));
     let in_flight = Arc::new(Semaphore::new(120));
-    let mut random = Uniform::new(1);
+    let mut random = Uniform::new(lumos_capabilities::seed(1));
     let mut tasks = Vec::new();
     for _ in 0..REQUESTS {
         let request = request(&mut random);

@@ -14,6 +14,8 @@
 //!
 //! let Some(folder) = shared("golden/gsm8k") else { return };
 //! ```
+//!
+//! Tests with random cases draw them from [`seed`], which `LUMOS_TEST_SEED` sets.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -90,10 +92,7 @@ pub fn skip_part(lacking: Capability, reason: &str) {
 
 #[track_caller]
 fn record(kind: &str, lacking: Capability, reason: &str) {
-    let thread = std::thread::current();
-    let caller = Location::caller();
-    let place = format!("{}:{}", caller.file(), caller.line());
-    let test = thread.name().filter(|name| *name != "main").unwrap_or(&place);
+    let test = current_test();
     let name = lacking.name();
     let required = std::env::var("LUMOS_REQUIRE").unwrap_or_default();
     assert!(!is_listed(&required, name), "{test} requires `{name}` (LUMOS_REQUIRE): {reason}");
@@ -103,6 +102,15 @@ fn record(kind: &str, lacking: Capability, reason: &str) {
         // A single write, so that lines of concurrent processes are not interleaved.
         file.write_all(format!("{kind}\t{test}\t{name}\t{reason}\n").as_bytes()).unwrap();
     }
+}
+
+/// The name of the current test; outside of a test's thread, the place of the caller.
+#[track_caller]
+fn current_test() -> String {
+    let caller = Location::caller();
+    let thread = std::thread::current();
+    let named = thread.name().filter(|name| *name != "main").map(str::to_owned);
+    named.unwrap_or_else(|| format!("{}:{}", caller.file(), caller.line()))
 }
 
 fn is_listed(list: &str, name: &str) -> bool {
@@ -133,6 +141,21 @@ pub fn has_browser() -> bool {
         skip(Capability::Browser, "chromium and chromedriver are not installed");
     }
     found
+}
+
+/// The seed of the current test's random cases: `LUMOS_TEST_SEED`, or `default`. Prints the seed, so that the output
+/// of a failed test says how to repeat it.
+///
+/// # Panics
+/// Panics if `LUMOS_TEST_SEED` is not a number.
+#[track_caller]
+pub fn seed(default: u64) -> u64 {
+    let set = std::env::var("LUMOS_TEST_SEED").ok().filter(|text| !text.is_empty());
+    let seed = set.map_or(default, |text| {
+        text.parse().unwrap_or_else(|_| panic!("LUMOS_TEST_SEED={text}: expected a whole number from 0 on"))
+    });
+    eprintln!("{}: LUMOS_TEST_SEED={seed}", current_test());
+    seed
 }
 
 /// The path of a program found on `PATH`.

@@ -102,17 +102,19 @@ async fn every_text_of_a_hostile_catalogue_is_shown_and_clicked() {
         .await
         .unwrap();
     }
-    pair.act("click[< prev]").await.unwrap();
+    let item = pair.act("click[< prev]").await.unwrap();
     for option in options() {
-        pair.act(&format!("click[{option}]")).await.unwrap();
-        // An option with the name of a button acts like the button.
-        pair.ask(ShopRequest {
-            reset: true,
-            replay: vec!["search[lamp]".to_owned()],
-            action: "click[lamp000001]".to_owned(),
-        })
-        .await
-        .unwrap();
+        let shown = pair.act(&format!("click[{option}]")).await.unwrap();
+        // An option with the name of a button acts like the button and leaves the item.
+        if shown.clickables != item.clickables {
+            pair.ask(ShopRequest {
+                reset: true,
+                replay: vec!["search[lamp]".to_owned()],
+                action: "click[lamp000001]".to_owned(),
+            })
+            .await
+            .unwrap();
+        }
     }
     pair.act("click[two  blanks]").await.unwrap();
     let bought = pair.act("click[buy now]").await.unwrap();

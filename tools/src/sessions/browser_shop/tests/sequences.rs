@@ -1,7 +1,7 @@
 //! Random sequences of actions, chosen from the elements of the pages and from texts that agents write.
 //!
 //! Runs 12 sequences on the small catalogue, and 12 on the real one if it is available, each with a search
-//! and up to three more actions; `LUMOS_SEQUENCES` sets another number. The actions are sent in one call or
+//! and up to three more actions; `LUMOS_SEQUENCES` sets another number, `LUMOS_TEST_SEED` the first seed. The actions are sent in one call or
 //! in several. Some calls reset the session and replay the earlier actions, as lumos's loop does at every
 //! click.
 
@@ -80,6 +80,7 @@ async fn actions(random: &mut StdRng, shops: &Shops, goal: &Goal) -> Vec<String>
 
 /// Performs the actions in one call or in several.
 async fn sequence(seed: u64, shops: &Shops) -> Tally {
+    eprintln!("sequence with seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let goal = shops.goals.choose(&mut random).unwrap();
     let actions = actions(&mut random, shops, goal).await;
@@ -118,7 +119,8 @@ fn sequences() -> u64 {
 async fn compare(name: &str, shops: Shops) {
     let began = std::time::Instant::now();
     let together = browsers() * 2;
-    let total = stream::iter(0..sequences())
+    let first = lumos_capabilities::seed(0);
+    let total = stream::iter(first..first + sequences())
         .map(|seed| sequence(seed, &shops))
         .buffer_unordered(together)
         .fold(Tally::default(), async |total, one| Tally {

@@ -1,6 +1,6 @@
 //! Generated statements on a real server. If the guard interprets quotes and comments differently from the
 //! server, the server calls a function that the guard did not detect. `LUMOS_GENERATED=50000` generates
-//! 50,000 statements instead of 1,000, and `LUMOS_GENERATED_SEED` sets the seed.
+//! 50,000 statements instead of 1,000, and `LUMOS_TEST_SEED` sets the seed.
 
 use lumos_environments::sql::guard;
 use lumos_tasks::SqlReply;
@@ -97,19 +97,16 @@ impl Generator {
     }
 }
 
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |value| value.parse().unwrap())
-}
-
 /// Checks that accepted statements do not take the lock.
 pub(crate) async fn canaries(tool: &dyn Tools, server: &Server) {
     const TOGETHER: usize = 50;
     let mut seed = [7; 32];
-    seed[..8].copy_from_slice(&setting("LUMOS_GENERATED_SEED", 1).to_le_bytes());
+    seed[..8].copy_from_slice(&lumos_capabilities::seed(1).to_le_bytes());
     let mut generator = Generator(TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     let session = Episode::open(tool, "library", "SELECT 1").await;
     let (mut generated, mut accepted, mut executed) = (0, Vec::new(), 0);
-    while generated < setting("LUMOS_GENERATED", 1000) {
+    let count = std::env::var("LUMOS_GENERATED").map_or(1000, |count| count.parse().unwrap());
+    while generated < count {
         generated += 1;
         let statement = generator.statement();
         if guard::check(&statement).is_err() {

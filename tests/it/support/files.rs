@@ -1,0 +1,102 @@
+//! Reads the files that a run writes.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// Reads the rows of a file of JSON lines, which may be compressed.
+pub(crate) fn rows(path: &Path) -> Vec<Value> {
+    let bytes = std::fs::read(path).unwrap();
+    let mut text = String::new();
+    if path.extension().is_some_and(|extension| extension == "gz") {
+        flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap();
+    } else {
+        text = String::from_utf8(bytes).unwrap();
+    }
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Returns the files in a run's folder with a prefix and a suffix, sorted.
+pub(crate) fn files(folder: &Path, prefix: &str, suffix: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            name.starts_with(prefix) && name.ends_with(suffix)
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// Removes everything that depends on the time and speed of a run.
+fn without_telemetry(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let free = ["telemetry", "date", "name", "output_path", "created", "seconds", "time"];
+            for name in free.into_iter().chain(["total_evaluation_time_seconds"]) {
+                fields.remove(name);
+            }
+            fields.values_mut().for_each(without_telemetry);
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_telemetry),
+        _ => {}
+    }
+}
+
+/// Returns the samples of a run by task, one value per line, and its results, without telemetry.
+pub(crate) fn content(folder: &Path) -> (BTreeMap<String, Vec<Value>>, Value) {
+    let mut samples = BTreeMap::new();
+    for path in files(folder, "samples_", ".jsonl") {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let task = name.split('_').nth(1).unwrap().to_owned();
+        let mut rows = rows(&path);
+        rows.iter_mut().for_each(without_telemetry);
+        assert!(samples.insert(task, rows).is_none(), "older samples are replaced");
+    }
+    let mut results = results(folder);
+    without_telemetry(&mut results);
+    (samples, results)
+}
+
+/// Reads a JSON file.
+pub(crate) fn read_json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Returns the results of a run as written.
+pub(crate) fn results(folder: &Path) -> Value {
+    let results = files(folder, "results_", ".json");
+    assert_eq!(results.len(), 1, "older results are replaced: {results:?}");
+    read_json(&results[0])
+}
+
+/// Returns every file below a folder with its content, and every folder.
+pub(crate) fn all(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let mut found = BTreeMap::from([(folder.to_owned(), None)]);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(all(&path));
+        } else {
+            let content = std::fs::read(&path).unwrap();
+            found.insert(path, Some(content));
+        }
+    }
+    found
+}
+
+/// Asserts that no file below a folder contains a text.
+pub(crate) fn assert_nowhere(text: &str, folder: &Path) {
+    let mut files = 0;
+    for (path, content) in all(folder) {
+        let Some(content) = content else { continue };
+        let found = content.windows(text.len()).any(|at| at == text.as_bytes());
+        assert!(!found, "`{text}` is in {}", path.display());
+        files += 1;
+    }
+    assert!(files > 5, "only {files} files");
+}
