@@ -25,7 +25,6 @@ pub mod plan;
 pub mod report;
 #[cfg(test)]
 mod samples;
-mod score;
 pub mod spec;
 pub mod trajectory;
 mod unit_key;

@@ -1,9 +1,13 @@
 //! Iteration over a run's units in the order of reports: by configuration, then by item.
 //!
 //! [`for_each_unit()`] passes every planned unit to a visitor as a [`UnitView`] with its record. Reports, samples
-//! and judging are built on it. [`CheckpointReader::for_each_settled`] is the public form.
+//! and judging are built on it. [`CheckpointReader::for_each_settled`] is the public form. Scoring the units needs
+//! neither models nor data files, so it can be repeated with another scoring at any time; it fails with
+//! [`ScoreError`].
 
+use lumos_benchmarks::Benchmark;
 use lumos_tasks::{EpisodeUnit, Item, UnitId};
+use thiserror::Error;
 
 use crate::checkpoint::{CheckpointError, CheckpointReader, Record};
 use crate::manifest::{Manifest, PlannedConfiguration};
@@ -71,4 +75,23 @@ impl CheckpointReader {
             None => Ok(()),
         })
     }
+}
+
+/// Error of scoring a run.
+#[derive(Debug, Error)]
+pub enum ScoreError {
+    /// The checkpoint cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The run uses a benchmark that this version does not have.
+    #[error("unknown benchmark `{0}`: use the version of lumos that made the run")]
+    UnknownBenchmark(String),
+}
+
+/// Finds a benchmark by name.
+///
+/// # Errors
+/// If this version does not have it.
+pub(crate) fn benchmark(name: &str) -> Result<&'static dyn Benchmark, ScoreError> {
+    lumos_benchmarks::find(name).ok_or_else(|| ScoreError::UnknownBenchmark(name.to_owned()))
 }

@@ -21,8 +21,7 @@ use crate::checkpoint::{CheckpointError, CheckpointReader};
 use crate::judge::Verdicts;
 use crate::manifest::Manifest;
 use crate::report::{Format, Report, report};
-use crate::score::ScoreError;
-use crate::unit_view::for_each_unit;
+use crate::unit_view::{ScoreError, for_each_unit};
 
 use sample::sample;
 

@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::display::{prediction_text, status};
 use crate::judge::Verdicts;
-use crate::score::{ScoreError, benchmark};
-use crate::unit_view::UnitView;
+use crate::unit_view::{ScoreError, UnitView, benchmark};
 
 /// Returns a recorded unit with lm-eval's fields followed by lumos's own, or `None` for an outstanding unit.
 ///

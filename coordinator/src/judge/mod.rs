@@ -27,9 +27,8 @@ use thiserror::Error;
 use crate::atomic_file::{create_private_folder, write_whole};
 use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointReader, PlanMark};
 use crate::manifest::{Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData};
-use crate::score::{ScoreError, benchmark};
 use crate::spec::{MemorySize, ResolvedSpec};
-use crate::unit_view::for_each_unit;
+use crate::unit_view::{ScoreError, benchmark, for_each_unit};
 
 pub(crate) use verdicts::{JudgeReport, Verdicts};
 

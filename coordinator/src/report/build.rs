@@ -11,14 +11,12 @@ use crate::display::{prediction_text, shortened, task_text, thousands};
 use crate::judge::Verdicts;
 use crate::ledger::{Ledger, Split};
 use crate::manifest::{Manifest, PlannedConfiguration};
-use crate::score::{ScoreError, benchmark};
-use crate::unit_view::for_each_unit;
+use crate::unit_view::{ScoreError, benchmark, for_each_unit};
 
-use super::attribution::Cause;
 use super::comparison::obstacles;
 use super::model::{
-    ConfigurationReport, Example, FaultMessage, GroupReport, MetricReport, PublishedComparison, Report,
-    ScoringReport,
+    Cause, ConfigurationReport, Example, FaultMessage, GroupReport, MetricReport, PublishedComparison,
+    Report, ScoringReport,
 };
 use super::usage::UsageSum;
 

@@ -10,8 +10,7 @@ use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value, contex
 
 use crate::display::thousands;
 
-use super::attribution::Cause;
-use super::model::{Example, Report};
+use super::model::{Cause, Example, Report};
 use super::numbers::{bounds, dash, distances, figure, interval, items, published};
 use super::rows::{
     COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, metrics, splits, usages,

@@ -3,7 +3,6 @@
 //! [`report()`] builds the report from a checkpoint. [`Report::render`] writes it in a [`Format`]: terminal
 //! tables, Markdown, JSON with lm-eval's layout, CSV or a self-contained HTML page.
 
-mod attribution;
 mod build;
 mod comparison;
 mod csv;
@@ -21,7 +20,7 @@ mod workers;
 
 pub use {
     crate::ledger::{Ledger, LedgerError},
-    crate::score::ScoreError,
+    crate::unit_view::ScoreError,
     build::report,
     model::{ConfigurationReport, Report},
     render::Format,

@@ -5,9 +5,8 @@ use std::fmt::Write;
 use lumos_benchmarks::Unit;
 use lumos_tasks::Stage;
 
-use super::attribution::Cause;
 use super::html::escaped;
-use super::model::Report;
+use super::model::{Cause, Report};
 use super::numbers::{distance, figure, interval, percent};
 use crate::display::{shortened, thousands};
 

@@ -11,8 +11,7 @@ use lumos_tasks::{Ending, Finish, Item, Step, UnitId};
 use crate::checkpoint::{CheckpointError, CheckpointReader, Record};
 use crate::display::{call_text, observation_text, prediction_text, reply_text, rounds_exhausted, task_text};
 use crate::manifest::{Manifest, PlannedConfiguration};
-use crate::score::{ScoreError, benchmark};
-use crate::unit_view::unit_of;
+use crate::unit_view::{ScoreError, benchmark, unit_of};
 
 use layout::Page;
 
