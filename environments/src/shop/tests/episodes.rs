@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use super::support::{rows, shop, stock};
+use super::{rows, shop, stock};
 use crate::shop::{Approximation, KnownNouns, Raised, SearchEngine, Shop, ShopServices, ShopSession};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::support::rows;
+use super::rows;
 use crate::shop::ratio::token_set_ratio;
 use crate::shop::reward::{colour_of, colour_of_pair, reward};
 use crate::shop::{Approximation, Goal, KnownNouns, Product};

@@ -4,5 +4,4 @@ mod comparison;
 mod limits;
 mod properties;
 mod recorded;
-mod support;
 mod table;

@@ -1,6 +1,6 @@
 //! Compares answers with this crate's table, and with the table of the recorded data if it is available.
 
-use super::support::{gathered, recorded, rows, same_answers};
+use super::recorded::{gathered, recorded, rows, same_answers};
 use lumos_environments::maths::{MathsError, answer};
 use serde_json::Value;
 
