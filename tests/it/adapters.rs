@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::serving::Serving;
-use crate::support::{content, lumos, read_json, repository};
+use crate::support::{Serving, content, lumos, read_json, repository};
 
 fn data() -> PathBuf {
     repository("engine/tests/data/adapters")

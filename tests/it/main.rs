@@ -20,7 +20,6 @@ mod questions;
 mod rank;
 mod reports;
 mod run;
-mod served;
 mod shopping;
 mod shopping_browser;
 mod sql;

@@ -1,5 +1,6 @@
-//! Runs with a local OpenAI-compatible server: its requests, its failures, and that no file or output
-//! contains its key.
+//! Runs over OpenAI's API. With a local server: its requests, its failures, and that no file or output contains its
+//! key. With `lumos serve-model`: the replies equal those of the engine in the run's own process, for all roles or one
+//! of them.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +9,7 @@ use axum::http::{HeaderMap, header};
 use serde_json::{Value, json};
 
 use crate::support::model_server::{KEY, Server};
-use crate::support::{Lumos, assert_nowhere, content, lumos, unwrapped};
+use crate::support::{Lumos, Serving, assert_nowhere, content, lumos, unwrapped};
 
 /// Replies as planner and grounder. The third item's planner always fails.
 fn agent(request: usize, body: &Value) -> Result<String, u16> {
@@ -152,5 +153,47 @@ fn no_key_leaves_this_machine_unencrypted() {
             lumos().args("run --tasks gsm8k --model openai:m@http://attacker.example:8000/v1 --limit 1");
         let run = run.env(variable, KEY).env("OPENAI_BASE_URL", base).hiding(KEY);
         run.exits(2).reports(["unencrypted", "hint", own]);
+    }
+}
+
+/// Returns the samples and scores of a run without the names of its models. Also removes how a reply ended:
+/// over HTTP, a stop text and the end of the sequence cannot be distinguished.
+fn samples(run: &Path) -> Vec<Value> {
+    let (samples, _) = content(run);
+    let mut rows = samples.into_values().flatten().collect::<Vec<Value>>();
+    for row in &mut rows {
+        for name in ["configuration", "unit"] {
+            assert!(row.as_object_mut().unwrap().remove(name).is_some(), "{name}");
+        }
+        for step in row["trajectory"].as_array_mut().unwrap() {
+            step.as_object_mut().unwrap().remove("finish");
+        }
+    }
+    rows
+}
+
+#[test]
+fn a_run_over_the_server_is_the_run_in_process() {
+    let server = Serving::models(&["builtin:tiny"]);
+    assert_eq!(server.models.len(), 3, "{:?}", server.models);
+    let folder = tempfile::tempdir().unwrap();
+    for formulation in ["iterative", "onetime"] {
+        let run = |name: &str, planner: &str, grounder: &str| {
+            let name = format!("{formulation}-{name}");
+            let run =
+                lumos().args("run --tasks gsm8k --limit 4 -q --batch-size 2").output(folder.path(), &name);
+            let what = format!("--formulation {formulation} --planner {planner} --grounder {grounder}");
+            run.args(what).ok();
+            samples(&folder.path().join(name))
+        };
+        let planner = format!("openai:tiny-planner-{formulation}@{}", server.url);
+        let grounder = format!("openai:tiny-grounder@{}", server.url);
+        let here = run("here", "builtin:tiny", "builtin:tiny");
+        let replies =
+            |rows: &[Value]| rows.iter().map(|row| row["resps"].as_array().unwrap().len()).sum::<usize>();
+        assert!(here.len() == 4 && replies(&here) >= 8, "{} replies", replies(&here));
+        assert_eq!(run("there", &planner, &grounder), here, "both on the server");
+        assert_eq!(run("mixed", "builtin:tiny", &grounder), here, "the grounder on the server");
+        assert_eq!(run("other", &planner, "builtin:tiny"), here, "the planner on the server");
     }
 }

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::serving::Serving;
-use crate::support::{Ended, content, lumos, scripts};
+use crate::support::{Ended, Serving, content, lumos, scripts};
 
 /// Writes the replies of a shop driver for the first goals.
 pub(crate) fn script(data: Option<&Path>, goals: usize, folder: &Path) {

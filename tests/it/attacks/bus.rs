@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lumos_tasks::fleet::{HeldLease, PROTOCOL, WorkerNotice};
 use lumos_tasks::{ContentHash, RunToken};
 
-use super::record::{MOST_MEMORY, is_full, line, peak_memory, watched};
+use super::{MOST_MEMORY, is_full, line, peak_memory, watched};
 use crate::support::nats::{NatsServer, program, programs};
 use crate::support::{Ended, Fleet, PATIENCE, block_on, lumos, set_up};
 

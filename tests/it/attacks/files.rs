@@ -7,10 +7,9 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::record::{MOST_MEMORY, is_full, line, peak_memory, watched};
+use super::{MOST_MEMORY, is_full, line, peak_memory, watched};
 use crate::support::model_server::Server;
-use crate::support::serving::Serving;
-use crate::support::{lumos, read_json, repository};
+use crate::support::{Serving, lumos, read_json, repository};
 
 /// Copies a tiny model's folder.
 fn model(folder: &Path) -> String {

@@ -7,10 +7,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use super::record::{MOST_MEMORY, is_full, line, peak_memory};
+use super::{MOST_MEMORY, is_full, line, peak_memory};
 use crate::support::model_server::Server;
-use crate::support::serving::Serving;
-use crate::support::{Followed, lumos, wait_until};
+use crate::support::{Followed, Serving, lumos, wait_until};
 
 /// Number of threads that open connections.
 const CONNECTING: usize = 16;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::record::line;
+use super::line;
 use super::rogue_server::{greeting, serve};
 use crate::fleet::{holds_a_hash, refusals};
 use crate::support::mariadb::PASSWORD;

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::record::{is_full, line, watched};
 use super::rogue_server::{greeting, packet, serve, switch};
 use super::sql_agent::{SqlAgent, Tried};
 use super::statements::{attacks, long_values};
+use super::{is_full, line, watched};
 use crate::sql::import;
 use crate::support::lumos;
 use crate::support::mariadb::{PASSWORD, Server};

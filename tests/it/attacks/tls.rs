@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::record::line;
+use super::line;
 use super::sql_agent::SqlAgent;
 use crate::sql::import;
 use crate::support::certificates::authority;

@@ -4,10 +4,8 @@
 //! `LUMOS_NATS_SERVER_CURRENT` names a server of a newer version, which is then also tested.
 
 mod access;
-mod browsers;
 mod clock;
 mod faults;
-mod fresh;
 mod permissions;
 mod runs;
 mod security;

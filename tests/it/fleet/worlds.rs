@@ -1,14 +1,17 @@
-//! Episodes with an environment (shop, web pages, databases), on one machine and on two workers.
+//! Episodes with an environment (shop, web pages, databases), on one machine and on two workers, which may
+//! have a browser.
 
 use std::fs;
 use std::path::Path;
 
 use lumos_benchmarks::DataSource;
+use lumos_capabilities::has_browser;
 use lumos_tasks::Formulation;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
 
+use crate::shopping::script;
 use crate::support::nats::{NatsServer, programs};
 use crate::support::{Fleet, content, lumos, scripts, settled};
 
@@ -71,4 +74,37 @@ fn two_workers_keep_worlds_apart_as_one_machine_does() {
             worker.drained();
         }
     }
+}
+
+#[test]
+fn a_worker_without_a_browser_leaves_the_shop_to_others_and_says_why() {
+    if !has_browser() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(nats) = NatsServer::start() else { return };
+    script(None, 2, folder.path());
+    let cases = folder.path().join("cases.jsonl");
+    let arguments =
+        format!("--tasks webshop --tool rank=bm25 --limit 2 --model 'script:{}'", cases.display());
+    lumos().args("run").args(&arguments).output(folder.path(), "memory").ok();
+
+    let fleet = Fleet::new(folder.path(), &nats.url());
+    let lacking = fleet.worker_with(lumos().env("LUMOS_CHROMEDRIVER", "/no/chromedriver"), "");
+    let mut coordinator = fleet.coordinator("browser", format!("{arguments} --browser chromedriver"));
+    fleet.until("a refusal", |status| status.to_string().contains("/no/chromedriver not found"));
+
+    let pictures = folder.path().join("pictures");
+    let having = lumos().env("TMPDIR", folder.path());
+    let screenshots = format!("--screenshots '{}' --idle-exit 60", pictures.display());
+    let having = fleet.worker_with(having, screenshots);
+    coordinator.exits(0);
+    let rewards = |name: &str| -> Vec<Value> {
+        let rows = content(&folder.path().join(name)).0.remove("webshop").unwrap();
+        rows.into_iter().map(|row| row["scores"].clone()).collect()
+    };
+    assert_eq!(rewards("browser"), rewards("memory"));
+    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 2, "one folder per unit");
+    assert!(lacking.said().contains("/no/chromedriver"), "{}", lacking.said());
+    having.drained();
 }

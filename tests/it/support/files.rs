@@ -1,10 +1,13 @@
-//! Reads the files that a run writes.
+//! Reads the files that a run writes, and copies a complete run, which is made once per process.
 
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde_json::Value;
+
+use super::lumos;
 
 /// Reads the rows of a file of JSON lines, which may be compressed.
 pub(crate) fn rows(path: &Path) -> Vec<Value> {
@@ -99,4 +102,28 @@ pub(crate) fn assert_nowhere(text: &str, folder: &Path) {
         files += 1;
     }
     assert!(files > 5, "only {files} files");
+}
+
+/// Number of units of [`finished_run`]: the thirty samples of SVAMP in two formulations.
+pub(crate) const UNITS: u64 = 60;
+
+/// Files of the run by path, and its folders without content.
+static RUN: LazyLock<BTreeMap<PathBuf, Option<Vec<u8>>>> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let run = "run --tasks svamp --model builtin:tiny --formulation iterative,onetime";
+    lumos().args(run).output(folder.path(), "sample").ok();
+    let run = folder.path().join("sample");
+    all(&run).into_iter().map(|(path, file)| (path.strip_prefix(&run).unwrap().to_owned(), file)).collect()
+});
+
+/// Copies the run `sample` into a folder, for a test that may change it. Returns the folder of the run.
+pub(crate) fn finished_run(folder: &Path) -> PathBuf {
+    let run = folder.join("sample");
+    for (path, file) in &*RUN {
+        match file {
+            Some(content) => std::fs::write(run.join(path), content).unwrap(),
+            None => std::fs::create_dir_all(run.join(path)).unwrap(),
+        }
+    }
+    run
 }

@@ -1,4 +1,5 @@
-//! Runs that a test follows by their output, to kill or interrupt them at a known point.
+//! Processes that a test follows by their output: runs, to kill or interrupt them at a known point ([`Followed`]), and
+//! servers ([`Serving`]).
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Ended, PATIENCE, send};
+use super::{Ended, PATIENCE, lumos, send};
 
 /// The lines of an output, read as they are written.
 struct Lines {
@@ -171,5 +172,34 @@ impl Drop for Followed {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// `lumos serve-model` or `lumos serve shop`, as a process that runs until it is dropped.
+pub(crate) struct Serving {
+    pub(crate) process: Followed,
+    pub(crate) url: String,
+    /// Its output about its models.
+    pub(crate) models: Vec<String>,
+}
+
+impl Serving {
+    /// Starts a server of models.
+    pub(crate) fn models(names: &[&str]) -> Self {
+        let command = lumos().args("serve-model --listen 127.0.0.1:0 --threads 1");
+        let mut process =
+            names.iter().fold(command, |command, name| command.args("--model").arg(name)).follow();
+        process.until_said("listening on ");
+        let said = process.said();
+        let (models, listening) = said.split_once("listening on ").unwrap();
+        let url = listening.split(';').next().unwrap().to_owned();
+        Self { process, url, models: models.lines().map(str::to_owned).collect() }
+    }
+
+    /// Starts the website of the shop.
+    pub(crate) fn shop() -> Self {
+        let mut process = lumos().args("serve shop --port 0").follow();
+        let url = process.first_line();
+        Self { process, url, models: Vec::new() }
     }
 }

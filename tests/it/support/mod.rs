@@ -1,14 +1,14 @@
 //! What the tests of the program share: its command, its processes, servers that it talks to, and its files.
 //!
 //! [`lumos`] builds a command and runs it: to its end ([`Ended`]), followed by its output ([`Followed`]) or in the
-//! background with a log ([`Process`]). [`Fleet`] starts coordinators and workers on a queue. [`finished_run`] copies
-//! a small complete run, which is made once. The fault campaign and the bench of fleets include this module, too.
+//! background with a log ([`Process`]). [`Serving`] starts a server of models or the shop, and [`Fleet`] coordinators
+//! and workers on a queue. [`finished_run`] copies a small complete run, which is made once. The fault campaign and
+//! the bench of fleets include this module, too.
 
 pub(crate) mod certificates;
 mod command;
 pub(crate) mod disk;
 mod files;
-mod finished;
 mod fleet;
 mod followed;
 #[path = "../../../tools/tests/support/mariadb.rs"]
@@ -23,15 +23,13 @@ pub(crate) mod proxy;
 #[allow(dead_code, reason = "the bench of fleets uses more of it")]
 pub(crate) mod rehearsal;
 pub(crate) mod scripts;
-pub(crate) mod serving;
 
 use std::time::{Duration, Instant};
 
 pub(crate) use command::{Ended, Lumos, limited, lumos};
-pub(crate) use files::{all, assert_nowhere, content, files, read_json, results, rows};
-pub(crate) use finished::{UNITS, finished_run};
+pub(crate) use files::{UNITS, all, assert_nowhere, content, files, finished_run, read_json, results, rows};
 pub(crate) use fleet::{Fleet, set_up, settled};
-pub(crate) use followed::Followed;
+pub(crate) use followed::{Followed, Serving};
 pub(crate) use process::{Process, send};
 
 /// Time limit for everything that a test waits for. Reached only if something hangs.
