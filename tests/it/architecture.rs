@@ -129,8 +129,7 @@ fn public_type_names_are_unique() {
     assert!(defined.is_empty(), "defined more than once: {defined:#?}");
 }
 
-/// The modules of a crate from the lowest layer to the highest. The engine: format, load, model, cache and scheduler,
-/// engine, bench.
+/// The modules of a crate from the lowest layer to the highest.
 const LAYERS: [(&str, &[&str]); 4] = [
     (
         "engine",
