@@ -29,6 +29,10 @@ use exit::{CommandResult, Exit};
 static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
+    // First, because parsing the arguments takes the stack's first growth.
+    memory::watch_panics();
+    #[cfg(unix)]
+    memory::watch_signals();
     let cli = match Cli::try_parse_from(cli::normalised(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => {
@@ -38,9 +42,6 @@ fn main() -> ExitCode {
             return code.into();
         }
     };
-    memory::watch_panics();
-    #[cfg(unix)]
-    memory::watch_signals();
     logging::start(cli.global.verbose, cli.global.quiet, cli.global.log_format);
     let outcome = match runtime(&cli.command) {
         Ok(runtime) => {

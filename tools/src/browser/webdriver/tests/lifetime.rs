@@ -121,7 +121,7 @@ async fn what_a_killed_worker_leaves_behind_is_ended_by_the_next() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "browser::lifetime::child_with_browsers", "--nocapture"])
+        .args(["--exact", "browser::webdriver::tests::lifetime::child_with_browsers", "--nocapture"])
         .env(FOLDER, folder.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
