@@ -13,6 +13,7 @@ use reqwest::header::{
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Method, Response};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::ServerKey;
@@ -33,6 +34,8 @@ const IDLE: Duration = Duration::from_secs(60);
 const REDIRECTS: usize = 5;
 /// Maximum bytes that are read of a response whose status is not accepted.
 const ERROR_BODY: usize = 8 << 10;
+/// Time limit for reading them.
+const ERROR_TIME: Duration = Duration::from_secs(5);
 
 /// Decides whether a redirect to a URL is followed.
 pub type RedirectRule = dyn Fn(&Url) -> bool + Send + Sync;
@@ -197,6 +200,9 @@ impl HttpClient {
             {
                 sent = sent.header(AUTHORIZATION, value.clone());
             }
+            if let Some(timeout) = request.timeout {
+                sent = sent.timeout(self.settings.timeout.map_or(timeout, |usual| usual.min(timeout)));
+            }
             let response = sent.send().await.map_err(HttpError::network)?;
             self.has_responded.store(true, Ordering::Relaxed);
             if !response.status().is_redirection() || (request.accepts)(response.status()) {
@@ -210,7 +216,7 @@ impl HttpClient {
     /// Returns the URL to which a response redirects, if it may be followed.
     fn redirected(&self, method: &Method, url: &Url, response: &Response) -> Result<Url, HttpError> {
         let refused = |why: &str| Err(HttpError::last(format!("status {}{why}", response.status())));
-        let place = response.headers().get(LOCATION).and_then(|place| place.to_str().ok());
+        let place = response.headers().get(LOCATION).and_then(|place| str::from_utf8(place.as_bytes()).ok());
         let Some(next) = place.and_then(|place| url.join(place).ok()) else {
             return refused(" without a location");
         };
@@ -233,14 +239,19 @@ impl HttpClient {
         let mut body = Vec::new();
         let mut is_too_long =
             is_accepted && response.content_length().is_some_and(|length| length > most as u64);
+        // Without a body, the status of a response that is not accepted is sufficient.
+        let deadline = (!is_accepted).then(|| Instant::now() + ERROR_TIME);
         while !is_too_long {
-            match response.chunk().await {
+            let chunk = match deadline {
+                Some(deadline) => timeout_at(deadline, response.chunk()).await.unwrap_or(Ok(None)),
+                None => response.chunk().await,
+            };
+            match chunk {
                 Ok(Some(chunk)) => {
                     body.extend_from_slice(&chunk);
                     is_too_long = body.len() > most;
                 }
                 Err(error) if is_accepted => return Err(HttpError::network(error)),
-                // Without a body, the status is sufficient.
                 Ok(None) | Err(_) => break,
             }
         }

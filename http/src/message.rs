@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::iter::successors;
+use std::time::Duration;
 
 use reqwest::header::HeaderMap;
 use reqwest::{Method, StatusCode};
@@ -22,13 +23,15 @@ pub struct HttpRequest {
     pub accepts: fn(StatusCode) -> bool,
     /// Whether the request is sent once, without retries.
     pub once: bool,
+    /// Timeout of an attempt, from when it is its turn, if shorter than the client's.
+    pub timeout: Option<Duration>,
 }
 
 impl HttpRequest {
     /// Creates a GET request.
     pub fn get(url: impl Into<String>) -> Self {
-        let (method, url) = (Method::GET, url.into());
-        Self { method, url, body: None, from: 0, accepts: |status| status.is_success(), once: false }
+        let accepts = |status: StatusCode| status.is_success();
+        Self { method: Method::GET, url: url.into(), body: None, from: 0, accepts, once: false, timeout: None }
     }
 }
 

@@ -50,10 +50,13 @@ impl<'a> Retries<'a> {
             error.message = key.redact(&error.message);
         }
         let is_unreachable = self.made >= settings.first_retries && !has_responded.load(Ordering::Relaxed);
+        // Also if this request has no retry left.
+        if !after.is_zero() && !is_too_long {
+            pace.rest(after);
+        }
         let pause = self.pauses.next().filter(|_| error.again && !is_too_long && !is_unreachable);
         let Some(pause) = pause else { return Err(error) };
         self.made += 1;
-        pace.rest(after);
         // The jittered pause is added to Retry-After, so that clients do not all retry at the same moment.
         let pause = after + pause;
         let host = Url::parse(self.url).map(|url| host_and_port(&url)).unwrap_or_default();

@@ -73,6 +73,15 @@ pub(crate) fn run(arguments: &DoctorArgs) -> CommandResult {
     Ok(Exit::Complete)
 }
 
+/// Cargo features, and whether this program was built with them.
+const FEATURES: [(&str, bool); 5] = [
+    ("browser", cfg!(feature = "browser")),
+    ("cuda", cfg!(feature = "cuda")),
+    ("hub", cfg!(feature = "hub")),
+    ("mysql", cfg!(feature = "mysql")),
+    ("serve-model", cfg!(feature = "serve-model")),
+];
+
 fn examine() -> Report {
     let (gpus, no_gpu) = match gpus() {
         Ok(gpus) => (gpus, None),
@@ -84,7 +93,7 @@ fn examine() -> Report {
     let exists = hub.as_ref().is_some_and(|hub| hub.cache.is_dir());
     Report {
         version: env!("CARGO_PKG_VERSION"),
-        features: if cfg!(feature = "cuda") { vec!["cuda"] } else { Vec::new() },
+        features: FEATURES.iter().filter(|(_, is_enabled)| *is_enabled).map(|(name, _)| *name).collect(),
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         free_memory_bytes: free_memory(),
         linear_paths: [DType::F32, DType::Bf16, DType::F16]

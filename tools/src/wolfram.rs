@@ -16,6 +16,8 @@ use super::{ToolFault, Tools};
 
 /// Maximum size of a response in bytes.
 const LARGEST_BODY: usize = 16 << 20;
+/// Longest pause that the service may ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// Requests per second.
 const RATE: &str = "LUMOS_WOLFRAM_RATE";
 
@@ -96,6 +98,7 @@ impl Wolfram {
             retries: settings.retries,
             first_pause: settings.pace.max(Duration::from_millis(10)),
             pace: settings.pace,
+            longest_pause: LONGEST_PAUSE,
             most_bytes: LARGEST_BODY,
             // It is part of the address, so redirects are not followed.
             key: Some(settings.app_id.clone()),

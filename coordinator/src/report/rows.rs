@@ -22,15 +22,15 @@ pub(super) fn metrics(
     })
 }
 
-/// Keeps the label of a configuration, which is the first cell, in its first row only.
-pub(super) fn labelled_once(rows: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
-    let mut before = String::new();
-    let once = rows.map(|mut row| {
-        if row[0] == before {
-            row[0].clear();
-        } else {
-            before.clone_from(&row[0]);
-        }
+/// Inserts the label of a row's configuration as the first cell, in the first row of each configuration only.
+/// Configurations may have the same label.
+pub(super) fn labelled_once<'a>(
+    rows: impl Iterator<Item = (&'a ConfigurationReport, Vec<String>)>,
+) -> Vec<Vec<String>> {
+    let mut before: Option<&ConfigurationReport> = None;
+    let once = rows.map(|(configuration, mut row)| {
+        let is_same = before.replace(configuration).is_some_and(|before| std::ptr::eq(before, configuration));
+        row.insert(0, if is_same { String::new() } else { configuration.label.clone() });
         row
     });
     once.collect()
@@ -39,8 +39,7 @@ pub(super) fn labelled_once(rows: impl Iterator<Item = Vec<String>>) -> Vec<Vec<
 pub(super) fn figures(report: &Report) -> Vec<Vec<String>> {
     labelled_once(metrics(report).map(|(configuration, scores, metric)| {
         let (estimate, compared) = (metric.estimate.as_ref(), metric.published.first());
-        vec![
-            configuration.label.clone(),
+        let row = vec![
             scores.scoring.to_string(),
             metric.metric.clone(),
             figure(estimate, metric.unit),
@@ -48,7 +47,8 @@ pub(super) fn figures(report: &Report) -> Vec<Vec<String>> {
             thousands(items(estimate)),
             compared.map_or_else(dash, published),
             compared.map_or_else(dash, distance),
-        ]
+        ];
+        (configuration, row)
     }))
 }
 
@@ -68,14 +68,14 @@ pub(super) fn ledgers(report: &Report) -> Vec<Vec<String>> {
 pub(super) fn splits(report: &Report) -> Vec<Vec<String>> {
     labelled_once(report.configurations.iter().flat_map(|configuration| {
         configuration.ledger.splits.iter().map(move |split| {
-            vec![
-                configuration.label.clone(),
+            let row = vec![
                 split.scoring.to_string(),
                 split.metric.clone(),
                 thousands(configuration.ledger.answered),
                 thousands(split.correct),
                 thousands(split.wrong),
-            ]
+            ];
+            (configuration, row)
         })
     }))
 }
@@ -96,7 +96,7 @@ pub(super) fn attributions(report: &Report) -> Vec<Vec<String>> {
         let planned = configuration.ledger.planned.max(1) as f64;
         configuration.attribution.iter().map(move |(cause, &count)| {
             let share = super::numbers::percent(count as f64 / planned);
-            vec![configuration.label.clone(), cause.name().to_owned(), thousands(count), share]
+            (configuration, vec![cause.name().to_owned(), thousands(count), share])
         })
     }))
 }
@@ -108,14 +108,14 @@ pub(super) fn groups(report: &Report) -> Vec<Vec<String>> {
             let Some(metric) = scores.metrics.first() else { continue };
             for group in &metric.groups {
                 let estimate = Some(&group.estimate);
-                rows.push(vec![
-                    configuration.label.clone(),
+                let row = vec![
                     scores.scoring.to_string(),
                     group.group.clone(),
                     figure(estimate, metric.unit),
                     interval(estimate, metric.unit),
                     thousands(items(estimate)),
-                ]);
+                ];
+                rows.push((configuration, row));
             }
         }
     }

@@ -167,15 +167,15 @@ impl Terminal {
                 systems.insert(format!("{system} {:.1} % ({source})", figure.percent));
             }
             let estimate = metric.estimate.as_ref();
-            rows.push(vec![
-                configuration.label.clone(),
+            let row = vec![
                 named,
                 figure(estimate, metric.unit),
                 interval(estimate, metric.unit).replace(" to ", "–"),
                 thousands(items(estimate)),
                 compared.map_or_else(dash, |figure| format!("{:.1} %", figure.percent)),
                 compared.map_or_else(dash, distance),
-            ]);
+            ];
+            rows.push((configuration, row));
         }
         let rows = labelled_once(rows.into_iter());
         let main = main.unwrap_or("value");

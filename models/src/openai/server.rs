@@ -7,7 +7,6 @@ use http::{Method, StatusCode};
 use lumos_http::{HttpClient, HttpError, HttpRequest, HttpResponse, HttpSettings, host_and_port, is_private};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::timeout;
 use url::Url;
 
 use super::explain::{Explanation, explain};
@@ -91,9 +90,9 @@ impl Server {
         struct Model {
             id: String,
         }
-        let request = HttpRequest { once: true, ..HttpRequest::get(self.address("models")) };
-        let asked = self.client.send(&request, |response| ready(response.accepted()));
-        let response = timeout(LISTING, asked).await.ok()?.ok()?;
+        let request =
+            HttpRequest { once: true, timeout: Some(LISTING), ..HttpRequest::get(self.address("models")) };
+        let response = self.client.send(&request, |response| ready(response.accepted())).await.ok()?;
         let listed: Listed = serde_json::from_slice(&response.body).ok()?;
         Some(listed.data.into_iter().map(|model| model.id).collect())
     }

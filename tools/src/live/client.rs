@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
+use axum::http::StatusCode;
 use lumos_http::{HttpClient, HttpError, HttpRequest, HttpResponse, HttpSettings};
 use tokio::task::spawn_blocking;
 use url::Url;

@@ -18,7 +18,6 @@ use super::session::Session;
 
 /// Finds elements by role and accessible name.
 const FIND: &str = include_str!("scripts/find.js");
-/// Reads visible text.
 /// Selects an option of a select element.
 const OPTION: &str = include_str!("scripts/option.js");
 /// The key of an element reference in JSON, as defined by the WebDriver standard.

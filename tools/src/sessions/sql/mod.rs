@@ -188,12 +188,12 @@ impl Tools for Session {
     }
 }
 
-/// Creates a fault of this tool.
 /// Whether a name of a database has only letters, digits and `_`, so that it can be part of a path or statement.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_')
 }
 
+/// Creates a fault of this tool.
 pub(crate) fn fault(message: impl Into<String>) -> ToolFault {
     ToolFault { tool: "sql", message: message.into() }
 }
