@@ -6,6 +6,7 @@ fmt:
 
 clippy:
     cargo clippy --workspace --all-targets --locked -- -D warnings
+    cargo clippy --no-default-features --locked -- -D warnings
 
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked

@@ -210,12 +210,12 @@ impl HttpClient {
             }
             url = self.redirected(&request.method, &url, &response)?;
         }
-        Err(HttpError::last("too many redirects"))
+        Err(HttpError::redirect("too many redirects"))
     }
 
     /// Returns the URL to which a response redirects, if it may be followed.
     fn redirected(&self, method: &Method, url: &Url, response: &Response) -> Result<Url, HttpError> {
-        let refused = |why: &str| Err(HttpError::last(format!("status {}{why}", response.status())));
+        let refused = |why: &str| Err(HttpError::redirect(format!("status {}{why}", response.status())));
         let place = response.headers().get(LOCATION).and_then(|place| str::from_utf8(place.as_bytes()).ok());
         let Some(next) = place.and_then(|place| url.join(place).ok()) else {
             return refused(" without a location");

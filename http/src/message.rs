@@ -31,7 +31,15 @@ impl HttpRequest {
     /// Creates a GET request.
     pub fn get(url: impl Into<String>) -> Self {
         let accepts = |status: StatusCode| status.is_success();
-        Self { method: Method::GET, url: url.into(), body: None, from: 0, accepts, once: false, timeout: None }
+        Self {
+            method: Method::GET,
+            url: url.into(),
+            body: None,
+            from: 0,
+            accepts,
+            once: false,
+            timeout: None,
+        }
     }
 }
 
@@ -81,7 +89,7 @@ pub struct HttpError {
     pub message: String,
     /// The response, if its status is not accepted.
     pub response: Option<Box<HttpResponse>>,
-    /// Whether no response arrived, or an incomplete one.
+    /// Whether no response of the service arrived: only an incomplete one, or a redirect that may not be followed.
     pub is_network: bool,
     /// Whether another attempt may succeed.
     pub again: bool,
@@ -96,6 +104,11 @@ impl HttpError {
     /// Creates an error that another attempt would repeat.
     pub fn last(message: impl Into<String>) -> Self {
         Self { message: message.into(), response: None, is_network: false, again: false }
+    }
+
+    /// Creates an error of a redirect that may not be followed.
+    pub(crate) fn redirect(message: impl Into<String>) -> Self {
+        Self { is_network: true, ..Self::last(message) }
     }
 
     /// Converts a network error, a timeout or an incomplete response. URLs are left out, because they may contain
