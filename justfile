@@ -36,6 +36,10 @@ attacks *filter="attacks::":
 campaign *arguments:
     LUMOS_NATS_SERVER_CURRENT="${LUMOS_NATS_SERVER_CURRENT:-$(tests/tools/current-nats-server.sh)}" cargo test --release --locked --test campaign -- {{arguments}}
 
+# Run all tests with the long form of those that also have a short one.
+long:
+    LUMOS_ATTACKS=full LUMOS_DAMAGED=200 LUMOS_EMULATED=1000 LUMOS_GENERATED=50000 LUMOS_LEAVES=1000 LUMOS_SEQUENCES=200 ./test.sh
+
 bench:
     cargo bench --profile dist --workspace --locked
 

@@ -54,6 +54,10 @@ fi
 LUMOS_REQUIRE=${LUMOS_REQUIRE-$(IFS=,; echo "${required[*]}")}
 export LUMOS_REQUIRE
 
+# Many tests wait for processes, servers and browsers most of the time.
+RUST_TEST_THREADS=${RUST_TEST_THREADS-$((2 * $(nproc)))}
+export RUST_TEST_THREADS
+
 log=$(mktemp)
 LUMOS_SKIPPED=$(mktemp)
 export LUMOS_SKIPPED
