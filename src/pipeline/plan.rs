@@ -208,7 +208,7 @@ impl SelectedData {
         }
         if stored != self.items.len() as u64 {
             return Err(Failure::input(format!("the data of {name} changed during planning"))
-                .hint("run the command again when the data file is no longer being written"));
+                .hint("wait until the data file is complete, then run the command again"));
         }
         Ok(stored)
     }

@@ -31,7 +31,7 @@ pub enum SpecError {
         key: Option<String>,
         /// The error.
         message: String,
-        /// Suggested correction; empty if there is none.
+        /// Suggested correction, or an empty text.
         hint: String,
     },
     /// The specification is complete and invalid. Lists all errors.

@@ -107,7 +107,7 @@ pub(crate) fn not_dispatched(name: &str, listed: &[&str]) -> Failure {
         let detail = format!("`{name}` is listed in the prompt but not carried out");
         Failure::new(Stage::GrounderUnknownAction, detail)
     } else if !name.is_empty() && name.chars().all(char::is_alphanumeric) {
-        Failure::new(Stage::GrounderUnknownAction, format!("there is no action `{name}`"))
+        Failure::new(Stage::GrounderUnknownAction, format!("`{name}` is not in the list of actions"))
     } else {
         Failure::new(Stage::GrounderUnparsable, "the reply is not an action")
     }

@@ -31,7 +31,7 @@ impl ParsedAction {
 }
 
 /// Splits `{vars} = {Name}({args})`. The arguments end at the parenthesis that matches the first one, or before
-/// the last character if there is none.
+/// the last character if it is missing.
 pub fn parse_action(text: &str) -> ParsedAction {
     let action = Characters::new(text);
     let assign = action.find(" = ");
@@ -43,7 +43,7 @@ pub fn parse_action(text: &str) -> ParsedAction {
     }
 }
 
-/// The index of the parenthesis that matches the one at `open`; that of the last character if there is none.
+/// The index of the parenthesis that matches the one at `open`; that of the last character if it is missing.
 /// Without an opening parenthesis `open` is -1, and the search starts at the last character.
 pub(super) fn closing(action: &Characters, open: isize) -> isize {
     let start = if open < 0 { (open + action.len()).max(0) } else { open };

@@ -55,7 +55,7 @@ fn answer(call: &ToolCall, text: &str) -> ToolReply {
             corrupt_gold: false,
             empty_gold: false,
         }),
-        ToolCall::Carry(_) => unreachable!("there is no browser"),
+        ToolCall::Carry(_) => unreachable!("unexpected call of a browser"),
         // A failure of the model of the try-again loop is a fault.
         ToolCall::Chat { role: Role::Answerer, .. } => ToolReply::Chat(ChatReply::recorded(text)),
         _ if text.contains("raise") => ToolReply::Raised { message: text.to_owned() },

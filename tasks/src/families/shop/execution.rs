@@ -183,7 +183,7 @@ pub(super) fn execute(
             }
         }
         name => {
-            let detail = format!("`{name}` is no action of the list");
+            let detail = format!("`{name}` is not in the list of actions");
             return Err(Failure::new(Stage::GrounderUnknownAction, detail).into());
         }
     };

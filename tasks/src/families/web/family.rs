@@ -129,8 +129,8 @@ impl Web {
             return Ok(ParsedWebAction::as_published(action));
         }
         ParsedWebAction::strictly(action).map_err(|refusal| match refusal {
-            ActionRefusal::Unparsable => "it is no action",
-            ActionRefusal::Unknown => "there is no such action",
+            ActionRefusal::Unparsable => "the reply is not an action",
+            ActionRefusal::Unknown => "not in the list of actions",
         })
     }
 
@@ -279,7 +279,7 @@ impl Family for Web {
             return Err(self.raise("KeyError", Failure::argument(detail), state));
         };
         let Some(name) = parsed.name else {
-            let why = format!("there is no action `{}`", parsed.written);
+            let why = format!("`{}` is not in the list of actions", parsed.written);
             state.observe(action, Observation::Refused(why));
             self.hold_next(parsed.variable, step);
             return Ok(());
