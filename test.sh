@@ -58,12 +58,26 @@ export LUMOS_REQUIRE
 RUST_TEST_THREADS=${RUST_TEST_THREADS-$((2 * $(nproc)))}
 export RUST_TEST_THREADS
 
-log=$(mktemp)
-LUMOS_SKIPPED=$(mktemp)
+logs=$(mktemp -d)
+LUMOS_SKIPPED=$logs/skipped
 export LUMOS_SKIPPED
-trap 'rm -f "$log" "$LUMOS_SKIPPED"' EXIT
+touch "$LUMOS_SKIPPED"
+trap 'rm -rf "$logs"' EXIT
+
+cargo test --workspace --locked --no-run
+# Unit, integration and documentation tests run at the same time. Each part is printed when it is complete.
+run() {
+  local name=$1
+  shift
+  cargo test --workspace --locked --no-fail-fast "$@" >"$logs/$name" 2>&1 || touch "$logs/failed"
+  cat "$logs/$name"
+}
+run unit --lib --bins -- "$@" &
+run integration --test '*' -- "$@" &
+run documentation --doc -- "$@" &
+wait
 status=0
-cargo test --workspace --locked --no-fail-fast -- "$@" 2>&1 | tee "$log" || status=$?
+[ ! -e "$logs/failed" ] || status=1
 echo
 sort -u "$LUMOS_SKIPPED" | awk -F'\t' '{ printf "%s: %s (%s: %s)\n", $1, $2, $3, $4 }'
 awk -v skipped="$(awk -F'\t' '$1 == "skipped" { print $2 }' "$LUMOS_SKIPPED" | sort -u | wc -l)" '
@@ -72,5 +86,5 @@ awk -v skipped="$(awk -F'\t' '$1 == "skipped" { print $2 }' "$LUMOS_SKIPPED" | s
     printf "%d passed, %d failed, %d skipped", passed - skipped, failed, skipped
     if (ignored) printf " (and %d ignored: measurements, and helpers that other tests run)", ignored
     print ""
-  }' "$log"
+  }' "$logs/unit" "$logs/integration" "$logs/documentation"
 exit "$status"

@@ -14,7 +14,8 @@ const SOURCES: [(&str, &str); 3] = [
     ("kernels.cu", include_str!("kernels.cu")),
     ("sampling.cu", include_str!("sampling.cu")),
 ];
-const CHECKED: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+const NO_COMPILER: &str = "there is no C++ compiler";
+const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
 /// A handle to an emulated device.
 pub(super) struct Emulator {
@@ -48,18 +49,30 @@ struct Process {
 }
 
 impl Emulator {
-    /// Starts an emulator for weights of a type. Returns `None` and prints a message if there is no C++
-    /// compiler.
+    /// Starts an emulator for weights of a type, with sanitizers if the compiler supports them. Returns `None` and
+    /// prints a message if there is no C++ compiler.
     pub(super) fn start(dtype: DType) -> Option<Self> {
-        static BUILT: OnceLock<Result<Built, String>> = OnceLock::new();
-        let (programs, sanitized) = match BUILT.get_or_init(build) {
-            Ok((programs, sanitized)) => (programs, *sanitized),
-            Err(reason) => {
+        match program(dtype, true) {
+            Ok(program) => Some(Self::run(program, true)),
+            Err(_) => Self::unsanitized(dtype),
+        }
+    }
+
+    /// Starts an emulator without sanitizers, for whole models: it takes a third of the time.
+    pub(super) fn unsanitized(dtype: DType) -> Option<Self> {
+        match program(dtype, false) {
+            Ok(program) => Some(Self::run(program, false)),
+            Err(reason) if reason.starts_with(NO_COMPILER) => {
                 lumos_capabilities::skip(lumos_capabilities::Capability::Cxx, reason);
-                return None;
+                None
             }
-        };
-        let mut child = Command::new(&programs[element(dtype)])
+            // If there is a compiler, it must accept the kernels.
+            Err(reason) => panic!("{reason}"),
+        }
+    }
+
+    fn run(program: &Path, sanitized: bool) -> Self {
+        let mut child = Command::new(program)
             .env("ASAN_OPTIONS", "detect_leaks=0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -67,7 +80,7 @@ impl Emulator {
             .expect("the emulator was built");
         let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
         let process = Process { child, input, output, buffers: 0, counts: Counts::default() };
-        Some(Self { process: Arc::new(Mutex::new(process)), sanitized })
+        Self { process: Arc::new(Mutex::new(process)), sanitized }
     }
 
     /// Counts of the operations requested so far.
@@ -94,54 +107,52 @@ fn element(dtype: DType) -> usize {
     }
 }
 
-/// A program for each type, and whether they are sanitized.
-type Built = ([PathBuf; 3], bool);
+/// The compiled program for a type. It is compiled once, when it is first needed.
+fn program(dtype: DType, sanitized: bool) -> &'static Result<PathBuf, String> {
+    static PROGRAMS: [[OnceLock<Result<PathBuf, String>>; 3]; 2] = [const { [const { OnceLock::new() }; 3] }; 2];
+    let element = element(dtype);
+    PROGRAMS[usize::from(sanitized)][element].get_or_init(|| {
+        let options: &[&str] = if sanitized { &SANITIZERS } else { &[] };
+        let program = compile(element, options)?;
+        // Whether the sanitizers' libraries exist is only known after a program has been linked and run.
+        match Command::new(&program).stdin(Stdio::null()).status() {
+            Ok(status) if status.success() => Ok(program),
+            ended => {
+                eprintln!("{} does not run ({ended:?})", program.display());
+                Err(format!("{} does not run", program.display()))
+            }
+        }
+    })
+}
 
-/// Compiles a program for each type, with sanitizers if the compiler supports them.
-fn build() -> Result<Built, String> {
+fn compile(element: usize, options: &[&str]) -> Result<PathBuf, String> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let folder = FOLDER.get_or_init(write_sources).as_ref().map_err(Clone::clone)?;
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    let program = folder.join(format!("emulator-{element}-{}", options.len()));
+    let output = Command::new(&compiler)
+        .args(["-std=c++20", "-O1", "-g", "-Wno-unknown-pragmas"])
+        .args(options)
+        .arg(format!("-DLUMOS_ELEMENT={element}"))
+        .arg(folder.join("emulator.cpp"))
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .map_err(|error| format!("{NO_COMPILER} `{compiler}` ({error})"))?;
+    match output.status.success() {
+        true => Ok(program),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+fn write_sources() -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/emulator");
     let folder = folder.join(std::process::id().to_string());
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for (name, text) in SOURCES {
         std::fs::write(folder.join(name), text).map_err(|error| format!("{name}: {error}"))?;
     }
-    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-    let compile = |element: usize, options: &[&str]| {
-        let program = folder.join(format!("emulator-{element}"));
-        let output = Command::new(&compiler)
-            .args(["-std=c++20", "-O1", "-g", "-Wno-unknown-pragmas"])
-            .args(options)
-            .arg(format!("-DLUMOS_ELEMENT={element}"))
-            .arg(folder.join("emulator.cpp"))
-            .arg("-o")
-            .arg(&program)
-            .output()
-            .map_err(|error| format!("there is no C++ compiler `{compiler}` ({error})"))?;
-        match output.status.success() {
-            true => Ok(program),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-        }
-    };
-    // Whether the sanitizers' libraries exist is only known after a program has been linked and run.
-    let runs = |program: &PathBuf| {
-        Command::new(program).stdin(Stdio::null()).status().is_ok_and(|status| status.success())
-    };
-    let checked = compile(0, &CHECKED).is_ok_and(|program| runs(&program));
-    if !checked {
-        eprintln!("the kernels are checked without an address sanitizer: {compiler} does not support it");
-    }
-    let options: &[&str] = if checked { &CHECKED } else { &[] };
-    let programs = std::thread::scope(|scope| {
-        let threads = [0, 1, 2].map(|element| scope.spawn(move || compile(element, options)));
-        threads.map(|thread| thread.join().expect("compiling does not panic"))
-    });
-    let [single, brain, half] = programs;
-    // If there is a compiler, it must accept the kernels.
-    let built = |program: Result<PathBuf, String>| program.unwrap_or_else(|error| panic!("{error}"));
-    match single {
-        Err(reason) if reason.starts_with("there is no") => Err(reason),
-        single => Ok(([built(single), built(brain), built(half)], checked)),
-    }
+    Ok(folder)
 }
 
 fn lock(process: &Mutex<Process>) -> MutexGuard<'_, Process> {

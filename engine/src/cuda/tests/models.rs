@@ -143,7 +143,7 @@ fn shapes() -> [Shape; 3] {
 fn generates_what_the_processor_does() {
     for shape in shapes() {
         let (_folder, opened) = opened(&shape);
-        let Some(device) = Emulator::start(DType::F32) else { return };
+        let Some(device) = Emulator::unsanitized(DType::F32) else { return };
         let counts = device.handle();
         let (model, layout) = on_device(&opened, device, DType::F32, PAGES);
         let found = run(model, layout, PAGES, orders(shape.vocabulary));
@@ -191,7 +191,7 @@ fn draws_need_no_logits_and_are_those_of_the_logits() {
             .collect()
     };
     let on_emulator = |orders: Vec<SequenceRequest>| {
-        let device = Emulator::start(DType::F32)?;
+        let device = Emulator::unsanitized(DType::F32)?;
         let counts = device.handle();
         let (model, layout) = on_device(&opened, device, DType::F32, PAGES);
         Some((run(model, layout, PAGES, orders), counts.counts()))
@@ -244,7 +244,7 @@ fn equals_transformers() {
     let most = std::env::var("LUMOS_EMULATED").map_or(6, |most| most.parse().unwrap());
     for name in ["llama-mha", "llama-gqa-tied", "llama3-rope"] {
         let Some(folder) = reference::folder(name) else { return };
-        let Some(device) = Emulator::start(DType::F32) else { return };
+        let Some(device) = Emulator::unsanitized(DType::F32) else { return };
         let mut cases = reference::cases(&folder);
         cases.retain(|case| case.ids.len() < 127);
         cases.truncate(most);
