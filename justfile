@@ -40,6 +40,10 @@ campaign *arguments:
 long:
     LUMOS_ATTACKS=full LUMOS_DAMAGED=200 LUMOS_EMULATED=1000 LUMOS_GENERATED=50000 LUMOS_LEAVES=1000 LUMOS_SEQUENCES=200 ./test.sh
 
+# Read the exports of a run with their readers and compare the figures; needs the network once.
+readers run *folder:
+    tests/tools/readers.sh {{run}} {{folder}}
+
 bench:
     cargo bench --profile dist --workspace --locked
 
