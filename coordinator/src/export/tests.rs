@@ -262,6 +262,7 @@ async fn tables_have_a_row_per_recorded_unit() {
 #[tokio::test]
 async fn parquet_has_the_steps_of_every_unit() {
     use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+    use arrow_array::Array;
     use arrow_array::cast::AsArray;
 
     let folder = tempfile::tempdir().unwrap();
