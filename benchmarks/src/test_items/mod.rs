@@ -14,7 +14,7 @@ const FIRST_TRAINING_GOAL: u64 = 1500;
 /// Line in the group of a Mind2Web task of the training split.
 const TRAINING_SPLIT: &str = "split: train";
 
-/// Returns whether an item is no item of a test set. `data` is the SHA-256 of the data that the item was read from.
+/// Returns whether an item is known to be outside of the test sets. `data` is the SHA-256 of the data that the item was read from.
 ///
 /// | data | accepted items |
 /// |---|---|

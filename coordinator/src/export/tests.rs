@@ -281,7 +281,7 @@ async fn parquet_has_the_steps_of_every_unit() {
 }
 
 #[tokio::test]
-async fn folders_that_are_no_export_are_never_replaced() {
+async fn only_the_folder_of_an_export_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let run = recorded(folder.path()).await;
     let out = folder.path().join("out");
