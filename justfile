@@ -7,6 +7,7 @@ fmt:
 clippy:
     cargo clippy --workspace --all-targets --locked -- -D warnings
     cargo clippy --no-default-features --locked -- -D warnings
+    cargo clippy -p lumos-coordinator --features parquet --all-targets --locked -- -D warnings
 
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
@@ -39,6 +40,10 @@ campaign *arguments:
 # Run all tests with the long form of those that also have a short one.
 long:
     LUMOS_ATTACKS=full LUMOS_DAMAGED=200 LUMOS_EMULATED=1000 LUMOS_GENERATED=50000 LUMOS_LEAVES=1000 LUMOS_SEQUENCES=200 ./test.sh
+
+# Read the exports of a run with their readers and compare the figures; needs the network once.
+readers run *folder:
+    tests/tools/readers.sh {{run}} {{folder}}
 
 bench:
     cargo bench --profile dist --workspace --locked

@@ -6,6 +6,7 @@
 
 mod data;
 mod engine;
+mod export;
 mod fleet;
 mod results;
 mod run;
@@ -20,6 +21,7 @@ pub(crate) use data::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs, ReplayArg
 pub(crate) use engine::{
     BenchArgs, BenchCommand, DoctorArgs, EngineArgs, EstimateArgs, MemoryArgs, Switch, VerifyArgs,
 };
+pub(crate) use export::ExportArgs;
 pub(crate) use fleet::{CancelArgs, FleetArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
 pub(crate) use results::{Listing, LsArgs, MergeArgs, RepairArgs, ReportArgs, RunsArgs, ScoreArgs, ShowArgs};
 pub(crate) use run::{ModelArgs, ResumeArgs, RunArgs};
@@ -105,6 +107,8 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Score a recorded run again, or grade it with a judge model
     Score(ScoreArgs),
+    /// Convert a run for other tools: inspect, lm-eval, Parquet, LaTeX, training data
+    Export(ExportArgs),
     /// Print one item's trajectory
     Show(ShowArgs),
     /// List runs, benchmarks or models

@@ -97,6 +97,7 @@ async fn run(cli: Cli) -> CommandResult {
         Command::Validate(arguments) => commands::run::validate(&arguments).await,
         Command::Report(arguments) => commands::results::report(&arguments),
         Command::Score(arguments) => commands::results::score(&arguments, quiet).await,
+        Command::Export(arguments) => commands::export::run(&arguments),
         Command::Show(arguments) => commands::results::show(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),
         Command::Repair(arguments) => commands::results::repair(&arguments).await,

@@ -24,6 +24,7 @@ pub mod replay;
 mod score;
 mod strategyqa;
 mod svamp;
+mod test_items;
 mod webshop;
 
 pub use benchmark::{Benchmark, BenchmarkDescription, Download, PublishedFigure, PublishedItems};
@@ -32,3 +33,4 @@ pub use loading::{Content, DataSource, Items, RecordError};
 pub use metrics::{Estimate, GroupedTally, IntervalMethod, MetricDefinition, MetricKind, Tally, Unit};
 pub use registry::{UnknownBenchmark, all, find, get};
 pub use score::{ItemScore, Scoring, Share};
+pub use test_items::{is_training_data, test_item_fingerprint};

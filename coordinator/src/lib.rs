@@ -21,6 +21,7 @@ pub mod judge;
 mod ledger;
 pub mod manifest;
 pub mod merge;
+mod model_id;
 pub mod plan;
 pub mod report;
 #[cfg(test)]
@@ -37,4 +38,5 @@ pub use {
     checkpoint::{Checkpoint, CheckpointError, CheckpointReader, Damage, PlanMark, Record, Recorded},
     computing::Computing,
     events::Event,
+    model_id::{ModelId, ModelNames},
 };

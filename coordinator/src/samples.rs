@@ -165,8 +165,11 @@ pub(crate) fn state(index: u64, unit: &UnitId) -> Option<Record> {
     })
 }
 
-/// Returns the exported samples file in a run's folder.
-pub(crate) fn samples_file(folder: &Path) -> PathBuf {
-    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    files.find(|file| file.extension().is_some_and(|ending| ending == "jsonl")).unwrap()
+/// Returns the exported samples files in a run's folder, sorted.
+pub(crate) fn samples_files(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        files.filter(|file| file.extension().is_some_and(|ending| ending == "jsonl")).collect();
+    files.sort();
+    files
 }

@@ -48,13 +48,27 @@ pub(crate) fn for_each_unit<E: From<CheckpointError>>(
     checkpoint: &CheckpointReader,
     mut visit: impl FnMut(&UnitView<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    for (position, configuration) in manifest.configurations.iter().enumerate() {
-        for item in checkpoint.items(&configuration.configuration.benchmark) {
-            let item = item?;
-            let unit = unit_of(configuration, &item);
-            let record = checkpoint.records_of(&unit)?.pop();
-            visit(&UnitView { position, configuration, item: &item, unit, record })?;
-        }
+    let mut configurations = manifest.configurations.iter().enumerate();
+    configurations.try_for_each(|(position, configuration)| {
+        for_each_unit_of(position, configuration, checkpoint, &mut visit)
+    })
+}
+
+/// Calls the visitor for every planned unit of the configuration at a position of the manifest.
+///
+/// # Errors
+/// Errors of reading the checkpoint, and errors of the visitor.
+pub(crate) fn for_each_unit_of<E: From<CheckpointError>>(
+    position: usize,
+    configuration: &PlannedConfiguration,
+    checkpoint: &CheckpointReader,
+    mut visit: impl FnMut(&UnitView<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    for item in checkpoint.items(&configuration.configuration.benchmark) {
+        let item = item?;
+        let unit = unit_of(configuration, &item);
+        let record = checkpoint.records_of(&unit)?.pop();
+        visit(&UnitView { position, configuration, item: &item, unit, record })?;
     }
     Ok(())
 }

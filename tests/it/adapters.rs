@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::{Serving, content, lumos, read_json, repository};
+use crate::support::{Serving, content, lumos, read_json, replies, repository};
 
 fn data() -> PathBuf {
     repository("engine/tests/data/adapters")
@@ -80,8 +80,9 @@ fn runs_know_adapters_by_their_files() {
     let server = Serving::models(&[&planner]);
     assert!(server.models.iter().any(|line| line.starts_with("attention: ")), "{:?}", server.models);
     let there = what("served", &format!("openai:attention@{}", server.url), &grounder);
-    let replies = |run: &Path| -> Vec<Value> {
-        content(run).0.into_values().flatten().map(|row| row["resps"].clone()).collect()
+    let said = |run: &Path| -> Vec<Vec<String>> {
+        let rows = content(run).0.into_values().flatten();
+        rows.map(|row| replies(&row).into_iter().map(str::to_owned).collect()).collect()
     };
-    assert_eq!(replies(&there), replies(&run));
+    assert_eq!(said(&there), said(&run));
 }

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{content, lumos, results, rows, unwrapped};
+use crate::support::{content, lumos, replies, results, rows, unwrapped};
 
 #[test]
 fn help_reads_well() {
     for command in [
         "run", "report", "replay", "tool", "complete", "fetch", "show", "worker", "status", "merge", "bench",
-        "estimate", "verify", "doctor", "score", "repair",
+        "estimate", "export", "verify", "doctor", "score", "repair",
     ] {
         insta::assert_snapshot!(format!("help_{command}"), lumos().arg(command).arg("--help").ok().stdout);
     }
@@ -128,8 +128,8 @@ fn runs_are_listed_shown_scored_and_reported() {
         let shown = show(&index.to_string()).ok();
         assert!(shown.stdout.starts_with(&format!("SVAMP item {index} (lumos-{}), ", index + 1)), "{shown}");
         let told = unwrapped(&shown.stdout);
-        for reply in row["resps"].as_array().unwrap() {
-            assert!(told.contains(&unwrapped(reply[0].as_str().unwrap())), "{reply} is missing from {shown}");
+        for reply in replies(row) {
+            assert!(told.contains(&unwrapped(reply)), "{reply} is missing from {shown}");
         }
         let verdict = if correct(row) { "correct" } else { "wrong" };
         assert!(told.contains(&format!("verdict {verdict} by exact_match (paper scoring)")), "{shown}");

@@ -163,7 +163,6 @@ fn all_benchmarks_run_on_their_samples_without_further_flags() {
     let folder = tempfile::tempdir().unwrap();
     at(folder.path(), TINY).args("--tasks all --name all").ok();
     let (samples, results) = content(&folder.path().join("runs/all"));
-    // The helper that reads file names shortens `intercode_sql` to `intercode`.
     assert_eq!(samples.len(), 7, "{:?}", samples.keys());
     for (task, rows) in &samples {
         assert!(!rows.is_empty(), "{task}");

@@ -10,6 +10,7 @@ mod commands;
 mod crash;
 mod damage;
 mod engine;
+mod export;
 mod fleet;
 mod interface;
 mod judge;

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, header};
 use serde_json::{Value, json};
 
 use crate::support::model_server::{KEY, Server};
-use crate::support::{Lumos, Serving, assert_nowhere, content, lumos, unwrapped};
+use crate::support::{Lumos, Serving, assert_nowhere, content, lumos, replies, unwrapped};
 
 /// Replies as planner and grounder. The third item's planner always fails.
 fn agent(request: usize, body: &Value) -> Result<String, u16> {
@@ -55,8 +55,8 @@ fn a_server_s_failures_are_faults_and_its_key_is_nowhere() {
     assert_eq!(rows.iter().filter(|row| row["status"] == "answered").count(), 3, "{rows:?}");
     let fault = rows[2]["error"]["message"].as_str().unwrap();
     assert!(fault.contains("503 Service Unavailable") && fault.contains("[key]"), "{fault}");
-    assert_eq!(rows[0]["resps"][0][0], " Subgoal 1: Add.");
-    assert!(rows[0]["resps"][2][0].as_str().unwrap().ends_with("[key]"));
+    assert_eq!(replies(&rows[0])[0], " Subgoal 1: Add.");
+    assert!(replies(&rows[0])[2].ends_with("[key]"));
     server.lumos().args("show --json").arg(&run).args("2").run().prints(["503"]);
     assert_nowhere(KEY, folder.path());
     let bodies = server.state.bodies.lock().unwrap();
@@ -189,9 +189,8 @@ fn a_run_over_the_server_is_the_run_in_process() {
         let planner = format!("openai:tiny-planner-{formulation}@{}", server.url);
         let grounder = format!("openai:tiny-grounder@{}", server.url);
         let here = run("here", "builtin:tiny", "builtin:tiny");
-        let replies =
-            |rows: &[Value]| rows.iter().map(|row| row["resps"].as_array().unwrap().len()).sum::<usize>();
-        assert!(here.len() == 4 && replies(&here) >= 8, "{} replies", replies(&here));
+        let count = here.iter().map(|row| replies(row).len()).sum::<usize>();
+        assert!(here.len() == 4 && count >= 8, "{count} replies");
         assert_eq!(run("there", &planner, &grounder), here, "both on the server");
         assert_eq!(run("mixed", "builtin:tiny", &grounder), here, "the grounder on the server");
         assert_eq!(run("other", &planner, "builtin:tiny"), here, "the planner on the server");

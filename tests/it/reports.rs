@@ -28,7 +28,7 @@ fn a_few_items_are_not_compared_with_a_published_figure() {
     assert!(tables.lines().all(|line| line.chars().count() <= 80), "{stdout}");
     let run = folder.path().join("few");
     let results = results(&run);
-    assert_eq!(results["model_name"], "planner=builtin:tiny,grounder=builtin:tiny");
+    assert_eq!(results["model_name"], "lumos/tiny");
     let seconds: f64 = results["total_evaluation_time_seconds"].as_str().unwrap().parse().unwrap();
     assert!(seconds > 0.0, "{seconds}");
     let published = &results["lumos"]["configurations"]["gsm8k"]["scores"][0]["metrics"][0]["published"][0];

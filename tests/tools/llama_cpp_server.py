@@ -66,7 +66,7 @@ def samples(lumos, folder, name, formulation, planner, grounder, limit):
     for path in sorted((folder / name).glob("samples_*.jsonl")):
         for line in path.read_text().splitlines():
             row = json.loads(line)
-            steps = [step for step in row["trajectory"] if step["step"] == "generate"]
+            steps = [step for step in json.loads(row["trajectory"]) if step["step"] == "generate"]
             rows[row["task"], row["doc_id"]] = ([(s["prompt"], s["reply"], s["prompt_tokens"]) for s in steps], row["status"])
     return rows
 

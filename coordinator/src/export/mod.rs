@@ -1,29 +1,47 @@
-//! Writes the files of a run: results and samples with lm-eval's fields, and reports.
+//! Writes runs for other tools: the files of a run's folder, and exports.
 //!
-//! [`export()`] writes all of them to the run's folder, next to the checkpoint. [`is_current`] tests whether
-//! the files in a folder match a report, so that a complete run is not exported again, and `sample`
-//! formats one line of a samples file.
+//! [`export()`] writes results and samples with lm-eval's fields, and the reports, to the run's folder;
+//! [`is_current`] tests whether they match a report, so that a complete run is not written again. [`convert()`] writes
+//! an [`ExportFormat`] to a folder of its own. All of them read a `source::RunSource`: the report, and the recorded
+//! units with their scores, one at a time.
+//!
+//! | format | module |
+//! |---|---|
+//! | lm-eval | `lm_eval`, `sample` |
+//! | inspect | `inspect`, `transcript` |
+//! | every-eval-ever | `every_eval_ever`, `transcript` |
+//! | csv, parquet | `columns`, `csv`, `parquet` |
+//! | latex | `latex` |
+//! | annotations | `annotations` |
 
+mod annotations;
+mod columns;
+mod convert;
+mod csv;
+mod every_eval_ever;
+mod inspect;
+mod latex;
+mod lm_eval;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod run_folder;
 mod sample;
+mod source;
+mod transcript;
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
-use lumos_benchmarks::Scoring;
 use thiserror::Error;
 
-use crate::atomic_file::{sync_folder, write_whole};
-use crate::checkpoint::{CheckpointError, CheckpointReader};
-use crate::judge::Verdicts;
-use crate::manifest::Manifest;
-use crate::report::{Format, Report, report};
-use crate::unit_view::{ScoreError, for_each_unit};
+use crate::atomic_file::write_whole;
+use crate::checkpoint::CheckpointError;
+use crate::unit_view::ScoreError;
 
-use sample::sample;
+pub use annotations::{AnnotatedModule, AnnotationOptions};
+pub use convert::{ExportFormat, ExportOptions, ExportSummary, convert};
+pub use run_folder::{export, is_current};
 
 /// Error of an export.
 #[derive(Debug, Error)]
@@ -39,6 +57,21 @@ pub enum ExportError {
         /// The I/O error.
         source: io::Error,
     },
+    /// The output folder exists and is not empty.
+    #[error("output folder is not empty: {}", .0.display())]
+    NotEmpty(PathBuf),
+    /// The output folder exists and was not written by an export, so it is not replaced.
+    #[error("{}: not the folder of an export", .0.display())]
+    NotAnExport(PathBuf),
+    /// Nothing is left to export.
+    #[error("nothing to export: {0}")]
+    Nothing(String),
+    /// Everything that could be exported is an item of a test set.
+    #[error("nothing to export but items of test sets: {0}")]
+    OnlyTestItems(String),
+    /// The format is not part of this build.
+    #[error("this program was built without `{0}`")]
+    NotBuilt(&'static str),
 }
 
 impl From<CheckpointError> for ExportError {
@@ -47,112 +80,38 @@ impl From<CheckpointError> for ExportError {
     }
 }
 
-/// Writes results, samples and reports to a run's folder. Each file is written atomically. Older results and
-/// samples in the folder are removed after the new ones were written. Returns the report.
-///
-/// # Errors
-/// If the checkpoint cannot be read or a file cannot be written.
-pub fn export(
-    folder: &Path,
-    manifest: &Manifest,
-    checkpoint: &CheckpointReader,
-    scorings: &[Scoring],
-    now: Timestamp,
-) -> Result<Report, ExportError> {
-    let report = report(manifest, checkpoint, scorings)?;
-    let verdicts = Verdicts::beside(checkpoint)?;
-    let scorings: Vec<Scoring> =
-        if scorings.is_empty() { manifest.spec.scoring.clone() } else { scorings.to_vec() };
-    // lm-eval's time format, which is a valid file name on every file system.
-    let time = now.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H-%M-%S.%6f").to_string();
-    let mut files = Vec::new();
-    let results = folder.join(format!("results_{time}.json"));
-    for (file, format) in [
-        (results, Format::Json),
-        (folder.join("report.md"), Format::Markdown),
-        (folder.join("report.html"), Format::Html),
-    ] {
-        write_whole(&file, |out| report.render(format, out))
-            .map_err(|source| ExportError::Io { file: file.clone(), source })?;
-        files.push(file);
-    }
-    let benchmarks: BTreeSet<&str> =
-        report.configurations.iter().map(|configuration| configuration.benchmark.as_str()).collect();
-    for benchmark in benchmarks {
-        let file = folder.join(format!("samples_{benchmark}_{time}.jsonl"));
-        samples(&file, benchmark, manifest, checkpoint, (&scorings, verdicts.as_ref()))?;
-        files.push(file);
-    }
-    remove_older(folder, &files).map_err(|source| ExportError::Io { file: folder.to_owned(), source })?;
-    Ok(report)
+/// Returns the conversion of an I/O error of a file.
+fn unwritable(file: &Path) -> impl Fn(io::Error) -> ExportError {
+    move |source| ExportError::Io { file: file.to_owned(), source }
 }
 
-fn samples(
+/// Writes a file atomically. Errors of the content are kept separate from errors of the file.
+fn write_file(
     file: &Path,
-    benchmark: &str,
-    manifest: &Manifest,
-    checkpoint: &CheckpointReader,
-    (scorings, verdicts): (&[Scoring], Option<&Verdicts>),
+    fill: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
 ) -> Result<(), ExportError> {
-    let unwritable = |source: io::Error| ExportError::Io { file: file.to_owned(), source };
-    // Keeps errors of the content separate from errors of the file.
     let mut failed = None;
-    let mut chosen = manifest.clone();
-    chosen.configurations.retain(|configuration| configuration.configuration.benchmark == benchmark);
     let written = write_whole(file, |out| {
-        for_each_unit(&chosen, checkpoint, |view| {
-            let Some(line) = sample(view, scorings, verdicts)? else { return Ok(()) };
-            serde_json::to_writer(&mut *out, &line).map_err(|error| unwritable(error.into()))?;
-            out.write_all(b"\n").map_err(unwritable)
-        })
-        .map_err(|error| match error {
-            ExportError::Io { source, .. } => source,
-            ExportError::Score(_) => {
-                failed = Some(error);
-                io::Error::other("the record cannot be scored")
-            }
+        fill(out).map_err(|error| {
+            failed = Some(error);
+            io::Error::other("the content cannot be written")
         })
     });
     match failed {
         Some(error) => Err(error),
-        None => written.map_err(unwritable),
+        None => written.map_err(unwritable(file)),
     }
 }
 
-fn remove_older(folder: &Path, kept: &[PathBuf]) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let ours = (name.starts_with("results_") && name.ends_with(".json"))
-            || (name.starts_with("samples_") && name.ends_with(".jsonl"));
-        if ours && !kept.contains(&path) {
-            fs::remove_file(&path)?;
-        }
-    }
-    sync_folder(folder)
+/// Writes a line of JSON.
+fn write_line(out: &mut dyn Write, line: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    out.write_all(b"\n")
 }
 
-/// Whether the folder contains the results of this report and a samples file for every benchmark.
-///
-/// Results are written before samples, so an interrupted export is not current. Equal records render to equal
-/// reports, so equal bytes mean that nothing has changed.
-///
-/// # Errors
-/// If the folder or the results cannot be read.
-pub fn is_current(folder: &Path, report: &Report) -> io::Result<bool> {
-    let names: BTreeSet<String> = fs::read_dir(folder)?
-        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-        .collect::<io::Result<_>>()?;
-    let time = |name: &String| Some(name.strip_prefix("results_")?.strip_suffix(".json")?.to_owned());
-    let mut times = names.iter().filter_map(time);
-    let (Some(time), None) = (times.next(), times.next()) else { return Ok(false) };
-    let sampled = |benchmark: &str| names.contains(&format!("samples_{benchmark}_{time}.jsonl"));
-    if !report.configurations.iter().all(|configuration| sampled(&configuration.benchmark)) {
-        return Ok(false);
-    }
-    let mut rendered = Vec::new();
-    report.render(Format::Json, &mut rendered)?;
-    Ok(fs::read(folder.join(format!("results_{time}.json")))? == rendered)
+/// Creates a folder and its parents.
+fn create_folder(folder: &Path) -> Result<(), ExportError> {
+    fs::create_dir_all(folder).map_err(unwritable(folder))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::checkpoint::{Checkpoint, Record};
 use crate::export;
 use crate::manifest::{Manifest, ModelRecord};
 use crate::report::report;
-use crate::samples::{configuration, item, manifest_of, samples_file};
+use crate::samples::{configuration, item, manifest_of, samples_files};
 use crate::unit_view::unit_of;
 
 struct Stage {
@@ -152,14 +152,19 @@ async fn equal_questions_are_asked_once_and_verdicts_reach_report_and_samples() 
     assert_eq!((accuracy(0), accuracy(1)), ((1.0, 3), (1.0, 1)));
     export::export(stage.folder.path(), &stage.manifest, &stage.checkpoint, &[], jiff::Timestamp::UNIX_EPOCH)
         .unwrap();
-    let samples = std::fs::read_to_string(samples_file(stage.folder.path())).unwrap();
+    let samples = samples_files(stage.folder.path());
+    let samples = samples.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect::<String>();
     let samples: Vec<Value> = samples.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let replies: Vec<_> = samples.iter().map(|sample| sample["judge"]["verdict"]["reply"].as_str()).collect();
+    let judged: Vec<Value> = samples
+        .iter()
+        .map(|sample| serde_json::from_str(sample["judge"].as_str().unwrap()).unwrap_or(Value::Null))
+        .collect();
+    let replies: Vec<_> = judged.iter().map(|judge| judge["verdict"]["reply"].as_str()).collect();
     assert_eq!(replies, [Some("CORRECT"), Some("who knows"), None, Some("CORRECT"), None]);
-    assert_eq!(samples[0]["judge"]["judgement"]["paper"], "correct");
-    assert_eq!(samples[1]["judge"]["judgement"]["corrected"], "unclear");
-    assert_eq!(samples[2]["judge"]["judgement"]["paper"], "incorrect");
-    assert_eq!(samples[4]["judge"], Value::Null);
+    assert_eq!(judged[0]["judgement"]["paper"], "correct");
+    assert_eq!(judged[1]["judgement"]["corrected"], "unclear");
+    assert_eq!(judged[2]["judgement"]["paper"], "incorrect");
+    assert_eq!(judged[4], Value::Null);
     assert_eq!((&samples[0]["llm_accuracy"], &samples[0]["exact_match"]), (&1.0.into(), &1.0.into()));
 }
 

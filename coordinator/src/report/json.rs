@@ -4,23 +4,44 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
+use lumos_tasks::{GenerationSettings, Sampling};
+
 use crate::manifest::PlannedConfiguration;
+use crate::model_id::ModelNames;
 
 use super::model::{ConfigurationReport, Report};
 
 /// Incremented when the scores of equal records change.
 const TASK_VERSION: f64 = 1.0;
 
+/// The version of lm-eval whose layout this is.
+const LM_EVAL: &str = "0.4.13";
+
 /// Writes a report with lm-eval's layout: `results`, `configs`, `versions`, `n-shot`, `higher_is_better`,
 /// `n-samples`, `config`, `git_hash`, `date`, `task_hashes`.
-pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &document(report))?;
+pub(crate) fn render(report: &Report, names: &ModelNames, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &document(report, names))?;
     writeln!(out)
 }
 
-/// Returns the key of each configuration: the benchmark's name if it has one configuration, otherwise a
-/// longer name.
-fn keys(report: &Report) -> Vec<String> {
+/// Returns lm-eval's names of generation settings.
+pub(crate) fn generation_kwargs(generation: &GenerationSettings) -> Value {
+    let mut kwargs = json!({"temperature": 0.0, "max_gen_toks": generation.max_new_tokens});
+    if let Sampling::Random { temperature, top_p, top_k } = generation.sampling {
+        kwargs["temperature"] = json!(temperature);
+        if let Some(top_p) = top_p {
+            kwargs["top_p"] = json!(top_p);
+        }
+        if let Some(top_k) = top_k {
+            kwargs["top_k"] = json!(top_k);
+        }
+    }
+    kwargs
+}
+
+/// Returns the key of each configuration, which is also part of the name of its samples file: the benchmark's name
+/// if it has one configuration, otherwise a longer name.
+pub(crate) fn keys(report: &Report) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for (planned, configuration) in report.manifest.configurations.iter().zip(&report.configurations) {
         let alone =
@@ -39,8 +60,9 @@ fn keys(report: &Report) -> Vec<String> {
     keys
 }
 
-fn document(report: &Report) -> Value {
+fn document(report: &Report, names: &ModelNames) -> Value {
     let manifest = &report.manifest;
+    let model = names.of_run(manifest);
     let keys = keys(report);
     let cells = || manifest.configurations.iter().zip(&report.configurations);
     let by_key = |value: &dyn Fn(&PlannedConfiguration, &ConfigurationReport) -> Value| -> Value {
@@ -49,15 +71,21 @@ fn document(report: &Report) -> Value {
             .map(|(key, (planned, report))| (key.clone(), value(planned, report)))
             .collect()
     };
+    let configs: Value = keys
+        .iter()
+        .zip(cells())
+        .map(|(key, (planned, report))| (key.clone(), configs(key, planned, report)))
+        .collect();
     let models = manifest.models_by_role();
     let models: Vec<_> = models.iter().map(|(role, names)| format!("{role}={}", names.join("|"))).collect();
-    let models = models.join(",");
+    let models = format!("pretrained={model},{}", models.join(","));
     let throughput = report
         .throughput()
         .map(|(items, tokens)| json!({"items_per_second": items, "tokens_per_second": tokens}));
     let mut document = json!({
         "results": by_key(&|_, configuration| results(configuration)),
-        "configs": by_key(&configs),
+        "group_subtasks": by_key(&|_, _| json!([])),
+        "configs": configs,
         "versions": by_key(&|_, _| json!(TASK_VERSION)),
         "n-shot": by_key(&|_, _| json!(0)),
         "higher_is_better": by_key(&|_, configuration| {
@@ -68,9 +96,9 @@ fn document(report: &Report) -> Value {
                 .map(|metric| (metric.metric.clone(), json!(metric.higher_is_better)))
                 .collect()
         }),
-        "n-samples": by_key(&|planned, configuration| {
+        "n-samples": by_key(&|_, configuration| {
             let original = manifest.data_of(&configuration.benchmark).map_or(0, |data| data.records);
-            json!({"original": original, "effective": planned.planned})
+            json!({"original": original, "effective": configuration.ledger.settled()})
         }),
         "config": {
             "model": "lumos",
@@ -78,6 +106,7 @@ fn document(report: &Report) -> Value {
             "batch_size": manifest.spec.batch_size,
             "device": manifest.spec.device,
             "limit": Value::Null,
+            "bootstrap_iters": 0,
             "gen_kwargs": manifest.spec.generation,
             "random_seed": manifest.spec.seed.first(),
         },
@@ -86,9 +115,14 @@ fn document(report: &Report) -> Value {
         "task_hashes": by_key(&|_, configuration| {
             json!(manifest.data_of(&configuration.benchmark).map(|data| &data.items))
         }),
-        "model_name": models,
+        "lm_eval_version": LM_EVAL,
+        "system_instruction": Value::Null,
+        "chat_template": Value::Null,
+        "model_source": "lumos",
+        "model_name": model.to_string(),
+        "model_name_sanitized": model.sanitized(),
         // A string, as in lm-eval's files.
-        "total_evaluation_time_seconds": report.seconds.map(|seconds| seconds.to_string()),
+        "total_evaluation_time_seconds": report.seconds.unwrap_or(0.0).to_string(),
         "lumos": {
             "run": manifest.identity,
             "versions": manifest.versions,
@@ -147,7 +181,7 @@ fn results(configuration: &ConfigurationReport) -> Value {
     Value::Object(results)
 }
 
-fn configs(planned: &PlannedConfiguration, configuration: &ConfigurationReport) -> Value {
+fn configs(key: &str, planned: &PlannedConfiguration, configuration: &ConfigurationReport) -> Value {
     let metrics = configuration.scores.first().map(|scores| scores.metrics.as_slice()).unwrap_or_default();
     let metrics: Vec<Value> = metrics
         .iter()
@@ -162,11 +196,12 @@ fn configs(planned: &PlannedConfiguration, configuration: &ConfigurationReport) 
         })
         .collect();
     json!({
-        "task": configuration.benchmark,
+        "task": key,
         "output_type": "generate_until",
         "num_fewshot": 0,
         "repeats": 1,
         "metric_list": metrics,
+        "generation_kwargs": generation_kwargs(&planned.configuration.generation),
         "metadata": {"version": TASK_VERSION},
         "lumos": *planned.configuration,
     })

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::str::FromStr;
 
+use crate::model_id::ModelNames;
+
 use super::model::Report;
 use super::terminal::Terminal;
 use super::{csv, html, json, markdown};
@@ -51,7 +53,7 @@ impl Report {
         match format {
             Format::Terminal { width } => Terminal { width }.render(self, out),
             Format::Markdown => markdown::render(self, out),
-            Format::Json => json::render(self, out),
+            Format::Json => json::render(self, &ModelNames::default(), out),
             Format::Csv => csv::render(self, out),
             Format::Html => html::render(self, out),
         }

@@ -8,8 +8,9 @@
 //! | `sql` with try-again | its own: `sql::try_again` |
 //!
 //! `plan_loop` drives a `Family`, which supplies texts and executes actions. `parse`, `execution` and `prompts`
-//! have what several families share.
+//! have what several families share; `conversation` splits prompts into messages again.
 
+mod conversation;
 pub(crate) mod execution;
 pub mod maths;
 pub(crate) mod one_request;
@@ -22,6 +23,8 @@ pub mod sql;
 #[cfg(test)]
 mod tests;
 pub mod web;
+
+pub use conversation::{conversation, ends_planning};
 
 use crate::outcome::{Ending, Reason, Stage};
 

@@ -5,6 +5,9 @@ use crate::python::strip;
 
 pub(super) const PLAN: &str = "Please provide a reasonable subgoal-based plan to solve the given task.\n";
 
+/// The beginning of the grounder's prompts, in the families' own texts.
+pub(super) const GROUNDED: &str = "Please ground the given subgoal";
+
 pub(super) const USER: &str = "<|user|>\n";
 pub(super) const ASSISTANT: &str = "\n<|assistant|>\n";
 

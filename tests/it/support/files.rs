@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::lumos;
 
-/// Reads the rows of a file of JSON lines, which may be compressed.
+/// Reads the rows of a file of JSON lines, which may be compressed. Fields of samples that are JSON texts are parsed; an
+/// empty one is null.
 pub(crate) fn rows(path: &Path) -> Vec<Value> {
     let bytes = std::fs::read(path).unwrap();
     let mut text = String::new();
@@ -18,7 +19,27 @@ pub(crate) fn rows(path: &Path) -> Vec<Value> {
     } else {
         text = String::from_utf8(bytes).unwrap();
     }
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let mut rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    rows.iter_mut().filter(|row| row.get("trajectory").is_some_and(Value::is_string)).for_each(parse_texts);
+    rows
+}
+
+/// Parses the fields of a sample that are JSON texts.
+fn parse_texts(row: &mut Value) {
+    let parsed = |text: &Value| match text.as_str().unwrap() {
+        "" => Value::Null,
+        text => serde_json::from_str(text).unwrap(),
+    };
+    for name in ["error", "evidence", "judge", "scores", "telemetry", "trajectory"] {
+        row[name] = parsed(&row[name]);
+    }
+    row["doc"] = parsed(&row["doc"]["record"]);
+}
+
+/// Returns the models' replies in a sample, in order.
+pub(crate) fn replies(row: &Value) -> Vec<&str> {
+    let steps = row["trajectory"].as_array().unwrap().iter();
+    steps.filter(|step| step["step"] == "generate").map(|step| step["reply"].as_str().unwrap()).collect()
 }
 
 /// Returns the files in a run's folder with a prefix and a suffix, sorted.
@@ -50,17 +71,22 @@ fn without_telemetry(value: &mut Value) {
     }
 }
 
-/// Returns the samples of a run by task, one value per line, and its results, without telemetry.
+/// Returns the recorded units of a run by benchmark, in the order of configurations and items, and its results, without
+/// telemetry. Faulted units, which have a file of their own, are included.
 pub(crate) fn content(folder: &Path) -> (BTreeMap<String, Vec<Value>>, Value) {
-    let mut samples = BTreeMap::new();
-    for path in files(folder, "samples_", ".jsonl") {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let task = name.split('_').nth(1).unwrap().to_owned();
-        let mut rows = rows(&path);
-        rows.iter_mut().for_each(without_telemetry);
-        assert!(samples.insert(task, rows).is_none(), "older samples are replaced");
-    }
     let mut results = results(folder);
+    let keys: Vec<String> = results["results"].as_object().unwrap().keys().cloned().collect();
+    let (settled, faulted) = (files(folder, "samples_", ".jsonl"), files(folder, "faults_", ".jsonl"));
+    assert_eq!((settled.len(), faulted.len() < 2), (keys.len(), true), "older samples are replaced");
+    let mut samples: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for mut row in settled.iter().chain(&faulted).flat_map(|path| rows(path)) {
+        without_telemetry(&mut row);
+        samples.entry(row["benchmark"].as_str().unwrap().to_owned()).or_default().push(row);
+    }
+    for rows in samples.values_mut() {
+        let configuration = |row: &Value| keys.iter().position(|key| row["task"] == key.as_str()).unwrap();
+        rows.sort_by_key(|row| (configuration(row), row["doc_id"].as_u64().unwrap()));
+    }
     without_telemetry(&mut results);
     (samples, results)
 }

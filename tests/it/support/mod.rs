@@ -27,7 +27,9 @@ pub(crate) mod scripts;
 use std::time::{Duration, Instant};
 
 pub(crate) use command::{Ended, Lumos, limited, lumos};
-pub(crate) use files::{UNITS, all, assert_nowhere, content, files, finished_run, read_json, results, rows};
+pub(crate) use files::{
+    UNITS, all, assert_nowhere, content, files, finished_run, read_json, replies, results, rows,
+};
 pub(crate) use fleet::{Fleet, set_up, settled};
 pub(crate) use followed::{Followed, Serving};
 pub(crate) use process::{Process, send};

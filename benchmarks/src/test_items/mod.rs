@@ -1,0 +1,164 @@
+//! Guard against training on test sets: which items of a run may become training data.
+//!
+//! [`is_training_data`] fails closed: an item is accepted only if there is evidence that it is in no test set. The
+//! lists `*.bin` next to this file contain the fingerprints of the test sets' tasks, as sorted 64-bit integers in
+//! big-endian order. `cargo run -p lumos-benchmarks --example test_items -- DATA` writes them from the official files.
+
+use lumos_tasks::{ContentHash, Item, Task};
+
+use crate::benchmark::Benchmark;
+
+/// First goal of WebShop that is neither in its test set (0 to 499) nor in its development set (500 to 1,499).
+const FIRST_TRAINING_GOAL: u64 = 1500;
+
+/// Line in the group of a Mind2Web task of the training split.
+const TRAINING_SPLIT: &str = "split: train";
+
+/// Returns whether an item is known to be outside of the test sets. `data` is the SHA-256 of the data that the item was read from.
+///
+/// | data | accepted items |
+/// |---|---|
+/// | the built-in samples | all |
+/// | GSM8K, SVAMP, HotpotQA, StrategyQA, InterCode SQL | those of other files than the official one whose fingerprint is not in the list |
+/// | WebShop | goals from 1,500 on |
+/// | Mind2Web | tasks of the split `train` |
+/// | others | none |
+pub fn is_training_data(benchmark: &dyn Benchmark, data: &ContentHash, item: &Item) -> bool {
+    if *data == ContentHash::of_bytes(benchmark.samples()) {
+        return true;
+    }
+    match benchmark.name() {
+        "webshop" => item.index >= FIRST_TRAINING_GOAL,
+        "mind2web" => {
+            item.group.as_deref().is_some_and(|group| group.lines().any(|line| line == TRAINING_SPLIT))
+        }
+        name => {
+            let is_official = benchmark.downloads().iter().any(|file| file.sha256 == data.as_str());
+            let (Some(list), Some(fingerprint)) = (list(name), test_item_fingerprint(&item.task)) else {
+                return false;
+            };
+            !is_official && !contains(list, fingerprint)
+        }
+    }
+}
+
+/// Returns the fingerprint of a task: the first 8 bytes of the SHA-256 of its text, in lower case and with single
+/// spaces. `None` for a judge's question.
+pub fn test_item_fingerprint(task: &Task) -> Option<u64> {
+    let text = match task {
+        Task::Maths { question } | Task::Qa { question, .. } | Task::Sql { question, .. } => question,
+        Task::Web { task, .. } => task,
+        Task::Shop { instruction, .. } => instruction,
+        Task::Judge { .. } => return None,
+    };
+    let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+    let hash = ContentHash::of_bytes(words.join(" ").as_bytes());
+    u64::from_str_radix(hash.as_str().get(..16)?, 16).ok()
+}
+
+/// Returns the fingerprints of a benchmark's test set, if they are listed.
+fn list(benchmark: &str) -> Option<&'static [u8]> {
+    match benchmark {
+        "gsm8k" => Some(include_bytes!("gsm8k.bin")),
+        "svamp" => Some(include_bytes!("svamp.bin")),
+        "hotpotqa" => Some(include_bytes!("hotpotqa.bin")),
+        "strategyqa" => Some(include_bytes!("strategyqa.bin")),
+        "intercode_sql" => Some(include_bytes!("intercode_sql.bin")),
+        _ => None,
+    }
+}
+
+fn contains(list: &[u8], fingerprint: u64) -> bool {
+    let (entries, _) = list.as_chunks::<8>();
+    entries.binary_search(&fingerprint.to_be_bytes()).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loading::DataSource;
+    use crate::registry::{all, find};
+
+    /// Benchmarks with a list, the official file below `data/` of the shared folder, and its number of items.
+    const LISTED: [(&str, &str, usize); 5] = [
+        ("gsm8k", "gsm8k/test.jsonl", 1319),
+        ("svamp", "svamp/test.json", 1000),
+        ("hotpotqa", "hotpotqa/lumos_test.json", 7405),
+        ("strategyqa", "strategyqa/test.json", 2290),
+        ("intercode_sql", "intercode_sql/ic_spider_dev.json", 1034),
+    ];
+
+    fn samples(name: &str) -> Vec<Item> {
+        find(name).unwrap().open(DataSource::Samples).unwrap().map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn samples_are_accepted_and_the_same_items_of_another_file_only_if_they_are_not_listed() {
+        let other = ContentHash::of_bytes(b"another file");
+        for benchmark in all() {
+            let name = benchmark.name();
+            let own = ContentHash::of_bytes(benchmark.samples());
+            for item in samples(name) {
+                assert!(is_training_data(*benchmark, &own, &item), "{name}");
+                let is_listed = LISTED.iter().any(|(listed, ..)| *listed == name);
+                assert_eq!(is_training_data(*benchmark, &other, &item), is_listed, "{name}");
+            }
+            if let Some(official) = benchmark.downloads().first() {
+                let official = ContentHash::from_hex(official.sha256);
+                assert!(!is_training_data(*benchmark, &official, &samples(name)[0]), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn lists_are_sorted_and_a_reformatted_test_item_is_found() {
+        for (name, _, items) in LISTED {
+            let (entries, rest) = list(name).unwrap().as_chunks::<8>();
+            assert!(rest.is_empty() && entries.is_sorted(), "{name}");
+            assert!(entries.len() <= items && entries.len() * 10 > items * 9, "{name}: {}", entries.len());
+        }
+        // The first question of GSM8K's test set, in other case and spacing.
+        let question = "Janet’s ducks lay 16 eggs per day.  She eats three for breakfast every morning and bakes \
+                        muffins for her friends every day with four. She sells the remainder at the farmers' market \
+                        daily for $2 per fresh duck egg. HOW MUCH in dollars does she make every day at the \
+                        farmers' market?\n";
+        let item = Item { task: Task::Maths { question: question.to_owned() }, ..samples("gsm8k").remove(0) };
+        let copied = ContentHash::of_bytes(b"one line of the test file");
+        assert!(!is_training_data(find("gsm8k").unwrap(), &copied, &item));
+    }
+
+    #[test]
+    fn webshop_goals_and_mind2web_splits_decide() {
+        let other = ContentHash::of_bytes(b"another file");
+        let goal = samples("webshop").remove(0);
+        for (index, accepted) in [(0, false), (1499, false), (1500, true)] {
+            let goal = Item { index, ..goal.clone() };
+            assert_eq!(is_training_data(find("webshop").unwrap(), &other, &goal), accepted, "{index}");
+        }
+        let task = samples("mind2web").remove(0);
+        for (group, accepted) in [
+            (None, false),
+            (Some("split: test_domain\nwebsite: train"), false),
+            (Some("split: train\nwebsite: a"), true),
+        ] {
+            let task = Item { group: group.map(str::to_owned), ..task.clone() };
+            assert_eq!(is_training_data(find("mind2web").unwrap(), &other, &task), accepted, "{group:?}");
+        }
+    }
+
+    #[test]
+    fn lists_contain_the_official_files() {
+        let Some(data) = lumos_capabilities::shared("data") else { return };
+        for (name, file, items) in LISTED {
+            let source = DataSource::File(data.join(file));
+            let mut count = 0;
+            for item in find(name).unwrap().open(source).unwrap() {
+                let Ok(item) = item else { continue };
+                let fingerprint = test_item_fingerprint(&item.task).unwrap();
+                assert!(contains(list(name).unwrap(), fingerprint), "{name} {}", item.index);
+                count += 1;
+            }
+            assert!(count * 100 > items * 99, "{name}: {count}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! A CSV file with a line per recorded unit.
+
+use std::path::Path;
+
+use csv::Writer;
+
+use crate::model_id::ModelNames;
+
+use super::columns::{Cell, Columns};
+use super::source::RunSource;
+use super::{ExportError, unwritable, write_file};
+
+/// Writes all recorded units to a file. Returns their number.
+pub(super) fn write(file: &Path, source: &RunSource<'_>, names: &ModelNames) -> Result<u64, ExportError> {
+    let columns = Columns::of(source, names)?;
+    let fail = |error: csv::Error| unwritable(file)(error.into());
+    let mut rows = 0;
+    write_file(file, |out| {
+        let mut writer = Writer::from_writer(out);
+        writer.write_record(columns.list.iter().map(|(name, _)| name)).map_err(fail)?;
+        for (position, ..) in source.cells() {
+            source.for_each_recorded(position, |unit| {
+                rows += 1;
+                writer.write_record(columns.row(unit).into_iter().map(Cell::text)).map_err(fail)
+            })?;
+        }
+        writer.flush().map_err(unwritable(file))
+    })?;
+    Ok(rows)
+}

@@ -1,0 +1,83 @@
+//! `lumos export`: converts a run for other tools.
+
+use std::collections::BTreeMap;
+
+use lumos_coordinator::ModelNames;
+use lumos_coordinator::export::{AnnotationOptions, ExportError, ExportFormat, ExportOptions, convert};
+
+use super::results::open;
+use crate::cli::ExportArgs;
+use crate::exit::{CommandResult, Exit, Failure};
+use crate::settings;
+
+/// `lumos export`: writes a run in another format to a folder.
+pub(crate) fn run(arguments: &ExportArgs) -> CommandResult {
+    let (manifest, checkpoint) = open(&arguments.runs.folder(&arguments.run)?)?;
+    let options = ExportOptions {
+        scorings: settings::scorings(&arguments.scoring)?,
+        names: ModelNames { id: arguments.model_id.clone(), labels: labels(&arguments.label)? },
+        annotations: AnnotationOptions {
+            wrong: !arguments.correct_only,
+            max_turns: arguments.max_turns,
+            allow_test: arguments.allow_test,
+            module: arguments.module,
+        },
+        replace: arguments.force,
+    };
+    let (output, format) = (&arguments.output, arguments.to);
+    let now = jiff::Timestamp::now();
+    let summary = convert(output, &manifest, &checkpoint, format, &options, now).map_err(failure)?;
+    for (reason, count) in &summary.skipped {
+        eprintln!("left out: {reason}: {count}");
+    }
+    if format == ExportFormat::Annotations && arguments.allow_test {
+        eprintln!("warning: the files test_* may contain items of test sets; do not train on them");
+    }
+    for file in &summary.files {
+        println!("{}", file.display());
+    }
+    eprintln!("exported {} {} to {}", summary.rows, rows(format), output.display());
+    Ok(Exit::Complete)
+}
+
+/// Returns what an export counts.
+fn rows(format: ExportFormat) -> &'static str {
+    match format {
+        ExportFormat::Inspect => "samples",
+        ExportFormat::LmEval | ExportFormat::Parquet | ExportFormat::Csv => "units",
+        ExportFormat::EveryEvalEver => "instances",
+        ExportFormat::Latex => "configurations",
+        ExportFormat::Annotations => "annotations",
+    }
+}
+
+fn failure(error: ExportError) -> Failure {
+    match &error {
+        ExportError::NotEmpty(_) => {
+            Failure::usage(error).hint("choose another folder, or replace an earlier export with --force")
+        }
+        ExportError::NotAnExport(_) => Failure::usage(error).hint("choose another folder with --output PATH"),
+        ExportError::NotBuilt(feature) => {
+            let hint = format!("build it with `--features {feature}`");
+            Failure::usage(error).hint(hint)
+        }
+        ExportError::Nothing(_) => Failure { exit: Exit::NothingSelected, error: error.into(), hint: None },
+        ExportError::OnlyTestItems(_) => {
+            let failure = Failure { exit: Exit::NothingSelected, error: error.into(), hint: None };
+            failure.hint("pass --allow-test to export test-set items; do not train on them")
+        }
+        ExportError::Score(_) | ExportError::Io { .. } => error.into(),
+    }
+}
+
+/// Parses `NAME=TEXT` labels.
+fn labels(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    let label = |text: &String| match text.split_once('=') {
+        Some((name, label)) if !name.is_empty() && !label.trim().is_empty() => {
+            Ok((name.to_owned(), label.trim().to_owned()))
+        }
+        _ => Err(Failure::input(format!("invalid value `{text}` for --label: expected NAME=TEXT"))
+            .hint("for example --label planner=P")),
+    };
+    given.iter().map(label).collect()
+}
