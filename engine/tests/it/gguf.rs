@@ -307,7 +307,7 @@ fn faults_are_named() {
         (&unset("llama.block_count"), "llama.block_count"),
         (&set("llama.block_count", text("2")), "not a whole number"),
         (&set("llama.block_count", Value::U32(3)), "model.layers.2"),
-        (&set("llama.block_count", Value::U64(1 << 60)), "sizes of a model"),
+        (&set("llama.block_count", Value::U64(1 << 60)), "exceeds the maximum of 4096"),
         (&set("llama.attention.head_count_kv", Value::U32(4)), "heads"),
         (&set("llama.feed_forward_length", Value::U32(64)), "shape"),
         (&unset("tokenizer.ggml.tokens"), "tokenizer.ggml.tokens"),

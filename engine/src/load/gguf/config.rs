@@ -4,7 +4,9 @@
 use super::metadata::Metadata;
 use super::{invalid, unsupported};
 use crate::error::LoadError;
-use crate::load::config::{ModelConfig, RopeScaling};
+use crate::load::block::{ModelConfig, RopeScaling};
+use crate::load::config::RawConfig;
+use crate::load::families;
 
 /// The only supported architecture: llama.cpp's name for Llama and Mistral.
 const ARCHITECTURE: &str = "llama";
@@ -72,23 +74,26 @@ pub(super) fn config(
     }
     let theta = metadata.float("llama.rope.freq_base")?.unwrap_or(10_000.0);
     let not_positive = || invalid(metadata.file, "llama.rope.freq_base is not positive");
-    let config = ModelConfig {
-        architecture: HUGGING_FACE.to_owned(),
+    let raw = RawConfig {
         hidden_size,
-        intermediate_size: metadata.required("llama.feed_forward_length", Metadata::number)?,
-        layers: metadata.required("llama.block_count", Metadata::number)?,
-        heads,
-        key_value_heads,
-        head_size,
-        norm_epsilon: metadata.required("llama.attention.layer_norm_rms_epsilon", Metadata::float)?,
-        rope_theta: Some(theta).filter(|theta| *theta > 0.0).ok_or_else(not_positive)?,
-        rope_scaling: scaling(metadata, head_size, factors)?,
-        sliding_window: None,
-        tied_embeddings,
-        context_length: metadata.required("llama.context_length", Metadata::number)?,
-        end_of_sequence: ends(metadata)?,
+        intermediate_size: Some(metadata.required("llama.feed_forward_length", Metadata::number)?),
+        num_hidden_layers: metadata.required("llama.block_count", Metadata::number)?,
+        num_attention_heads: heads,
+        num_key_value_heads: Some(key_value_heads),
+        head_dim: Some(head_size),
+        rms_norm_eps: Some(metadata.required("llama.attention.layer_norm_rms_epsilon", Metadata::float)?),
+        rope_theta: Some(Some(theta).filter(|theta| *theta > 0.0).ok_or_else(not_positive)?),
+        tie_word_embeddings: Some(tied_embeddings),
+        max_position_embeddings: Some(metadata.required("llama.context_length", Metadata::number)?),
+        ..RawConfig::default()
     };
-    config.checked(metadata.file)
+    let scaling = scaling(metadata, head_size, factors)?;
+    let end_of_sequence = ends(metadata)?;
+    let unknown = || unsupported(metadata.file, format!("architecture {HUGGING_FACE} is not supported"));
+    let entry = families::entry(Some(HUGGING_FACE), None).ok_or_else(unknown)?;
+    let mut config = families::read(entry, &raw, metadata.file)?;
+    config.ropes[0].scaling = scaling;
+    Ok(ModelConfig { end_of_sequence, ..config })
 }
 
 fn scaling(

@@ -21,7 +21,7 @@ use metadata::Metadata;
 pub(crate) use tensors::GgufTensors;
 pub use vocabulary::StoredChat;
 
-use super::config::ModelConfig;
+use super::block::ModelConfig;
 use super::files;
 use crate::error::LoadError;
 use crate::tokenizer::Tokenizer;

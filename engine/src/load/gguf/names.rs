@@ -1,6 +1,6 @@
 //! Maps GGUF tensor names to Hugging Face's, including the different row order of attention matrices.
 
-use crate::load::config::{EMBEDDING, HEAD, NORM};
+use crate::load::tensors::{EMBEDDING, HEAD, NORM};
 
 /// Hugging Face's name of a Llama tensor, and whether the rows of each head are in a different order from Hugging Face's:
 /// the converter interleaves the two halves that are rotated together. `None` for tensors that the model does not have.

@@ -14,7 +14,7 @@ use memmap2::Mmap;
 use super::names::{hugging_face, stored_row};
 use super::{invalid, unsupported};
 use crate::error::LoadError;
-use crate::load::config::ModelConfig;
+use crate::load::block::ModelConfig;
 use crate::load::weights::QuantizedMatrix;
 use crate::simd::QuantizedFormat;
 
