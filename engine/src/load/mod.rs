@@ -7,6 +7,8 @@ pub(crate) mod config;
 mod files;
 mod folder;
 mod gguf;
+mod packed;
+mod quantization;
 pub(crate) mod random;
 pub(crate) mod weights;
 
@@ -58,7 +60,7 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
             let config = ModelConfig::from_folder(&folder)?;
             let tokenizer = folder.tokenizer()?;
             let files = folder.weights()?;
-            let weights = Weights::open(&files)?;
+            let weights = Weights::open(&files)?.packed(folder.packing()?)?;
             Ok(Opened { config, tokenizer, weights, files: Files::Paths(files.files) })
         }
         ModelSource::Gguf(path) => open_gguf(path),
@@ -91,6 +93,10 @@ fn open_gguf(path: &Path) -> Result<Opened, LoadError> {
 impl Opened {
     /// The model with an adapter, and with the adapter's tokenizer if it has one.
     fn adapted(self, folder: &ModelFolder) -> Result<Self, LoadError> {
+        if let Some(format) = self.weights.packed_format() {
+            let reason = format!("the base has {format} weights, which adapters cannot change");
+            return Err(LoadError::UnsupportedAdapter { file: folder.file("adapter_config.json"), reason });
+        }
         let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
         let adapter = Adapter::open(folder, &self.config, rows)?;
         let tokenizer = if folder.has_tokenizer() { folder.tokenizer()? } else { self.tokenizer };
@@ -123,7 +129,7 @@ pub(crate) fn contents<C>(
     let config_file = folder.required("config.json", "copy it from where the model was published")?;
     let config = read(&config_file)?;
     let tokenizer = folder.tokenizer()?;
-    let weights = Weights::open(&folder.weights()?)?;
+    let weights = Weights::open(&folder.weights()?)?.packed(folder.packing()?)?;
     Ok((parse(&config, &config_file)?, tokenizer, weights))
 }
 
