@@ -7,17 +7,17 @@
 use crate::cache::{PageLayout, Storage};
 use crate::device::DeviceName;
 use crate::error::LoadError;
-use crate::load::config::ModelConfig;
+use crate::load::block::ModelConfig;
 use crate::load::weights::Weights;
 use crate::machine::{MachineLimits, machine_limits};
-use crate::model::{LanguageModel, Llama, Matrices, Runner};
+use crate::model::{Decoder, LanguageModel, Matrices, Runner};
 use crate::options::LoadOptions;
 use crate::scheduler::Limits;
 use crate::simd::{DType, QuantizedFormat};
 
 /// A model's weights on the device that computes with them.
 pub(crate) enum Backend {
-    Cpu(Llama),
+    Cpu(Decoder),
     #[cfg(feature = "cuda")]
     Cuda(Box<crate::cuda::DeviceLlama<crate::cuda::driver::CudaDevice>>, DeviceName),
 }
@@ -32,11 +32,11 @@ impl Backend {
         matrices: &Matrices,
     ) -> u64 {
         if matches!(device, DeviceName::Cuda(_)) {
-            return crate::cuda::weight_bytes(config, rows, dtype, matrices.bytes);
+            return crate::cuda::weight_bytes(config, rows, dtype, matrices.total_bytes);
         }
-        // Embeddings and norms are float32 for every `dtype`.
-        let vectors = config.hidden_size * (rows + 2 * config.layers + 1);
-        (matrices.bytes + vectors * size_of::<f32>()) as u64
+        // Embeddings, norms and biases are float32 for every `dtype`.
+        let vectors = config.hidden_size * rows + config.vector_values();
+        (matrices.total_bytes + vectors * size_of::<f32>()) as u64
     }
 
     /// Reads the weights. `weight_bytes` is their size, which must fit in a GPU's free memory.
@@ -47,7 +47,9 @@ impl Backend {
         #[cfg_attr(not(feature = "cuda"), allow(unused_variables))] weight_bytes: u64,
     ) -> Result<Self, LoadError> {
         match options.device {
-            DeviceName::Auto | DeviceName::Cpu => Ok(Self::Cpu(Llama::load(config, weights, options.dtype)?)),
+            DeviceName::Auto | DeviceName::Cpu => {
+                Ok(Self::Cpu(Decoder::load(config, weights, options.dtype)?))
+            }
             #[cfg(feature = "cuda")]
             device @ DeviceName::Cuda(ordinal) => {
                 use crate::cuda::{DeviceLlama, driver::CudaDevice};

@@ -69,6 +69,8 @@ struct Inner {
     device: DeviceName,
     tokenizer: Arc<Tokenizer>,
     end_of_sequence: Vec<u32>,
+    /// The sequence length above which rotary frequencies differ.
+    short_length: Option<usize>,
     layout: PageLayout,
     /// Number of KV cache pages.
     pages: usize,
@@ -147,6 +149,7 @@ impl Engine {
             description,
             device,
             tokenizer,
+            short_length: config.short_length(),
             end_of_sequence: config.end_of_sequence,
             layout,
             pages,
@@ -285,7 +288,9 @@ impl Engine {
         if let Some(token) = tokens.find(|token| **token as usize >= vocabulary) {
             return Err(GenerateError::UnknownToken { token: *token, vocabulary });
         }
+        let longest = prompt.len().saturating_add(request.max_new_tokens).min(limit);
         let order = SequenceRequest {
+            long: self.inner.short_length.is_some_and(|length| longest > length),
             prompt,
             stop_tokens,
             stop_texts,

@@ -80,12 +80,25 @@ pub enum LoadError {
         reason: String,
     },
     /// The model type is not supported.
-    #[error("unsupported model {file}: {reason}; Llama and Mistral models without biases are supported")]
+    #[error("unsupported model {file}: {reason}")]
     Unsupported {
         /// The configuration file.
         file: PathBuf,
         /// The unsupported property.
         reason: String,
+    },
+    /// The family is not supported.
+    #[error(
+        "unsupported model {file}: field `architectures`: `{architecture}` is not supported: expected one of \
+         {supported}"
+    )]
+    UnsupportedFamily {
+        /// The configuration file.
+        file: PathBuf,
+        /// The architecture's name in it.
+        architecture: String,
+        /// The supported names.
+        supported: String,
     },
     /// The adapter type is not supported for merging.
     #[error(

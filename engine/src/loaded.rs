@@ -10,7 +10,8 @@ use crate::backend::Backend;
 use crate::cache::{PageLayout, Storage, TILE};
 use crate::device::DeviceName;
 use crate::error::LoadError;
-use crate::load::config::{EMBEDDING, ModelConfig};
+use crate::load::block::ModelConfig;
+use crate::load::tensors::EMBEDDING;
 use crate::load::{self, Opened, WeightFile};
 use crate::memory::Reservation;
 use crate::model::Matrices;
@@ -103,7 +104,7 @@ impl Opened {
         if let Some(tensors) = self.weights.gguf().filter(|_| !matches!(device, DeviceName::Cuda(_)))
             && let Some(bytes) = tensors.quantized_bytes(unread, dtype.width())
         {
-            matrices.bytes = bytes;
+            (matrices.bytes, matrices.total_bytes) = bytes;
             matrices.format = tensors.most_common_format();
         }
         Ok((rows, matrices))

@@ -48,6 +48,14 @@ pub(crate) fn exponential(x: f32) -> f32 {
     value * f32::from_bits((rounded.to_bits() << 23).wrapping_add(1.0f32.to_bits()))
 }
 
+/// The hyperbolic tangent with an absolute error of about 1e-7. Vectorizes, and gives the same bits as
+/// [`exponential`] does.
+#[inline(always)]
+pub(crate) fn tangent(x: f32) -> f32 {
+    let power = exponential(-2.0 * x.abs());
+    ((1.0 - power) / (1.0 + power)).copysign(x)
+}
+
 /// Runs `work` compiled for the processor's instruction set. `work` and everything that it calls must be
 /// marked `#[inline(always)]`: code that is not inlined is compiled for the baseline, where each fused
 /// multiply-add is a function call.
@@ -134,5 +142,18 @@ mod tests {
         }
         assert_eq!(exponential(0.0), 1.0);
         assert!(exponential(f32::NEG_INFINITY) < 1e-37);
+    }
+
+    #[test]
+    fn tangent_is_close() {
+        let mut x = -20.0f32;
+        while x < 20.0 {
+            let (value, exact) = (f64::from(tangent(x)), f64::from(x).tanh());
+            assert!((value - exact).abs() < 2e-7, "{x}: {value} against {exact}");
+            assert_eq!(tangent(-x), -tangent(x));
+            x += 0.0037;
+        }
+        assert_eq!((tangent(0.0), tangent(f32::INFINITY), tangent(-1e9)), (0.0, 1.0, -1.0));
+        assert!(tangent(f32::NAN).is_nan());
     }
 }

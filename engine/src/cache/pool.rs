@@ -3,6 +3,7 @@
 //! [`Pool`] fills the [`KvCache`] of each sequence with pages and finds shared prefixes with its
 //! [`PrefixIndex`].
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::index::{BlockId, PrefixIndex};
@@ -93,12 +94,15 @@ impl Pool {
         cache.length() - before
     }
 
-    /// How many of the pages that [`attach`](Self::attach) would find are already held by sequences.
-    pub(crate) fn shared_with_others(&self, tokens: &[u32]) -> usize {
+    /// How many of the pages that [`attach`](Self::attach) would find for an empty cache are already held by sequences.
+    pub(crate) fn shared_with_others(&self, cache: &KvCache, tokens: &[u32]) -> usize {
         let mut count = 0;
         let mut parent = None;
         for tokens in self.reusable(tokens) {
-            parent = self.index.find(parent, tokens).filter(|block| self.index.is_held(*block));
+            parent = self
+                .index
+                .find(parent, &key_tokens(cache, parent, tokens))
+                .filter(|block| self.index.is_held(*block));
             if parent.is_none() {
                 break;
             }
@@ -129,6 +133,7 @@ impl Pool {
             let at = cache.blocks.len();
             let tokens = &tokens[at * size..(at + 1) * size];
             let parent = cache.blocks.last().copied();
+            let tokens = &key_tokens(cache, parent, tokens);
             let Page::Own(page) = std::mem::replace(&mut cache.pages[at], Page::Own(PageMemory::default()))
             else {
                 panic!("a page is published once");
@@ -215,7 +220,8 @@ impl Pool {
 
     fn next_block(&self, cache: &KvCache, tokens: &[u32]) -> Option<BlockId> {
         let next = self.reusable(tokens).nth(cache.blocks.len())?;
-        self.index.find(cache.blocks.last().copied(), next)
+        let parent = cache.blocks.last().copied();
+        self.index.find(parent, &key_tokens(cache, parent, next))
     }
 
     /// The chunks of `tokens` that may come from the cache: whole pages, without the last token.
@@ -240,6 +246,18 @@ impl Pool {
         self.evictions += 1;
         page.and_then(Arc::into_inner).expect("a page that is available is free, cached or not allocated yet")
     }
+}
+
+/// The tokens under which a page is published. The first page of a long sequence
+/// ([`KvCache::is_long`]) has a mark that no token has, so that it begins a chain of its own.
+fn key_tokens<'a>(cache: &KvCache, parent: Option<BlockId>, tokens: &'a [u32]) -> Cow<'a, [u32]> {
+    const MARK: u32 = 1 << 31;
+    if parent.is_some() || !cache.is_long() {
+        return Cow::Borrowed(tokens);
+    }
+    let mut tokens = tokens.to_vec();
+    tokens[0] |= MARK;
+    Cow::Owned(tokens)
 }
 
 #[cfg(test)]
@@ -282,7 +300,7 @@ mod tests {
         compute(&mut pool, &mut first, &tokens);
         // The same tokens: the second page holds the last token and is computed again.
         let mut second = KvCache::new(LAYOUT);
-        assert_eq!((pool.shared_with_others(&tokens), pool.attach(&mut second, &tokens)), (1, 4));
+        assert_eq!((pool.shared_with_others(&second, &tokens), pool.attach(&mut second, &tokens)), (1, 4));
         assert!(pool.reserve(&mut second, 8));
         assert_eq!(pool.held(), 3);
         compute(&mut pool, &mut second, &tokens);

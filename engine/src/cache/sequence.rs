@@ -34,11 +34,23 @@ pub(crate) struct KvCache {
     /// Ids of the published pages, which come first in `pages`.
     pub(super) blocks: Vec<BlockId>,
     length: usize,
+    long: bool,
 }
 
 impl KvCache {
     pub(crate) fn new(layout: PageLayout) -> Self {
-        Self { layout, pages: Vec::new(), blocks: Vec::new(), length: 0 }
+        Self { layout, pages: Vec::new(), blocks: Vec::new(), length: 0, long: false }
+    }
+
+    /// Sets whether the sequence may exceed the model's original context. Keys of such sequences may be rotated
+    /// differently, so they share no pages with others.
+    pub(crate) fn long(self, long: bool) -> Self {
+        Self { long, ..self }
+    }
+
+    /// Whether the sequence may exceed the model's original context.
+    pub(crate) fn is_long(&self) -> bool {
+        self.long
     }
 
     pub(crate) fn layout(&self) -> &PageLayout {
@@ -67,7 +79,9 @@ impl KvCache {
 
     /// Whether two sequences hold the same published pages.
     pub(crate) fn same_prefix(&self, other: &Self) -> bool {
-        self.blocks.len() == other.blocks.len() && self.blocks.last() == other.blocks.last()
+        self.long == other.long
+            && self.blocks.len() == other.blocks.len()
+            && self.blocks.last() == other.blocks.last()
     }
 
     /// Marks `count` more positions as filled.

@@ -86,7 +86,8 @@ impl<A: Accelerator> DeviceLlama<A> {
             let (positions, places, rotary) = (at(step.positions_at), at(step.places_at), &exchange.rotary);
             kernels::rotate_store(device, rows, query_key_value, positions, places, rotary, pages, index)?;
             let (tasks, tables) = ((step.tasks, at(step.tasks_at)), at(step.tables_at));
-            kernels::attention(device, query_key_value, tasks, tables, pages, index, attended)?;
+            let place = (index, layer.window);
+            kernels::attention(device, query_key_value, tasks, tables, pages, place, attended)?;
             layer.attention_output.multiply(device, rows, attended, (update, 0))?;
             kernels::rms_norm(device, &norm(Some(update), &layer.feed_forward_norm))?;
             layer.gate_up.multiply(device, rows, normed, (gate_up, 0))?;

@@ -158,14 +158,15 @@ pub(super) fn rotate_store<A: Accelerator>(
     device.launch(&by_rows("rotate_store", rows, THREADS, 0), &arguments)
 }
 
-/// Attention of all rows of a step, split into `tasks` of at most [`AttentionShape::block_rows`] rows.
+/// Attention of all rows of a step in a layer with or without a window, split into `tasks` of at most
+/// [`AttentionShape::block_rows`] rows.
 pub(super) fn attention<A: Accelerator>(
     device: &A,
     query_key_value: &A::Buffer,
     (task_count, tasks): (usize, At<'_, A::Buffer>),
     tables: At<'_, A::Buffer>,
     pages: &Pages<A::Buffer>,
-    layer: usize,
+    (layer, window): (usize, Option<usize>),
     output: &A::Buffer,
 ) -> Result<(), DeviceError> {
     let (shape, size) = (&pages.shape, pages.shape.head_size);
@@ -179,7 +180,7 @@ pub(super) fn attention<A: Accelerator>(
     let [keys, values] = pages.layer(layer);
     let [query_heads, key_value_heads, head_size] = shape.integers();
     // A window that does not fit in 32 bits has no effect.
-    let window = shape.window.and_then(|window| u32::try_from(window).ok()).unwrap_or(0);
+    let window = window.and_then(|window| u32::try_from(window).ok()).unwrap_or(0);
     let arguments = [
         buffer((query_key_value, 0)),
         buffer(tasks),

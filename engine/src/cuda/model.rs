@@ -6,7 +6,7 @@ use super::forward::{Exchange, Scratch, logits_offset};
 use super::kernels::Pages;
 use super::llama::DeviceLlama;
 use super::step::Step;
-use crate::load::config::ModelConfig;
+use crate::load::block::ModelConfig;
 use crate::model::{Chunk, ForwardError, LanguageModel, Prediction, RotaryTable};
 
 /// The id that the kernel returns for logits that are not finite.
@@ -39,7 +39,7 @@ impl<A: Accelerator> DeviceModel<A> {
         (rows, sequences): (usize, usize),
     ) -> Result<Self, DeviceError> {
         let (device, shape, width) = (&model.device, model.shape, model.dtype.width());
-        let bytes = config.layers * Pages::<A::Buffer>::layer_bytes(&shape, pages, positions, width);
+        let bytes = config.layers.len() * Pages::<A::Buffer>::layer_bytes(&shape, pages, positions, width);
         let (keys, values) = (device.allocate(bytes)?, device.allocate(bytes)?);
         let pages = Pages { keys, values, shape, count: pages, positions, width };
         let output_bytes = logits_offset(sequences) + sequences * model.vocabulary * size_of::<f32>();
@@ -52,7 +52,7 @@ impl<A: Accelerator> DeviceModel<A> {
         Ok(Self {
             model,
             pages,
-            table: RotaryTable::new(config),
+            table: RotaryTable::new(&config.ropes[0], false),
             exchange,
             scratch,
             step_bytes: SMALLEST,

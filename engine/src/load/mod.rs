@@ -3,13 +3,16 @@
 //! [`open`] reads configuration and tokenizer and finds the weights; the result, [`Opened`], reads tensors on request.
 
 mod adapter;
+pub(crate) mod block;
 pub(crate) mod config;
+pub(crate) mod families;
 mod files;
 mod folder;
 mod gguf;
 mod packed;
 mod quantization;
 pub(crate) mod random;
+pub(crate) mod tensors;
 pub(crate) mod weights;
 
 use std::path::{Path, PathBuf};
@@ -20,10 +23,11 @@ use crate::error::LoadError;
 use crate::options::{ModelSource, check_adapted};
 use crate::tokenizer::Tokenizer;
 use adapter::Adapter;
-use config::{EMBEDDING, ModelConfig};
+use block::ModelConfig;
 use files::read;
 use folder::ModelFolder;
 pub(crate) use gguf::GgufTensors;
+use tensors::EMBEDDING;
 use weights::Weights;
 
 pub use adapter::{AdapterBase, adapter_base};
@@ -120,7 +124,7 @@ impl Opened {
     }
 }
 
-/// Opens the folder of a model outside the Llama family, whose config.json `parse` reads.
+/// Opens the folder of a model that is not a language model, whose config.json `parse` reads.
 pub(crate) fn contents<C>(
     path: &Path,
     parse: impl Fn(&[u8], &Path) -> Result<C, LoadError>,

@@ -10,7 +10,7 @@ use safetensors::{Dtype, SafeTensorError, View};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::config::ModelConfig;
+use super::block::ModelConfig;
 use crate::error::LoadError;
 use crate::random::RandomShape;
 use crate::simd::DType;

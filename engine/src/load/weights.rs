@@ -19,6 +19,7 @@ use super::adapter::Adapter;
 use super::folder::{WeightFormat, WeightPaths};
 use super::gguf::GgufTensors;
 use super::packed::{Layout, PackedModule, Packing};
+use super::tensors::HEAD;
 use super::{files, random};
 use crate::error::LoadError;
 use crate::simd::QuantizedFormat;
@@ -366,6 +367,27 @@ impl Weights {
         to_f32(&self.get(name, shape)?).map_err(|error| self.invalid(name, &error))
     }
 
+    /// The values of vectors, given by name and length, one after the other; `offset` is added to each value.
+    pub(crate) fn vector(&self, parts: &[(String, usize)], offset: f32) -> Result<Vec<f32>, LoadError> {
+        let mut values = Vec::with_capacity(parts.iter().map(|(_, length)| length).sum());
+        for (name, length) in parts {
+            values.extend(self.values(name, &[*length])?);
+        }
+        if offset != 0.0 {
+            values.iter_mut().for_each(|value| *value += offset);
+        }
+        Ok(values)
+    }
+
+    /// Checks that there is an output matrix, unless it is the embedding.
+    pub(crate) fn check_head(&self, tied: bool) -> Result<(), LoadError> {
+        let replaced = |adapter: &Adapter| adapter.instead(HEAD).is_some();
+        if tied || self.tensors.contains_key(HEAD) || self.adapter.as_deref().is_some_and(replaced) {
+            return Ok(());
+        }
+        Err(self.missing(&format!("{HEAD} (config.json: tie_word_embeddings is false)")))
+    }
+
     /// A matrix of the given shape (outputs × inputs) in the form that is used for products.
     pub(crate) fn matrix(&self, name: &str, shape: [usize; 2]) -> Result<Matrix<'_>, LoadError> {
         match self.quantized(name, shape)? {
@@ -399,9 +421,10 @@ impl Weights {
         })
     }
 
-    /// Number of values in all tensors.
+    /// Number of values in all weights and biases.
     pub(crate) fn parameters(&self) -> u64 {
-        let weights = self.tensors.iter().filter(|(name, _)| name.ends_with(WEIGHT));
+        let counted = |name: &str| name.ends_with(WEIGHT) || name.ends_with(".bias");
+        let weights = self.tensors.iter().filter(|(name, _)| counted(name));
         weights.map(|(_, (_, shape))| shape.iter().map(|size| *size as u64).product::<u64>()).sum()
     }
 }

@@ -13,8 +13,8 @@ use rayon::prelude::*;
 
 use super::kernel::Execution;
 use crate::cache::{KvCache, TILE};
-use crate::load::config::ModelConfig;
-use crate::vector::{LANES, add_lanes, exponential};
+use crate::load::block::ModelConfig;
+use crate::vector::{LANES, add_lanes, exponential, tangent};
 use tiles::Span;
 
 /// Minimum number of multiply-adds for which attention uses several threads.
@@ -24,16 +24,26 @@ const BLOCK_ROWS: usize = 16;
 /// Queries that share each read of keys and values.
 const SHARED: usize = 4;
 
-/// The parameters that all rows of one layer share.
+/// The heads of all layers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttentionShape {
     /// Query heads; a multiple of the key-value heads.
     pub(crate) query_heads: usize,
     pub(crate) key_value_heads: usize,
     pub(crate) head_size: usize,
-    /// Sliding window in positions (Mistral): a row attends to itself and the `window - 1` preceding
-    /// positions.
+}
+
+/// The parameters that all rows of one layer share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttentionLayer {
+    /// The layer's place in the pages.
+    pub(crate) index: usize,
+    /// Sliding window in positions: a row attends to itself and the `window - 1` preceding positions.
     pub(crate) window: Option<usize>,
+    /// Factor of the scores.
+    pub(crate) scale: f32,
+    /// Soft cap of the scaled scores.
+    pub(crate) cap: Option<f32>,
 }
 
 impl AttentionShape {
@@ -42,7 +52,6 @@ impl AttentionShape {
             query_heads: config.heads,
             key_value_heads: config.key_value_heads,
             head_size: config.head_size,
-            window: config.sliding_window,
         }
     }
 
@@ -69,14 +78,18 @@ pub(crate) struct AttentionRows<'a> {
 pub(crate) fn attention<'a>(
     execution: Execution,
     shape: &AttentionShape,
-    layer: usize,
+    layer: AttentionLayer,
     rows: impl Iterator<Item = AttentionRows<'a>> + Clone,
     queries: &[f32],
     stride: usize,
     output: &mut [f32],
 ) {
     let width = shape.query_heads * shape.head_size;
-    let work: usize = rows.clone().map(|rows| rows.count * (rows.position + rows.count) * width).sum();
+    let seen = |rows: &AttentionRows<'_>| {
+        let end = rows.position + rows.count;
+        layer.window.map_or(end, |window| end.min(window.saturating_add(rows.count)))
+    };
+    let work: usize = rows.clone().map(|rows| rows.count * seen(&rows) * width).sum();
     let parallel = execution.parallel && work >= PARALLEL_WORK;
     let mut tasks = Vec::new();
     let (mut queries, mut output) = (queries, output);
@@ -133,7 +146,7 @@ struct Task<'a> {
 /// A task with its context.
 struct Block<'a> {
     shape: &'a AttentionShape,
-    layer: usize,
+    layer: AttentionLayer,
     stride: usize,
     task: Task<'a>,
     scores: &'a mut Vec<f32>,
@@ -182,7 +195,7 @@ impl Block<'_> {
         head: usize,
         query: usize,
     ) {
-        let (shape, task) = (self.shape, &mut self.task);
+        let (shape, layer, task) = (self.shape, self.layer, &mut self.task);
         let size = shape.head_size;
         let group = shape.query_heads / shape.key_value_heads;
         let row_width = task.heads.len() * group * size;
@@ -191,19 +204,37 @@ impl Block<'_> {
         let queries: [&[f32]; COUNT] = places
             .map(|(row, place)| &task.queries[row * self.stride + (head * group + place) * size..][..size]);
         let end = |row: usize| task.position + row + 1;
-        let first = |row: usize| shape.window.map_or(0, |window| end(row).saturating_sub(window));
+        let first = |row: usize| layer.window.map_or(0, |window| end(row).saturating_sub(window));
         let base = first(places[0].0) / TILE * TILE;
-        let span = Span { cache: task.cache, layer: self.layer, head, base, end: end(places[COUNT - 1].0) };
+        let end_of_all = end(places[COUNT - 1].0);
+        let span = Span { cache: task.cache, layer: layer.index, head, base, end: end_of_all };
         let width = span.width();
         self.scores.resize(COUNT * width, 0.0);
         span.scores::<S, VECTORS, COUNT, WIDE>(simd, &queries, self.scores);
-        let scale = 1.0 / (size as f32).sqrt();
         for (scores, (row, _)) in self.scores.chunks_exact_mut(width).zip(places) {
-            softmax(scores, first(row) - base, end(row) - base, scale);
+            let (first, end) = (first(row) - base, end(row) - base);
+            let scale = match layer.cap {
+                None => layer.scale,
+                Some(cap) => {
+                    // Floats outside of the range are unspecified.
+                    cap_scores(&mut scores[first..end], layer.scale, cap);
+                    1.0
+                }
+            };
+            softmax(scores, first, end, scale);
         }
         let starts =
             places.map(|(row, place)| row * row_width + ((head - task.heads.start) * group + place) * size);
         span.weighted_sums::<S, VECTORS, COUNT, WIDE>(simd, self.scores, &starts, task.output);
+    }
+}
+
+/// Scales scores and caps them softly: `cap · tanh(score · scale / cap)`.
+#[inline(always)]
+fn cap_scores(scores: &mut [f32], scale: f32, cap: f32) {
+    let factor = scale / cap;
+    for score in scores {
+        *score = cap * tangent(*score * factor);
     }
 }
 
@@ -245,6 +276,7 @@ mod tests {
     /// Textbook attention in double precision.
     fn plain(
         shape: &AttentionShape,
+        layer: AttentionLayer,
         query: &[f32],
         keys: &[f32],
         values: &[f32],
@@ -252,7 +284,7 @@ mod tests {
         head: usize,
     ) -> Vec<f64> {
         let size = shape.head_size;
-        let first = shape.window.map_or(0, |window| (position + 1).saturating_sub(window));
+        let first = layer.window.map_or(0, |window| (position + 1).saturating_sub(window));
         let row = |of: &[f32], at: usize| -> Vec<f64> {
             let start = (at * shape.key_value_heads + head) * size;
             of[start..start + size].iter().map(|value| f64::from(*value)).collect()
@@ -260,7 +292,8 @@ mod tests {
         let scores: Vec<f64> = (first..=position)
             .map(|at| {
                 let dot: f64 = row(keys, at).iter().zip(query).map(|(k, q)| k * f64::from(*q)).sum();
-                dot / (size as f64).sqrt()
+                let score = dot * f64::from(layer.scale);
+                layer.cap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
             })
             .collect();
         let maximum = scores.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b));
@@ -299,11 +332,12 @@ mod tests {
         fn equals_the_plain_version_whatever_is_computed_together(
             heads in 1usize..4, group in 1usize..6, half in 1usize..40, layers in 1usize..3,
             lengths in prop::collection::vec(1usize..90, 1..5), window in prop::option::of(1usize..50),
-            page in 0usize..5, seed in any::<u64>(),
+            page in 0usize..5, scale in 0.1f32..1.0, cap in prop::option::of(0.5f32..20.0), seed in any::<u64>(),
         ) {
             let head_size = 2 * half;
             let (query_heads, key_value_heads) = (heads * group, heads);
-            let shape = AttentionShape { query_heads, key_value_heads, head_size, window };
+            let shape = AttentionShape { query_heads, key_value_heads, head_size };
+            let layer = AttentionLayer { index: layers - 1, window, scale, cap };
             let kept = KeyValueShape { layers, heads, head_size };
             let page_sizes = [1, 4, 8, 16, 48];
             let mut random = Uniform::new(seed);
@@ -324,7 +358,7 @@ mod tests {
                 let mut output = vec![0.0; count * width];
                 let execution = Execution { arch: pulp::Arch::new(), parallel };
                 let rows = rows.iter().copied();
-                attention(execution, &shape, layers - 1, rows, queries, stride, &mut output);
+                attention(execution, &shape, layer, rows, queries, stride, &mut output);
                 output
             };
             let sixteen = caches(16);
@@ -344,7 +378,7 @@ mod tests {
                 let (keys, values) = &contents[sequence];
                 for head in [0, query_heads - 1] {
                     let query = &queries[head * head_size..][..head_size];
-                    let expected = plain(&shape, query, keys, values, position, head / group);
+                    let expected = plain(&shape, layer, query, keys, values, position, head / group);
                     for (expected, found) in expected.iter().zip(&output[head * head_size..]) {
                         prop_assert!((expected - f64::from(*found)).abs() < 2e-5, "{} against {}", expected, found);
                     }

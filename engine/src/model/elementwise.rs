@@ -1,9 +1,12 @@
 //! Norms and activations on rows of floats, each with a fixed order of reduction.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::kernel::Execution;
-use crate::vector::{LANES, add_lanes, compiled, exponential};
+use crate::load::block::Activation;
+use crate::vector::{LANES, add_lanes, compiled, exponential, tangent};
 
 /// Minimum number of elements for which an operation uses several threads.
 const PARALLEL_NUMBERS: usize = 1 << 15;
@@ -25,6 +28,32 @@ fn by_rows(
     }
 }
 
+/// Applies `run` to rows of `width` elements, on several threads if there is enough work.
+fn in_place(execution: Execution, rows: &mut [f32], width: usize, run: impl Fn(&mut [f32]) + Sync) {
+    if execution.parallel && rows.len() >= PARALLEL_NUMBERS && rows.len() > width {
+        let part = (rows.len() / width).div_ceil(rayon::current_num_threads());
+        rows.par_chunks_mut(part * width).for_each(&run);
+    } else {
+        run(rows);
+    }
+}
+
+/// The inverse of the root of the mean of squares.
+#[inline(always)]
+fn norm_scale(input: &[f32], epsilon: f32) -> f32 {
+    let (blocks, rest) = input.as_chunks::<LANES>();
+    let mut lanes = [0.0f32; LANES];
+    for block in blocks {
+        for lane in 0..LANES {
+            lanes[lane] = block[lane].mul_add(block[lane], lanes[lane]);
+        }
+    }
+    for (lane, value) in lanes.iter_mut().zip(rest) {
+        *lane = value.mul_add(*value, *lane);
+    }
+    1.0 / (add_lanes(lanes) / input.len() as f32 + epsilon).sqrt()
+}
+
 /// Root-mean-square norm of each row of `input`, scaled by `weight`.
 pub(crate) fn rms_norm(
     execution: Execution,
@@ -40,17 +69,7 @@ pub(crate) fn rms_norm(
             #[inline(always)]
             || {
                 for (input, output) in input.chunks_exact(width).zip(output.chunks_exact_mut(width)) {
-                    let (blocks, rest) = input.as_chunks::<LANES>();
-                    let mut lanes = [0.0f32; LANES];
-                    for block in blocks {
-                        for lane in 0..LANES {
-                            lanes[lane] = block[lane].mul_add(block[lane], lanes[lane]);
-                        }
-                    }
-                    for (lane, value) in lanes.iter_mut().zip(rest) {
-                        *lane = value.mul_add(*value, *lane);
-                    }
-                    let scale = 1.0 / (add_lanes(lanes) / width as f32 + epsilon).sqrt();
+                    let scale = norm_scale(input, epsilon);
                     for ((output, input), weight) in output.iter_mut().zip(input).zip(weight) {
                         *output = input * scale * weight;
                     }
@@ -75,8 +94,115 @@ pub(crate) fn add(execution: Execution, target: &mut [f32], addend: &[f32], widt
     });
 }
 
-/// `silu(gate) · up`, where each row of `input` holds `width` gates and then `width` values.
-pub(crate) fn gated(execution: Execution, input: &[f32], width: usize, output: &mut [f32]) {
+/// Adds `addend` times `scale` to `target`, element by element; rows have `width` elements.
+pub(crate) fn add_scaled(execution: Execution, target: &mut [f32], addend: &[f32], scale: f32, width: usize) {
+    by_rows(execution, (addend, width), (target, width), |addend, target| {
+        compiled(
+            execution.arch,
+            #[inline(always)]
+            || {
+                for (target, addend) in target.iter_mut().zip(addend) {
+                    *target = addend.mul_add(scale, *target);
+                }
+            },
+        );
+    });
+}
+
+/// Multiplies rows of `width` elements by a factor.
+pub(crate) fn scale(execution: Execution, rows: &mut [f32], factor: f32, width: usize) {
+    in_place(execution, rows, width, |rows| {
+        compiled(
+            execution.arch,
+            #[inline(always)]
+            || {
+                for value in &mut *rows {
+                    *value *= factor;
+                }
+            },
+        );
+    });
+}
+
+/// Adds `bias` to each row.
+pub(crate) fn add_bias(execution: Execution, rows: &mut [f32], bias: &[f32]) {
+    let width = bias.len();
+    in_place(execution, rows, width, |rows| {
+        compiled(
+            execution.arch,
+            #[inline(always)]
+            || {
+                for row in rows.chunks_exact_mut(width) {
+                    for (value, bias) in row.iter_mut().zip(bias) {
+                        *value += bias;
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// Root-mean-square norm of the given columns of each row of `stride` elements, in stretches as long as `weight`.
+pub(crate) fn norm_heads(
+    execution: Execution,
+    rows: &mut [f32],
+    stride: usize,
+    columns: Range<usize>,
+    weight: &[f32],
+    epsilon: f32,
+) {
+    in_place(execution, rows, stride, |rows| {
+        compiled(
+            execution.arch,
+            #[inline(always)]
+            || {
+                for row in rows.chunks_exact_mut(stride) {
+                    for head in row[columns.clone()].chunks_exact_mut(weight.len()) {
+                        let scale = norm_scale(head, epsilon);
+                        for (value, weight) in head.iter_mut().zip(weight) {
+                            *value = *value * scale * weight;
+                        }
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// `activation(gate) · up`, where each row of `input` holds `width` gates and then `width` values.
+pub(crate) fn gated(
+    execution: Execution,
+    activation: Activation,
+    input: &[f32],
+    width: usize,
+    output: &mut [f32],
+) {
+    match activation {
+        Activation::Silu => gated_by(execution, input, width, output, silu),
+        Activation::GeluTanh => gated_by(execution, input, width, output, gelu),
+    }
+}
+
+#[inline(always)]
+fn silu(x: f32) -> f32 {
+    x / (1.0 + exponential(-x))
+}
+
+/// GELU with the hyperbolic tangent: `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, where the sum of one and the
+/// tangent of `t` is `2 / (1 + exp(-2t))`.
+#[inline(always)]
+fn gelu(x: f32) -> f32 {
+    const FACTOR: f32 = -2.0 * 0.797_884_6;
+    x / (1.0 + exponential(x * (x * x).mul_add(FACTOR * 0.044_715, FACTOR)))
+}
+
+fn gated_by(
+    execution: Execution,
+    input: &[f32],
+    width: usize,
+    output: &mut [f32],
+    activation: impl Fn(f32) -> f32 + Sync,
+) {
     by_rows(execution, (input, 2 * width), (output, width), |input, output| {
         compiled(
             execution.arch,
@@ -85,8 +211,23 @@ pub(crate) fn gated(execution: Execution, input: &[f32], width: usize, output: &
                 for (input, output) in input.chunks_exact(2 * width).zip(output.chunks_exact_mut(width)) {
                     let (gates, values) = input.split_at(width);
                     for ((output, gate), value) in output.iter_mut().zip(gates).zip(values) {
-                        *output = gate / (1.0 + exponential(-gate)) * value;
+                        *output = activation(*gate) * value;
                     }
+                }
+            },
+        );
+    });
+}
+
+/// Soft caps: `cap · tanh(value / cap)`.
+pub(crate) fn soft_cap(execution: Execution, values: &mut [f32], cap: f32) {
+    in_place(execution, values, 1, |values| {
+        compiled(
+            execution.arch,
+            #[inline(always)]
+            || {
+                for value in &mut *values {
+                    *value = cap * tangent(*value / cap);
                 }
             },
         );
@@ -105,23 +246,86 @@ mod tests {
 
     #[test]
     fn rows_are_the_same_on_all_threads() {
-        let (rows, width) = (300, 131);
+        let (rows, width) = (300, 132);
         let mut random = crate::fixtures::Uniform::new(3);
         let input = random.values(rows * 2 * width, 3.0);
         let weight = random.values(width, 1.0);
-        let all = |parallel: bool| {
+        let all = |activation: Activation, parallel: bool| {
             let execution = execution(parallel);
             let (mut product, mut normed) = (vec![0.0; rows * width], vec![0.0; rows * width]);
-            gated(execution, &input, width, &mut product);
+            gated(execution, activation, &input, width, &mut product);
             rms_norm(execution, &product, &weight, 1e-5, &mut normed);
             add(execution, &mut normed, &product, width);
+            add_scaled(execution, &mut normed, &product, 0.3, width);
+            add_bias(execution, &mut normed, &weight);
+            scale(execution, &mut normed, 1.7, width);
+            norm_heads(execution, &mut normed, width, 44..132, &weight[..22], 1e-5);
+            soft_cap(execution, &mut normed, 2.5);
             (product, normed)
         };
-        assert_eq!(all(true), all(false));
-        // Vector results equal scalar results.
-        let (product, _) = all(true);
-        let (gate, value) = (input[2 * width * 7 + 9], input[2 * width * 7 + width + 9]);
-        assert_eq!(product[7 * width + 9], gate / (1.0 + exponential(-gate)) * value);
+        for (activation, plain) in [
+            (Activation::Silu, (|x: f64| x / (1.0 + (-x).exp())) as fn(f64) -> f64),
+            (Activation::GeluTanh, |x| {
+                x / 2.0 * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+            }),
+        ] {
+            let (product, normed) = all(activation, true);
+            assert_eq!((&product, &normed), (&all(activation, false).0, &all(activation, false).1));
+            // Vector results equal scalar results, and the formula in double precision.
+            for place in 0..rows * width {
+                let (row, column) = (place / width, place % width);
+                let (gate, value) =
+                    (input[2 * width * row + column], input[2 * width * row + width + column]);
+                let scalar = if activation == Activation::Silu { silu(gate) } else { gelu(gate) };
+                assert_eq!(product[place], scalar * value);
+                let exact = plain(f64::from(gate)) * f64::from(value);
+                assert!((f64::from(product[place]) - exact).abs() < 3e-6, "{gate} {value}");
+            }
+        }
+    }
+
+    /// Each operation in double precision.
+    #[test]
+    fn operations_on_rows_are_those_of_their_formulas() {
+        let (rows, width) = (3, 40);
+        let mut random = crate::fixtures::Uniform::new(4);
+        let (input, addend, weight) =
+            (random.values(rows * width, 3.0), random.values(rows * width, 3.0), random.values(width, 1.0));
+        let check = |found: &[f32], expected: &dyn Fn(usize) -> f64| {
+            for (place, found) in found.iter().enumerate() {
+                let expected = expected(place);
+                assert!(
+                    (f64::from(*found) - expected).abs() < 2e-6,
+                    "{place}: {found} instead of {expected}"
+                );
+            }
+        };
+        let execution = execution(false);
+        let at = |values: &[f32], place: usize| f64::from(values[place]);
+        let mut found = input.clone();
+        add_scaled(execution, &mut found, &addend, 0.25, width);
+        check(&found, &|place| at(&input, place) + at(&addend, place) * 0.25);
+        let mut found = input.clone();
+        add_bias(execution, &mut found, &weight);
+        check(&found, &|place| at(&input, place) + at(&weight, place % width));
+        let mut found = input.clone();
+        scale(execution, &mut found, 0.5, width);
+        check(&found, &|place| at(&input, place) * 0.5);
+        let mut found = input.clone();
+        soft_cap(execution, &mut found, 1.5);
+        check(&found, &|place| 1.5 * (at(&input, place) / 1.5).tanh());
+        // Two heads of ten columns in the middle; the other columns stay.
+        let mut found = input.clone();
+        norm_heads(execution, &mut found, width, 10..30, &weight[..10], 1e-5);
+        check(&found, &|place| {
+            let (row, column) = (place / width, place % width);
+            if !(10..30).contains(&column) {
+                return at(&input, place);
+            }
+            let head = row * width + column / 10 * 10;
+            let mean = (head..head + 10).map(|place| at(&input, place).powi(2)).sum::<f64>() / 10.0;
+            at(&input, place) / (mean + 1e-5).sqrt() * at(&weight, column % 10)
+        });
     }
 
     #[test]

@@ -1,24 +1,27 @@
-//! Models of the Llama family on flattened tokens, with one KV cache per sequence.
+//! Language models on flattened tokens, with one KV cache per sequence.
 //!
 //! [`LanguageModel`] is the interface that the scheduler drives: it takes [`Chunk`]s of sequences and returns
 //! [`Prediction`]s, which are logits or the tokens that a device chose. [`Runner`] implements it on the CPU with
-//! [`Llama`]; the CUDA backend has its own implementation.
+//! [`Decoder`]; the CUDA backend has its own implementation.
 
 mod attention;
+mod decoder;
 mod elementwise;
+mod experts;
 pub(crate) mod fuzzing;
 mod kernel;
+mod layer;
 mod linear;
-mod llama;
 mod quantized;
 mod rope;
 mod runner;
 
 pub(crate) use attention::AttentionShape;
+pub(crate) use decoder::{Decoder, Matrices};
 pub(crate) use kernel::Execution;
+pub(crate) use layer::{Dense, FeedForwardWeights, Layer, LayerNorms, Named, Precision};
 pub(crate) use linear::{Linear, LinearScratch};
 pub use linear::{linear_path, quantized_path};
-pub(crate) use llama::{Layer, Llama, Matrices};
 pub(crate) use rope::RotaryTable;
 pub(crate) use runner::Runner;
 

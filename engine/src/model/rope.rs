@@ -1,20 +1,68 @@
 //! Rotary position embedding, half-split as in Hugging Face's Llama.
 //!
-//! Frequencies, cosines and sines are float32 whatever type the checkpoint stores its weights in, as in
-//! `from_pretrained` of transformers and in llama.cpp; `docs/fidelity.md` has the comparison.
+//! [`RotaryTables`] has a table of cosines and sines for each of a model's rotary embeddings, and for sequences that
+//! are longer than the model's original context where their frequencies differ (LongRoPE). Frequencies, cosines and
+//! sines are float32 whatever type the checkpoint stores its weights in, as in `from_pretrained` of transformers and
+//! in llama.cpp; `docs/fidelity.md` has the comparison.
 
-use crate::load::config::{ModelConfig, RopeScaling};
+use std::f64::consts::PI;
+
+use crate::load::block::{ModelConfig, RopeConfig, RopeScaling};
+
+/// The tables of a model.
+pub(crate) struct RotaryTables {
+    tables: Vec<RotaryTable>,
+    /// Tables for long sequences, where they differ.
+    long: Vec<Option<RotaryTable>>,
+}
+
+impl RotaryTables {
+    pub(crate) fn new(config: &ModelConfig) -> Self {
+        let long = |rope: &RopeConfig| {
+            let differs = matches!(rope.scaling, RopeScaling::LongRope { .. });
+            differs.then(|| RotaryTable::new(rope, true))
+        };
+        Self {
+            tables: config.ropes.iter().map(|rope| RotaryTable::new(rope, false)).collect(),
+            long: config.ropes.iter().map(long).collect(),
+        }
+    }
+
+    /// Extends the tables of short or long sequences to `length` positions.
+    pub(crate) fn reserve(&mut self, length: usize, long: bool) {
+        for (table, of_long) in self.tables.iter_mut().zip(&mut self.long) {
+            match of_long.as_mut().filter(|_| long) {
+                Some(table) => table.reserve(length),
+                None => table.reserve(length),
+            }
+        }
+    }
+
+    /// The table of one rotary embedding.
+    pub(crate) fn table(&self, rope: usize, long: bool) -> &RotaryTable {
+        self.long[rope].as_ref().filter(|_| long).unwrap_or(&self.tables[rope])
+    }
+}
 
 /// Cosines and sines per position, computed up to the largest position needed so far.
 pub(crate) struct RotaryTable {
     frequencies: Vec<f32>,
-    /// Per position `head_size / 2` cosines, then as many sines.
+    /// Factor of cosines and sines.
+    factor: f32,
+    /// Per position one cosine per pair, then as many sines.
     table: Vec<f32>,
 }
 
 impl RotaryTable {
-    pub(crate) fn new(config: &ModelConfig) -> Self {
-        Self { frequencies: frequencies(config), table: Vec::new() }
+    /// The table of short sequences, or of long ones.
+    pub(crate) fn new(rope: &RopeConfig, long: bool) -> Self {
+        let factor = match rope.scaling {
+            RopeScaling::Yarn { attention_factor, .. } | RopeScaling::LongRope { attention_factor, .. } => {
+                attention_factor
+            }
+            _ => 1.0,
+        };
+        Self { frequencies: frequencies(rope, long), factor, table: Vec::new() }
     }
 
     /// Extends the table to `length` positions.
@@ -26,8 +74,8 @@ impl RotaryTable {
         let known = self.table.len() / width;
         for position in known..length.next_power_of_two() {
             let angle = |frequency: &f32| position as f32 * frequency;
-            self.table.extend(self.frequencies.iter().map(|frequency| angle(frequency).cos()));
-            self.table.extend(self.frequencies.iter().map(|frequency| angle(frequency).sin()));
+            self.table.extend(self.frequencies.iter().map(|frequency| angle(frequency).cos() * self.factor));
+            self.table.extend(self.frequencies.iter().map(|frequency| angle(frequency).sin() * self.factor));
         }
     }
 
@@ -36,11 +84,11 @@ impl RotaryTable {
         &self.table
     }
 
-    /// Rotates one head (`head_size` floats) by its position, which must be below the reserved length.
+    /// Rotates the leading values of one head by its position, which must be below the reserved length.
     pub(crate) fn rotate(&self, head: &mut [f32], position: usize) {
         let half = self.frequencies.len();
         let (cosines, sines) = self.table[position * 2 * half..][..2 * half].split_at(half);
-        let (low, high) = head.split_at_mut(half);
+        let (low, high) = head[..2 * half].split_at_mut(half);
         for (((low, high), cosine), sine) in low.iter_mut().zip(high).zip(cosines).zip(sines) {
             let (first, second) = (*low, *high);
             *low = first * cosine - second * sine;
@@ -50,19 +98,20 @@ impl RotaryTable {
 }
 
 /// Angle per position of each pair, with the checkpoint's scaling applied.
-fn frequencies(config: &ModelConfig) -> Vec<f32> {
-    let size = config.head_size as f32;
-    let plain =
-        (0..config.head_size / 2).map(|pair| 1.0 / (config.rope_theta as f32).powf(2.0 * pair as f32 / size));
-    match &config.rope_scaling {
+fn frequencies(rope: &RopeConfig, long_sequence: bool) -> Vec<f32> {
+    let size = rope.rotary as f32;
+    let plain = (0..rope.rotary / 2).map(|pair| 1.0 / (rope.theta as f32).powf(2.0 * pair as f32 / size));
+    let divided = |divisors: &[f32]| {
+        plain.clone().zip(divisors).map(|(frequency, divisor)| frequency / divisor).collect()
+    };
+    match &rope.scaling {
         RopeScaling::None => plain.collect(),
         RopeScaling::Linear { factor } => plain.map(|frequency| frequency / *factor as f32).collect(),
-        RopeScaling::Divisors(divisors) => {
-            plain.zip(divisors).map(|(frequency, divisor)| frequency / divisor).collect()
-        }
+        RopeScaling::Divisors(divisors) => divided(divisors),
+        RopeScaling::LongRope { short, long, .. } => divided(if long_sequence { long } else { short }),
         RopeScaling::Llama3 { factor, low_frequency_factor, high_frequency_factor, original_length } => plain
             .map(|frequency| {
-                let length = 2.0 * std::f64::consts::PI / f64::from(frequency);
+                let length = 2.0 * PI / f64::from(frequency);
                 let low = original_length / low_frequency_factor;
                 let high = original_length / high_frequency_factor;
                 if length > low {
@@ -76,5 +125,24 @@ fn frequencies(config: &ModelConfig) -> Vec<f32> {
                 }
             })
             .collect(),
+        RopeScaling::Yarn { factor, original_length, beta_fast, beta_slow, truncate, .. } => {
+            let size = rope.rotary as f64;
+            // The pair that makes this number of rotations within the original context.
+            let pair = |rotations: f64| {
+                size * (original_length / (rotations * 2.0 * PI)).ln() / (2.0 * rope.theta.ln())
+            };
+            let (low, high) = (pair(*beta_fast), pair(*beta_slow));
+            let (low, high) = if *truncate { (low.floor(), high.ceil()) } else { (low, high) };
+            let (low, high) = (low.max(0.0), high.min(size - 1.0));
+            let high = if low == high { high + 0.001 } else { high };
+            plain
+                .enumerate()
+                .map(|(pair, frequency)| {
+                    let ramp = ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
+                    let frequency = f64::from(frequency);
+                    (frequency / factor * ramp + frequency * (1.0 - ramp)) as f32
+                })
+                .collect()
+        }
     }
 }

@@ -2,11 +2,11 @@
 
 use rayon::ThreadPool;
 
-use super::llama::{Llama, Scratch};
-use super::rope::RotaryTable;
+use super::decoder::{Decoder, Scratch};
+use super::rope::RotaryTables;
 use super::{Chunk, ForwardError, LanguageModel, Prediction};
 use crate::error::LoadError;
-use crate::load::config::ModelConfig;
+use crate::load::block::ModelConfig;
 use crate::options::thread_pool;
 
 /// Weights up to this size fit in a core's own caches. Each thread then computes whole sequences through all
@@ -17,8 +17,8 @@ const PARALLEL_STEP: usize = 8 << 20;
 
 /// A CPU [`LanguageModel`] with its buffers and threads.
 pub(crate) struct Runner {
-    model: Llama,
-    rotary: RotaryTable,
+    model: Decoder,
+    rotary: RotaryTables,
     threads: ThreadPool,
     scratch: Vec<Scratch>,
     logits: Vec<f32>,
@@ -26,10 +26,14 @@ pub(crate) struct Runner {
 
 impl Runner {
     /// `threads`: number of compute threads; all available cores if `None`.
-    pub(crate) fn new(model: Llama, config: &ModelConfig, threads: Option<usize>) -> Result<Self, LoadError> {
+    pub(crate) fn new(
+        model: Decoder,
+        config: &ModelConfig,
+        threads: Option<usize>,
+    ) -> Result<Self, LoadError> {
         let threads = thread_pool(threads, "lumos-compute")?;
         let scratch = (0..threads.current_num_threads()).map(|_| Scratch::default()).collect();
-        Ok(Self { model, rotary: RotaryTable::new(config), threads, scratch, logits: Vec::new() })
+        Ok(Self { model, rotary: RotaryTables::new(config), threads, scratch, logits: Vec::new() })
     }
 }
 
@@ -41,7 +45,7 @@ impl LanguageModel for Runner {
             if let Some(token) = chunk.tokens.iter().find(|token| **token as usize >= vocabulary) {
                 return Err(ForwardError(format!("token {token} is outside the vocabulary of {vocabulary}")));
             }
-            self.rotary.reserve(chunk.cache.length() + chunk.tokens.len());
+            self.rotary.reserve(chunk.cache.length() + chunk.tokens.len(), chunk.cache.is_long());
             rows += chunk.tokens.len();
         }
         self.logits.resize(chunks.iter().filter(|chunk| chunk.logits).count() * vocabulary, 0.0);

@@ -28,7 +28,8 @@ impl Scheduler {
                 layout.pages(sequence.positions_ahead()).saturating_sub(sequence.cache.page_count())
             })
             .sum();
-        let needed = layout.pages(next.positions_ahead()) - self.pool.shared_with_others(next.known());
+        let shared = self.pool.shared_with_others(&next.cache, next.known());
+        let needed = layout.pages(next.positions_ahead()) - shared;
         promised + needed <= self.pool.available()
     }
 

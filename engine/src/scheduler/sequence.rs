@@ -24,6 +24,10 @@ pub(crate) struct SequenceRequest {
     pub(crate) max_new_tokens: usize,
     pub(crate) sampling: SamplingParams,
     pub(crate) first_logits: usize,
+    /// Whether the sequence may exceed the model's original context ([`ModelConfig::short_length`]).
+    ///
+    /// [`ModelConfig::short_length`]: crate::load::block::ModelConfig::short_length
+    pub(crate) long: bool,
     /// Tokens that replace the chosen ones.
     pub(crate) forced: Vec<u32>,
     pub(crate) deadline: Option<Instant>,
@@ -89,13 +93,13 @@ impl Sequence {
         context_length: usize,
     ) -> Self {
         let most_positions = order.most_positions(context_length);
-        let known = std::mem::take(&mut order.prompt);
+        let (known, long) = (std::mem::take(&mut order.prompt), order.long);
         Self {
             arrival,
             order,
             completion,
             tokens,
-            cache: KvCache::new(layout),
+            cache: KvCache::new(layout).long(long),
             in_step: 0,
             prompt_length: known.len(),
             known,
@@ -145,7 +149,7 @@ impl Sequence {
     pub(super) fn preempt(&mut self) -> KvCache {
         self.preempted = true;
         self.in_step = 0;
-        let empty = KvCache::new(*self.cache.layout());
+        let empty = KvCache::new(*self.cache.layout()).long(self.order.long);
         std::mem::replace(&mut self.cache, empty)
     }
 

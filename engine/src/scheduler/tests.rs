@@ -87,6 +87,7 @@ pub(super) fn order(prompt: &[u32], max_new_tokens: usize) -> SequenceRequest {
         max_new_tokens,
         sampling: SamplingParams::GREEDY,
         first_logits: 0,
+        long: false,
         forced: Vec::new(),
         deadline: None,
     }

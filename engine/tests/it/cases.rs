@@ -22,6 +22,11 @@ pub(crate) fn folder(name: &str) -> Option<PathBuf> {
     Some(lumos_capabilities::shared("golden/engine")?.join(name))
 }
 
+/// Returns the folder of a reference model of another family, if the reference data is available.
+pub(crate) fn family(name: &str) -> Option<PathBuf> {
+    Some(lumos_capabilities::shared("golden/families")?.join(name))
+}
+
 /// Reads the cases of a reference model.
 pub(crate) fn cases(folder: &Path) -> Vec<Case> {
     rows(folder)

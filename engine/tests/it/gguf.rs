@@ -285,13 +285,12 @@ fn faults_are_named() {
         model.tensors.push(("blk.0.attn_q.bias".to_owned(), norm));
     };
     type Fault<'a> = (&'a dyn Fn(&mut GgufModel), &'a str);
-    let unsupported: [Fault<'_>; 10] = [
-        (&set("general.architecture", text("qwen2")), "qwen2"),
+    let unsupported: [Fault<'_>; 9] = [
+        (&set("general.architecture", text("mamba")), "expected one of llama, qwen2"),
         (&set("general.type", text("adapter")), "adapter"),
         (&set("split.count", Value::U16(3)), "llama-gguf-split"),
-        (&set("llama.expert_count", Value::U32(8)), "experts"),
         (&set("llama.rope.dimension_count", Value::U32(4)), "llama.rope.dimension_count"),
-        (&set("llama.rope.scaling.type", text("yarn")), "yarn"),
+        (&set("llama.rope.scaling.type", text("dynamic")), "dynamic"),
         (&set("llama.attention.causal", Value::Bool(false)), "causal"),
         (&set("tokenizer.ggml.model", text("bert")), "bert"),
         (&set("tokenizer.ggml.model", text("no_vocab")), "tokenizer.ggml.model"),
@@ -302,12 +301,13 @@ fn faults_are_named() {
         assert!(matches!(error, LoadError::Unsupported { .. }), "{error}");
         assert!(error.to_string().contains(word) && error.to_string().contains("model.gguf"), "{error}");
     }
-    let others: [Fault<'_>; 9] = [
+    let others: [Fault<'_>; 10] = [
         (&unset("general.architecture"), "general.architecture"),
         (&unset("llama.block_count"), "llama.block_count"),
         (&set("llama.block_count", text("2")), "not a whole number"),
         (&set("llama.block_count", Value::U32(3)), "model.layers.2"),
-        (&set("llama.block_count", Value::U64(1 << 60)), "sizes of a model"),
+        (&set("llama.block_count", Value::U64(1 << 60)), "exceeds the maximum"),
+        (&set("llama.expert_count", Value::U32(8)), "llama.expert_used_count"),
         (&set("llama.attention.head_count_kv", Value::U32(4)), "heads"),
         (&set("llama.feed_forward_length", Value::U32(64)), "shape"),
         (&unset("tokenizer.ggml.tokens"), "tokenizer.ggml.tokens"),

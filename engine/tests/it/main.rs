@@ -11,6 +11,7 @@ mod cross_encoder;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod engine;
+mod families;
 mod gguf;
 mod loading;
 mod matrix;

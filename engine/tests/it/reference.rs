@@ -5,18 +5,22 @@
 use crate::cases;
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
 use crate::cases::Case;
 use crate::requests::{alone, greedy, together_in};
 use crate::support::{Shape, Uniform};
-use lumos_engine::{Engine, FinishReason, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt};
+use lumos_engine::{
+    DType, Engine, FinishReason, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt,
+};
 
 const FOLDERS: [&str; 3] = ["llama-mha", "llama-gqa-tied", "llama3-rope"];
 
-fn engine(folder: &Path, options: LoadOptions) -> Engine {
+pub(crate) fn engine(folder: &Path, options: LoadOptions) -> Engine {
     Engine::load(ModelSource::Folder(folder.to_owned()), options).unwrap()
 }
 
-fn check(case: &Case, engine: &Engine, generation: &Generation) {
+pub(crate) fn check(case: &Case, engine: &Engine, generation: &Generation) {
     assert_eq!(generation.prompt_tokens, case.ids);
     assert_eq!(generation.tokens[..case.safe_tokens], case.greedy[..case.safe_tokens]);
     assert_eq!((generation.tokens.len(), generation.finish), (48, FinishReason::Length));
@@ -59,7 +63,7 @@ fn shuffled(length: usize, seed: u64) -> Vec<usize> {
 }
 
 /// Checks that every variation gives the same generations and logits.
-async fn check_invariance(load: impl Fn(LoadOptions) -> Engine, requests: &[GenerateRequest]) {
+pub(crate) async fn check_invariance(load: impl Fn(LoadOptions) -> Engine, requests: &[GenerateRequest]) {
     let expected = alone(&load(LoadOptions { threads: Some(1), ..LoadOptions::default() }), requests).await;
     let variations = [
         (LoadOptions { max_batch: 24, ..LoadOptions::default() }, 1),
@@ -106,4 +110,29 @@ async fn random_models_are_invariant_to_the_bit() {
             .collect();
         check_invariance(|options| engine(folder.path(), options), &requests).await;
     }
+}
+
+/// The bits of Llama and Mistral models, which recorded runs depend on.
+#[tokio::test(flavor = "multi_thread")]
+async fn results_of_earlier_versions_are_reproduced() {
+    let windowed = Shape { extra: serde_json::json!({"sliding_window": 20}), tied: true, ..Shape::tiny() };
+    let mut digest = Sha256::new();
+    for shape in [Shape::tiny(), windowed] {
+        let folder = tempfile::tempdir().unwrap();
+        shape.files(7).write(folder.path());
+        for dtype in [DType::F32, DType::F16] {
+            let engine = engine(folder.path(), LoadOptions { dtype, ..LoadOptions::default() });
+            let request = greedy(Prompt::Tokens((5..95).collect()), 20, shape.vocabulary);
+            let mut generation = engine.generate(request).await.unwrap();
+            generation.first_logits.sort_unstable_by_key(|(id, _)| *id);
+            for (_, logit) in &generation.first_logits {
+                digest.update(logit.to_le_bytes());
+            }
+            for token in &generation.tokens {
+                digest.update(token.to_le_bytes());
+            }
+        }
+    }
+    let expected = "781c3d464a14177c0aaf35de6ea6e2576fec1f886bb13f0c1d5f712739fc5636";
+    assert_eq!(hex::encode(digest.finalize()), expected);
 }

@@ -12,7 +12,7 @@ use crate::cuda::{DeviceLlama, DeviceModel};
 use crate::error::LoadError;
 use crate::fixtures::{Shape, Uniform};
 use crate::load::{self, Opened};
-use crate::model::{LanguageModel, Llama, Runner};
+use crate::model::{Decoder, LanguageModel, Runner};
 use crate::options::ModelSource;
 use crate::request::SamplingParams;
 use crate::scheduler::{Completion, Counters, Limits, Scheduler, SequenceRequest, Submission};
@@ -83,7 +83,7 @@ fn on_device(
 }
 
 fn on_processor(opened: &Opened, dtype: DType) -> (Box<dyn LanguageModel>, PageLayout) {
-    let model = Llama::load(&opened.config, &opened.weights, dtype).unwrap();
+    let model = Decoder::load(&opened.config, &opened.weights, dtype).unwrap();
     let shape = opened.config.key_values();
     let layout = PageLayout { shape, positions: PAGE, storage: Storage::Memory };
     (Box::new(Runner::new(model, &opened.config, Some(1)).unwrap()), layout)
@@ -103,6 +103,7 @@ fn order(
         max_new_tokens,
         sampling,
         first_logits,
+        long: false,
         forced: Vec::new(),
         deadline: None,
     }

@@ -53,6 +53,7 @@ fn plain(query: &[f64], seen: &[(&[f64], &[f64])]) -> Vec<f64> {
 struct Case {
     dtype: DType,
     shape: AttentionShape,
+    window: Option<usize>,
     layers: usize,
     page_size: usize,
     /// Tokens that each sequence adds in each step.
@@ -64,7 +65,7 @@ impl Case {
     /// Runs all steps, and returns the first difference between the device and the plain implementation.
     fn check(&self) -> Result<(), String> {
         let Some(device) = Emulator::start(self.dtype) else { return Ok(()) };
-        let AttentionShape { query_heads, key_value_heads, head_size, .. } = self.shape;
+        let AttentionShape { query_heads, key_value_heads, head_size } = self.shape;
         let mut random = Uniform::new(self.seed);
         let sequences = self.growth[0].len();
         let lengths: Vec<usize> =
@@ -142,7 +143,16 @@ impl Case {
                 .unwrap();
                 let tasks = (step.tasks, at(step.tasks_at));
                 let tables = at(step.tables_at);
-                kernels::attention(&device, &query_key_value, tasks, tables, &pages, layer, &output).unwrap();
+                kernels::attention(
+                    &device,
+                    &query_key_value,
+                    tasks,
+                    tables,
+                    &pages,
+                    (layer, self.window),
+                    &output,
+                )
+                .unwrap();
                 let found = floats(&device, &output, step.rows * output_width, self.dtype);
                 let mut rest = &rows[..];
                 for (index, count) in growth.iter().enumerate() {
@@ -169,9 +179,9 @@ impl Case {
 
     /// Compares one row of the output with attention over all inputs of its sequence.
     fn compare(&self, known: &[f32], angles: &[f32], position: usize, found: &[f32]) -> Result<(), String> {
-        let AttentionShape { query_heads, key_value_heads, head_size, window } = self.shape;
+        let AttentionShape { query_heads, key_value_heads, head_size } = self.shape;
         let stride = self.shape.stride();
-        let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
+        let first = self.window.map_or(0, |window| (position + 1).saturating_sub(window));
         let head =
             |position: usize, index: usize| &known[position * stride + index * head_size..][..head_size];
         let angles = |position: usize| &angles[position * head_size..][..head_size];
@@ -219,9 +229,9 @@ proptest! {
         growth in prop::collection::vec(prop::collection::vec(0usize..40, 3), 1..4), seed in any::<u64>(),
     ) {
         let (query_heads, head_size) = (key_value_heads * group, 2 * half);
-        let shape = AttentionShape { query_heads, key_value_heads, head_size, window };
+        let shape = AttentionShape { query_heads, key_value_heads, head_size };
         let page_size = [1, 4, 8, 16, 48][page];
-        let case = Case { dtype: DTYPES[dtype], shape, layers, page_size, growth, seed };
+        let case = Case { dtype: DTYPES[dtype], shape, window, layers, page_size, growth, seed };
         prop_assert_eq!(case.check(), Ok(()));
     }
 }
@@ -231,9 +241,9 @@ proptest! {
 fn attention_at_its_limits_equals_the_plain_version() {
     let growth = vec![vec![37, 1, 0], vec![1, 1, 2]];
     for (query_heads, key_value_heads, head_size) in [(2, 2, 256), (20, 1, 4), (34, 2, 6), (1, 1, 2)] {
-        let shape = AttentionShape { query_heads, key_value_heads, head_size, window: None };
+        let shape = AttentionShape { query_heads, key_value_heads, head_size };
         let (dtype, page_size) = (DType::F32, 16);
-        let case = Case { dtype, shape, layers: 1, page_size, growth: growth.clone(), seed: 5 };
+        let case = Case { dtype, shape, window: None, layers: 1, page_size, growth: growth.clone(), seed: 5 };
         assert_eq!(case.check(), Ok(()), "{shape:?}");
     }
 }
@@ -242,7 +252,7 @@ fn attention_at_its_limits_equals_the_plain_version() {
 #[test]
 fn the_emulator_notices_a_page_that_is_not_there() {
     let Some(device) = Emulator::start(DType::F32).filter(Emulator::is_sanitized) else { return };
-    let shape = AttentionShape { query_heads: 1, key_value_heads: 1, head_size: 4, window: None };
+    let shape = AttentionShape { query_heads: 1, key_value_heads: 1, head_size: 4 };
     let bytes = Pages::<()>::layer_bytes(&shape, 1, 16, 4);
     let [keys, values] = [0; 2].map(|_| device.allocate(bytes).unwrap());
     let pages = Pages { keys, values, shape, count: 1, positions: 16, width: 4 };
@@ -251,7 +261,7 @@ fn the_emulator_notices_a_page_that_is_not_there() {
     let run = |page: u32| {
         let words = buffer(&device, bytemuck::cast_slice(&[0u32, 1, 0, 0, page]));
         let (tasks, tables) = ((1, (&words, 0)), (&words, TASK * 4));
-        kernels::attention(&device, &rows, tasks, tables, &pages, 0, &output)
+        kernels::attention(&device, &rows, tasks, tables, &pages, (0, None), &output)
             .and_then(|()| device.download(&output, 0, &mut [0; 16]))
     };
     assert!(run(0).is_ok());

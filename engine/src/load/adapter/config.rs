@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use crate::error::LoadError;
 
 /// Fields that, when set, make an adapter more than an added product of two matrices.
-const FOREIGN: [&str; 11] = [
+const FOREIGN: [&str; 12] = [
+    "target_parameters",
     "use_dora",
     "fan_in_fan_out",
     "lora_bias",

@@ -13,9 +13,10 @@ use candle_core::{Device, Tensor};
 
 pub use config::AdapterBase;
 
-use super::config::{EMBEDDING, HEAD, ModelConfig};
+use super::block::ModelConfig;
 use super::files::read;
 use super::folder::ModelFolder;
+use super::tensors::{EMBEDDING, HEAD};
 use super::weights::{Weights, to_f32};
 use crate::error::LoadError;
 use config::AdapterConfig;

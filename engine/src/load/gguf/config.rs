@@ -130,11 +130,8 @@ fn scaling(keys: &ModelKeys<'_>) -> Result<Option<RawRope>, LoadError> {
         return Err(invalid(keys.metadata.file, &format!("{} is negative", keys.key("rope.scaling.factor"))));
     }
     let kind = keys.metadata.text(&keys.key("rope.scaling.type"))?;
-    let rope = |kind: &str| RawRope {
-        rope_type: Some(kind.to_owned()),
-        factor: Some(factor),
-        ..RawRope::default()
-    };
+    let rope =
+        |kind: &str| RawRope { rope_type: Some(kind.to_owned()), factor: Some(factor), ..RawRope::default() };
     match kind {
         Some("none" | "longrope") => Ok(None),
         None | Some("linear") => Ok((factor != 1.0).then(|| rope("linear"))),

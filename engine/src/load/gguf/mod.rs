@@ -5,6 +5,8 @@
 
 mod architectures;
 mod config;
+#[cfg(test)]
+mod family_tests;
 mod metadata;
 mod names;
 mod tensors;

@@ -299,12 +299,7 @@ pub(super) fn found(content: &Content, bytes: &[u8], file: &Path) -> Result<Foun
 }
 
 /// A tensor of divisors of the rotary frequencies, one number per pair, if the file contains it.
-fn factors(
-    content: &Content,
-    bytes: &[u8],
-    file: &Path,
-    name: &str,
-) -> Result<Option<Vec<f32>>, LoadError> {
+fn factors(content: &Content, bytes: &[u8], file: &Path, name: &str) -> Result<Option<Vec<f32>>, LoadError> {
     let Some(info) = content.tensor_infos.get(name) else { return Ok(None) };
     let place = place(name, info, content.tensor_data_offset, bytes.len(), file)?;
     if info.ggml_dtype != GgmlDType::F32 {

@@ -87,7 +87,10 @@ fn splitting(metadata: &Metadata<'_>) -> Result<Splitting, LoadError> {
     let known = SPLITTINGS.iter().find(|(name, _)| *name == found);
     known.map(|(_, splitting)| *splitting).ok_or_else(|| {
         let names: Vec<&str> = SPLITTINGS.iter().map(|(name, _)| *name).collect();
-        unsupported(metadata.file, format!("unsupported {key} {found:?}: expected one of {}", names.join(", ")))
+        unsupported(
+            metadata.file,
+            format!("unsupported {key} {found:?}: expected one of {}", names.join(", ")),
+        )
     })
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod adapter;
 pub(crate) mod gguf;
+pub(crate) mod gguf_families;
 pub(crate) mod pickle;
 pub(crate) mod sentencepiece;
 

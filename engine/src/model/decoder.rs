@@ -1,0 +1,322 @@
+//! [`Decoder`]: weights and forward pass of a model on the CPU.
+//!
+//! The model is immutable and shared by all compute threads; the runner keeps [`Scratch`] buffers for each
+//! thread. One decoder computes all families: an operation that the model's [`Block`] does not ask for is skipped.
+//! [`Matrices`] counts the values and bytes that one token's forward pass reads.
+
+use pulp::Arch;
+
+use super::Chunk;
+use super::attention::{AttentionLayer, AttentionRows, AttentionShape, attention};
+use super::elementwise::{add, add_bias, add_scaled, gated, norm_heads, rms_norm, scale, soft_cap};
+use super::experts::ExpertScratch;
+use super::kernel::Execution;
+use super::layer::{FeedForwardWeights, Layer, Named, Precision};
+use super::linear::{Linear, LinearScratch};
+use super::rope::RotaryTables;
+use crate::error::LoadError;
+use crate::load::block::{Block, FeedForward, ModelConfig};
+use crate::load::tensors::{EMBEDDING, HEAD, NORM};
+use crate::load::weights::{Matrix, Weights};
+use crate::simd::{DType, QuantizedFormat};
+
+/// A model: immutable, shared by the threads that compute with it.
+pub(crate) struct Decoder {
+    arch: Arch,
+    hidden: usize,
+    epsilon: f32,
+    shape: AttentionShape,
+    block: Block,
+    embedding_scale: Option<f32>,
+    logit_divisor: Option<f32>,
+    logit_cap: Option<f32>,
+    embedding: Vec<f32>,
+    layers: Vec<Layer<Vec<f32>, Linear>>,
+    norm: Vec<f32>,
+    head: Linear,
+}
+
+/// Buffers of one forward pass, kept between calls.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    linear: LinearScratch,
+    experts: ExpertScratch,
+    hidden: Vec<f32>,
+    normed: Vec<f32>,
+    query_key_value: Vec<f32>,
+    attended: Vec<f32>,
+    gate_up: Vec<f32>,
+    product: Vec<f32>,
+    update: Vec<f32>,
+}
+
+/// Sizes of the matrices that are read and multiplied for one token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrices {
+    /// Number of values in all layers' matrices; of experts only the active ones.
+    pub(crate) layers: usize,
+    /// Number of values in the output matrix.
+    pub(crate) head: usize,
+    /// Bytes of both.
+    pub(crate) bytes: usize,
+    /// Bytes of both with all experts.
+    pub(crate) total_bytes: usize,
+    /// The block format of most values, if any are quantized.
+    pub(crate) format: Option<QuantizedFormat>,
+}
+
+impl Matrices {
+    /// The sizes for a model with `rows` rows of embeddings.
+    pub(crate) fn new(config: &ModelConfig, rows: usize, dtype: DType) -> Self {
+        let hidden = config.hidden_size;
+        let (queries, keys) = config.widths();
+        let head = rows * hidden;
+        // Values of the requested type that are read, values of routers, and values that are not read.
+        let (mut read, mut routers, mut unread) = (0, 0, 0);
+        for layer in &config.layers {
+            read += hidden * (2 * queries + 2 * keys);
+            match &layer.feed_forward {
+                FeedForward::Dense { width } => read += hidden * 3 * width,
+                FeedForward::Experts(experts) => {
+                    read += experts.active * hidden * 3 * experts.width;
+                    unread += (experts.count - experts.active) * hidden * 3 * experts.width;
+                    routers += experts.count * hidden;
+                }
+            }
+        }
+        let bytes = (read + head) * dtype.width() + routers * size_of::<f32>();
+        let total_bytes = bytes + unread * dtype.width();
+        Self { layers: read + routers, head, bytes, total_bytes, format: None }
+    }
+}
+
+impl Decoder {
+    /// Loads the weights, converted to `dtype`; the files are not needed afterwards.
+    pub(crate) fn load(config: &ModelConfig, weights: &Weights, dtype: DType) -> Result<Self, LoadError> {
+        let hidden = config.hidden_size;
+        let vector = |parts: &[Named], offset: f32| weights.vector(parts, offset);
+        let linear = |parts: &[Named], inputs: usize, precision: Precision| -> Result<Linear, LoadError> {
+            let matrices: Vec<Matrix<'_>> = parts
+                .iter()
+                .map(|(name, outputs)| weights.matrix(name, [*outputs, inputs]))
+                .collect::<Result<_, _>>()?;
+            let dtype = if precision == Precision::Full { DType::F32 } else { dtype };
+            Linear::stacked(&matrices, dtype).map_err(|error| weights.invalid(&parts[0].0, &error))
+        };
+        let rows = weights.rows(EMBEDDING, hidden)?;
+        let embedding = weights.values(EMBEDDING, &[rows, hidden])?;
+        let head = if config.tied_embeddings { EMBEDDING } else { HEAD };
+        weights.check_head(config.tied_embeddings)?;
+        Ok(Self {
+            arch: Arch::new(),
+            hidden,
+            epsilon: config.norm_epsilon as f32,
+            shape: AttentionShape::of(config),
+            block: config.block.clone(),
+            embedding_scale: config.embedding_scale,
+            logit_divisor: config.logit_divisor,
+            logit_cap: config.logit_cap,
+            embedding,
+            head: linear(&[(head.to_owned(), rows)], hidden, Precision::Weights)?,
+            layers: Layer::load_all(config, vector, linear)?,
+            norm: vector(&[(NORM.to_owned(), hidden)], config.block.norm_offset)?,
+        })
+    }
+
+    /// Number of logits, which equals the number of embedding rows.
+    pub(crate) fn vocabulary(&self) -> usize {
+        self.head.outputs()
+    }
+
+    /// Bytes of the matrices of all layers and of the head.
+    pub(crate) fn bytes(&self) -> usize {
+        let layers = self.layers.iter().flat_map(Layer::matrices);
+        self.head.bytes() + layers.map(Linear::bytes).sum::<usize>()
+    }
+
+    /// Advances the sequences. Their caches and `rotary` must already have room. Writes the requested logits
+    /// to `logits`, row after row.
+    pub(crate) fn forward(
+        &self,
+        chunks: &mut [Chunk<'_>],
+        rotary: &RotaryTables,
+        parallel: bool,
+        scratch: &mut Scratch,
+        logits: &mut [f32],
+    ) {
+        let execution = Execution { arch: self.arch, parallel };
+        self.embed(chunks, execution, scratch);
+        for (index, layer) in self.layers.iter().enumerate() {
+            self.attend(index, layer, chunks, rotary, execution, scratch);
+            self.feed_forward(layer, execution, scratch);
+        }
+        let Scratch { linear, hidden, normed, update, .. } = scratch;
+        let mut wanted = 0;
+        let mut row = 0;
+        for chunk in chunks.iter_mut() {
+            row += chunk.tokens.len();
+            chunk.cache.advance(chunk.tokens.len());
+            if chunk.logits {
+                let last = &hidden[(row - 1) * self.hidden..row * self.hidden];
+                update[wanted * self.hidden..(wanted + 1) * self.hidden].copy_from_slice(last);
+                wanted += 1;
+            }
+        }
+        let update = &update[..wanted * self.hidden];
+        let normed = &mut normed[..wanted * self.hidden];
+        rms_norm(execution, update, &self.norm, self.epsilon, normed);
+        self.head.forward(execution, normed, logits, linear);
+        if let Some(divisor) = self.logit_divisor {
+            for logit in &mut *logits {
+                *logit /= divisor;
+            }
+        }
+        if let Some(cap) = self.logit_cap {
+            soft_cap(execution, logits, cap);
+        }
+    }
+
+    /// Copies the embeddings of the tokens to the residual stream, and makes room for their rows.
+    fn embed(&self, chunks: &[Chunk<'_>], execution: Execution, scratch: &mut Scratch) {
+        let rows: usize = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
+        let queries = self.shape.query_heads * self.shape.head_size;
+        let Scratch { hidden, normed, query_key_value, attended, update, .. } = scratch;
+        for (buffer, width) in [
+            (&mut *hidden, self.hidden),
+            (&mut *normed, self.hidden),
+            (&mut *update, self.hidden),
+            (&mut *query_key_value, self.shape.stride()),
+            (&mut *attended, queries),
+        ] {
+            buffer.resize(rows * width, 0.0);
+        }
+        let tokens = chunks.iter().flat_map(|chunk| chunk.tokens);
+        for (hidden, token) in hidden.chunks_exact_mut(self.hidden).zip(tokens) {
+            hidden.copy_from_slice(&self.embedding[*token as usize * self.hidden..][..self.hidden]);
+        }
+        if let Some(factor) = self.embedding_scale {
+            scale(execution, hidden, factor, self.hidden);
+        }
+    }
+
+    /// The first half of a layer.
+    fn attend(
+        &self,
+        index: usize,
+        layer: &Layer<Vec<f32>, Linear>,
+        chunks: &mut [Chunk<'_>],
+        rotary: &RotaryTables,
+        execution: Execution,
+        scratch: &mut Scratch,
+    ) {
+        let size = self.shape.head_size;
+        let queries = self.shape.query_heads * size;
+        let keys = self.shape.key_value_heads * size;
+        let stride = self.shape.stride();
+        let Scratch { linear, hidden, normed, query_key_value, attended, update, .. } = scratch;
+        let input = match &layer.norms.attention {
+            Some(norm) => {
+                rms_norm(execution, hidden, norm, self.epsilon, normed);
+                &*normed
+            }
+            None => &*hidden,
+        };
+        layer.query_key_value.forward(execution, input, query_key_value, linear);
+        if let Some(bias) = &layer.query_key_value_bias {
+            add_bias(execution, query_key_value, bias);
+        }
+        for (norm, columns) in [(&layer.query_norm, 0..queries), (&layer.key_norm, queries..queries + keys)] {
+            if let Some(norm) = norm {
+                norm_heads(execution, query_key_value, stride, columns, norm, self.epsilon);
+            }
+        }
+        let mut remaining = query_key_value.chunks_exact_mut(stride);
+        for chunk in chunks.iter_mut() {
+            let start = chunk.cache.length();
+            let rotary = rotary.table(layer.rope, chunk.cache.is_long());
+            for (row, position) in remaining.by_ref().take(chunk.tokens.len()).zip(start..) {
+                let (turned, values) = row.split_at_mut(queries + keys);
+                for head in turned.chunks_exact_mut(size) {
+                    rotary.rotate(head, position);
+                }
+                let turned = turned[queries..].chunks_exact(size);
+                for (head, (key, value)) in turned.zip(values.chunks_exact(size)).enumerate() {
+                    chunk.cache.store(index, head, position, key, value);
+                }
+            }
+        }
+        let places = chunks.iter().map(|chunk| AttentionRows {
+            cache: chunk.cache,
+            position: chunk.cache.length(),
+            count: chunk.tokens.len(),
+        });
+        let attended_layer = AttentionLayer {
+            index,
+            window: layer.window,
+            scale: self.block.attention_scale,
+            cap: self.block.attention_cap,
+        };
+        attention(execution, &self.shape, attended_layer, places, query_key_value, stride, attended);
+        layer.attention_output.forward(execution, attended, update, linear);
+        if let Some(bias) = &layer.attention_output_bias {
+            add_bias(execution, update, bias);
+        }
+        self.add_update(execution, layer.norms.after_attention.as_deref(), hidden, update, normed);
+    }
+
+    /// The second half of a layer.
+    fn feed_forward(&self, layer: &Layer<Vec<f32>, Linear>, execution: Execution, scratch: &mut Scratch) {
+        let Scratch { linear, experts: expert_scratch, hidden, normed, gate_up, product, update, .. } =
+            scratch;
+        let input = match &layer.norms.feed_forward {
+            Some(norm) => {
+                rms_norm(execution, hidden, norm, self.epsilon, normed);
+                &*normed
+            }
+            None => &*hidden,
+        };
+        let activation = self.block.activation;
+        match &layer.feed_forward {
+            FeedForwardWeights::Dense(dense) => {
+                let (rows, width) = (input.len() / self.hidden, dense.down.inputs());
+                gate_up.resize(rows * 2 * width, 0.0);
+                product.resize(rows * width, 0.0);
+                dense.gate_up.forward(execution, input, gate_up, linear);
+                if let Some(bias) = &dense.gate_up_bias {
+                    add_bias(execution, gate_up, bias);
+                }
+                gated(execution, activation, gate_up, width, product);
+                dense.down.forward(execution, product, update, linear);
+                if let Some(bias) = &dense.down_bias {
+                    add_bias(execution, update, bias);
+                }
+            }
+            FeedForwardWeights::Experts(experts) => {
+                experts.forward(execution, activation, input, update, linear, expert_scratch);
+            }
+        }
+        self.add_update(execution, layer.norms.after_feed_forward.as_deref(), hidden, update, normed);
+    }
+
+    /// Adds an update to the residual stream, normed if there is a norm after it. `normed` is scratch space.
+    fn add_update(
+        &self,
+        execution: Execution,
+        norm: Option<&[f32]>,
+        hidden: &mut [f32],
+        update: &[f32],
+        normed: &mut [f32],
+    ) {
+        let update = match norm {
+            Some(norm) => {
+                rms_norm(execution, update, norm, self.epsilon, normed);
+                &*normed
+            }
+            None => update,
+        };
+        match self.block.residual_scale {
+            Some(scale) => add_scaled(execution, hidden, update, scale, self.hidden),
+            None => add(execution, hidden, update, self.hidden),
+        }
+    }
+}
