@@ -3,7 +3,7 @@
     tests/tools/llama-cpp.sh [path of lumos]
 
 The files are written like those of llama.cpp's convert_hf_to_gguf.py, and quantized by llama.cpp. The models are the
-built-in ones. With LUMOS_SHARED set, they also include the reference models of the engine's tests, and random weights
+built-in ones. With LUMOS_SHARED set, they also include the reference models of the engine's tests and of other families, and random weights
 of 110 million values with the tokenizer of Llama 2 from that folder. In F32 and F16, greedy tokens must be equal,
 except where llama.cpp's two best logits differ by less than its numerical error.
 """
@@ -33,6 +33,8 @@ QUANTIZED = {
     "Q6_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q6_K,
     "Q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
 }
+# Reference models of other families, except Mistral, whose window the files do not contain.
+FAMILIES = ["mixtral", "qwen2", "qwen2-yarn", "qwen3", "qwen3-moe", "gemma2", "gemma3", "phi3", "olmo2", "granite"]
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 
 
@@ -113,16 +115,17 @@ def write_vocabulary(writer, tokenizer):
         writer.add_token_scores(list(scores))
         writer.add_token_types(list(kinds))
         return
-    # Single digits and the words of GPT-2, named smollm in llama.cpp.
-    steps = tokenizer["pre_tokenizer"]["pretokenizers"]
-    assert [step["type"] for step in steps] == ["Digits", "ByteLevel"], steps
+    # The words of GPT-2, also with single digits, by llama.cpp's names.
+    splitter = tokenizer["pre_tokenizer"]
+    steps = tuple(step["type"] for step in splitter.get("pretokenizers", [splitter]))
+    pre = {("ByteLevel",): "gpt-2", ("Digits", "ByteLevel"): "smollm"}[steps]
     texts = {number: text for text, number in tokenizer["model"]["vocab"].items()}
     kinds = dict.fromkeys(texts, NORMAL)
     for added in tokenizer["added_tokens"]:
         texts[added["id"]] = added["content"]
         kinds[added["id"]] = CONTROL if added["special"] else USER_DEFINED
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
+    writer.add_tokenizer_pre(pre)
     writer.add_token_list([texts[number] for number in sorted(texts)])
     writer.add_token_types([kinds[number] for number in sorted(texts)])
     writer.add_token_merges([" ".join(merge) for merge in tokenizer["model"]["merges"]])
@@ -254,6 +257,11 @@ def shared_models(shared, lumos, folder):
         cases = [json.loads(line) for line in gzip.open(golden / name / "cases.jsonl.gz", "rt")]
         tokenizer = json.loads((golden / name / "tokenizer.json").read_text())
         yield name, golden / name, tokenizer, [case["prompt"] for case in cases][:12]
+    for name in FAMILIES:
+        source = shared / "golden" / "families" / name
+        cases = [json.loads(line) for line in gzip.open(source / "cases.jsonl.gz", "rt")]
+        tokenizer = json.loads((source / "tokenizer.json").read_text())
+        yield name, source, tokenizer, [case["prompt"] for case in cases][:12]
     weights = folder / "110m"
     command = [lumos, "bench", "engine", "--random-weights", "110m", "--dtype", "f16", "--save-weights", str(weights)]
     subprocess.run(command, check=True, capture_output=True)
@@ -307,7 +315,7 @@ def main():
                 alike, logits = compare(lumos, name, path, kind, prompts, exact)
                 exact = logits if exact is None else exact
                 # The vocabularies of the reference models are not SentencePiece models, so their ranks are artificial.
-                assert alike == len(prompts) or name.startswith("llama"), name
+                assert alike == len(prompts) or name.startswith("llama") or name in FAMILIES, name
             for kind in QUANTIZED:
                 path = folder / f"{kind}.gguf"
                 quantize(folder / "F16.gguf", path, kind)

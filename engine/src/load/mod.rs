@@ -26,7 +26,7 @@ use adapter::Adapter;
 use block::ModelConfig;
 use files::read;
 use folder::ModelFolder;
-pub(crate) use gguf::GgufTensors;
+use random::RandomWeights;
 use tensors::EMBEDDING;
 use weights::Weights;
 
@@ -82,7 +82,8 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
         ModelSource::Random { shape, seed } => {
             let name = format!("random {shape} with seed {seed}");
             let config = shape.parsed(Path::new(&name))?;
-            let weights = Weights::random(config.tensors(shape.vocabulary()), *seed, Path::new(&name));
+            let random = RandomWeights::new(*seed, &config);
+            let weights = Weights::random(config.tensors(shape.vocabulary()), random, Path::new(&name));
             Ok(Opened { config, tokenizer: Tokenizer::none(), weights, files: Files::Random(name) })
         }
     }

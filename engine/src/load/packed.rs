@@ -181,8 +181,12 @@ impl Packing {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::fixtures::Uniform;
+    use crate::load::folder::{WeightFormat, WeightPaths};
+    use crate::load::weights::Weights;
 
     const OUTPUTS: usize = 16;
     const INPUTS: usize = 24;
@@ -276,6 +280,32 @@ mod tests {
         let outside: Vec<u32> = (0..INPUTS).map(|input| u32::from(input == 5) * 3).collect();
         let error = unpack(packing, &written, Some(&outside)).unwrap_err();
         assert!(error.contains("g_idx of input 5 is 3, but there are 3 groups"), "{error}");
+    }
+
+    /// Modules that AutoAWQ and GPTQModel packed, with what these programs unpack (`tests/data/packed`).
+    #[test]
+    fn modules_of_other_programs_are_unpacked() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/packed");
+        let files = vec![folder.join("modules.safetensors")];
+        let gptq = |bits, zeros_less_one| Layout::Gptq { bits, zeros_less_one };
+        for (module, layout) in [
+            ("awq", Layout::Awq),
+            ("gptq4", gptq(4, true)),
+            ("gptq4-desc", gptq(4, true)),
+            ("gptq4-v2", gptq(4, false)),
+            ("gptq8-desc", gptq(8, true)),
+            ("gptq8-v2", gptq(8, false)),
+        ] {
+            let paths = WeightPaths {
+                folder: folder.clone(),
+                files: files.clone(),
+                format: WeightFormat::Safetensors,
+            };
+            let packing = Packing { layout, group_size: Some(32) };
+            let weights = Weights::open(&paths).unwrap().packed(Some(packing)).unwrap();
+            let values = |name: &str| weights.values(&format!("{module}.{name}"), &[32, 64]).unwrap();
+            assert_eq!(values("weight"), values("expected"), "{module}");
+        }
     }
 
     /// GPTQ stores a zero of 0 as the subtraction leaves it, with a borrow from the next code.

@@ -16,11 +16,12 @@ use safetensors::SafeTensors;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::adapter::Adapter;
+use super::files;
 use super::folder::{WeightFormat, WeightPaths};
 use super::gguf::GgufTensors;
 use super::packed::{Layout, PackedModule, Packing};
+use super::random::RandomWeights;
 use super::tensors::HEAD;
-use super::{files, random};
 use crate::error::LoadError;
 use crate::simd::QuantizedFormat;
 
@@ -130,8 +131,7 @@ enum WeightStorage {
     /// A file in memory, the offset of its data, and its tensor table.
     Safetensors(Box<dyn AsRef<[u8]> + Send + Sync>, usize, Metadata),
     Pickle(PthTensors),
-    /// Random weights from this seed.
-    Random(u64),
+    Random(RandomWeights),
     Gguf(GgufTensors),
 }
 
@@ -173,7 +173,7 @@ impl WeightSource {
                 Tensor::from_raw_buffer(bytes, dtype, shape, &Device::Cpu).map(Some)
             }
             WeightStorage::Pickle(tensors) => tensors.get(name),
-            WeightStorage::Random(seed) => random::tensor(name, shape, *seed).map(Some),
+            WeightStorage::Random(weights) => weights.tensor(name, shape).map(Some),
             WeightStorage::Gguf(tensors) => tensors.tensor(name),
         }
     }
@@ -195,9 +195,9 @@ impl Weights {
         Ok(Self::index(path, vec![WeightSource::safetensors(bytes, path)?]))
     }
 
-    /// Random weights from a seed; errors name `path`.
-    pub(super) fn random(shapes: Shapes, seed: u64, path: &Path) -> Self {
-        let source = WeightSource { path: path.to_owned(), storage: WeightStorage::Random(seed) };
+    /// Random weights; errors name `path`.
+    pub(super) fn random(shapes: Shapes, weights: RandomWeights, path: &Path) -> Self {
+        let source = WeightSource { path: path.to_owned(), storage: WeightStorage::Random(weights) };
         Self::index(path, vec![(source, shapes)])
     }
 

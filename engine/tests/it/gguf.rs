@@ -1,11 +1,13 @@
 //! Compares GGUF files with folders of the same weights: equal to the bit if the type is exact, and within
 //! the error of the format if not. Also tests tokenizers, names and errors.
 
+use crate::cases;
 use crate::support;
 use std::path::{Path, PathBuf};
 
 use crate::requests::{alone, greedy, together};
 use crate::support::gguf::{GgufModel, text};
+use crate::support::gguf_families;
 use crate::support::{NamedTensor, Shape, Uniform};
 use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::{GgmlDType, QTensor};
@@ -110,6 +112,49 @@ fn folder_of(shape: &Shape, weights: &[NamedTensor]) -> TempDir {
     let folder = folder(shape);
     std::fs::write(folder.path().join("model.safetensors"), support::safetensors(weights)).unwrap();
     folder
+}
+
+/// The reference models of all families, in files whose layout was compared with llama.cpp.
+#[tokio::test]
+async fn reference_models_equal_their_folders_to_the_bit() {
+    let families = [
+        ("llama", "mixtral"),
+        ("qwen2", "qwen2"),
+        ("qwen2", "qwen2-yarn"),
+        ("qwen3", "qwen3"),
+        ("qwen3moe", "qwen3-moe"),
+        ("gemma2", "gemma2"),
+        ("gemma3", "gemma3"),
+        ("phi3", "phi3"),
+        ("olmo2", "olmo2"),
+        ("granite", "granite"),
+    ];
+    for (architecture, name) in families {
+        let Some(folder) = cases::family(name) else { return };
+        let config = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+        let tensors = candle_core::safetensors::load(folder.join("model.safetensors"), &Device::Cpu).unwrap();
+        let mut weights: Vec<NamedTensor> = tensors
+            .into_iter()
+            .map(|(name, tensor)| {
+                let values = tensor.to_dtype(candle_core::DType::F32).unwrap().flatten_all().unwrap();
+                (name, tensor.dims().to_vec(), values.to_vec1().unwrap())
+            })
+            .collect();
+        weights.sort_by(|(one, _, _), (other, _, _)| one.cmp(other));
+        let (_file, path) = written(&gguf_families::model(architecture, &config, &weights, GgmlDType::F32));
+        let requests: Vec<GenerateRequest> = cases::cases(&folder)
+            .iter()
+            .map(|case| greedy(Prompt::Tokens(case.ids.clone()), 8, 768))
+            .collect();
+        // The file has another tokenizer, so texts differ.
+        let computed = |generations: Vec<Generation>| {
+            let computed = |generation: Generation| (generation.tokens, generation.first_logits);
+            generations.into_iter().map(computed).collect::<Vec<_>>()
+        };
+        let expected = computed(alone(&load(ModelSource::Folder(folder)), &requests).await);
+        let found = computed(alone(&load(ModelSource::Gguf(path)), &requests).await);
+        assert!(found == expected, "{name}");
+    }
 }
 
 /// Returns weights after quantization to a format and dequantization.

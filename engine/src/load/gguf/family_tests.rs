@@ -27,7 +27,9 @@ fn weights(config: &ModelConfig) -> Vec<NamedTensor> {
         let values = match &dims[..] {
             [_, columns] => random.values(count, 1.5 / (*columns as f32).sqrt()),
             _ if name.ends_with("bias") => random.values(count, 0.1),
-            _ => random.values(count, 0.2).iter().map(|value| 1.0 + value).collect(),
+            _ => {
+                random.values(count, 0.2).iter().map(|value| 1.0 - config.block.norm_offset + value).collect()
+            }
         };
         (name, dims, values)
     };

@@ -11,6 +11,7 @@ use super::pieces;
 
 /// llama.cpp's architectures and configurations of small models of every family. Rows of their matrices consist of whole blocks of any
 /// format if `wide`.
+#[allow(dead_code, reason = "used by the unit tests")]
 pub(crate) fn configurations(wide: bool) -> Vec<(&'static str, Value)> {
     let (hidden, width, head) = if wide { (256, 256, 64) } else { (32, 48, 8) };
     let config = |class: &str, own: Value| {
