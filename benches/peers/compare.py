@@ -15,7 +15,7 @@ BATCH_SIZES = [1, 8, 32]
 DECODE_PROMPT = 16
 PREFILL_PROMPT = 256
 # Tokens generated for each sequence. Every cell takes at least a second.
-NEW_TOKENS = {"110m": 48, "tinyllama": 16}
+NEW_TOKENS = {"110m": 48, "qwen3-110m": 48, "gemma3-110m": 48, "tinyllama": 16}
 # Maximum number of processors that other processes may use during a measurement.
 MOST_FOREIGN = 0.05
 ENGINES = ["lumos", "transformers", "llama.cpp"]
@@ -56,7 +56,7 @@ def lumos(binary, folder, shape, dtype, threads):
     common += ["--threads", str(threads), "--reuse", "off", "--json"]
     sizes = ",".join(map(str, BATCH_SIZES))
     decode = ["--batch-sizes", sizes, "--prompt-tokens", str(DECODE_PROMPT)]
-    decode += ["--new-tokens", str(NEW_TOKENS[shape] + 1)]
+    decode += ["--new-tokens", str(NEW_TOKENS.get(shape, 48) + 1)]
     decoded, foreign = measured(common + decode)
     prefill = ["--batch-sizes", "1,1,1", "--prompt-tokens", str(PREFILL_PROMPT), "--new-tokens", "2"]
     prefilled, also_foreign = measured(common + prefill)
@@ -73,7 +73,7 @@ def lumos(binary, folder, shape, dtype, threads):
 
 def peer(engine, folder, dtype, threads, shape):
     common = ["--batch-sizes", ",".join(map(str, BATCH_SIZES)), "--decode-prompt", str(DECODE_PROMPT)]
-    common += ["--new-tokens", str(NEW_TOKENS[shape]), "--prefill-prompt", str(PREFILL_PROMPT)]
+    common += ["--new-tokens", str(NEW_TOKENS.get(shape, 48)), "--prefill-prompt", str(PREFILL_PROMPT)]
     common += ["--threads", str(threads)]
     if engine == "transformers":
         program = [HERE / "measure_transformers.py", "--model", folder, "--dtype", dtype]
@@ -145,7 +145,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lumos", required=True, help="path of the lumos binary")
     parser.add_argument("--folder", type=Path, required=True, help="folder for the weights")
-    parser.add_argument("--shapes", default="110m,tinyllama")
+    parser.add_argument("--shapes", default="110m,tinyllama", help="shapes of `lumos bench engine`, comma-separated")
     parser.add_argument("--dtypes", default="f32,bf16,q8_0,q4_k")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())

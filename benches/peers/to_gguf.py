@@ -1,4 +1,4 @@
-"""Converts a Llama in the Hugging Face layout to GGUF: `to_gguf.py FOLDER FILE [--float32]`.
+"""Converts a model in the Hugging Face layout to GGUF: `to_gguf.py FOLDER FILE [--float32]`.
 
 Weights keep their stored type if GGUF has it, or are converted to float32. A byte-level BPE tokenizer is written
 without changes. Without a tokenizer.json the vocabulary is a dummy, for measurements with token ids.
@@ -11,7 +11,7 @@ from pathlib import Path
 import gguf
 import numpy
 import torch
-from llama_names import interleaved, name_of
+from gguf_layout import architecture_of, converted, frequency_factors, write_parameters
 from safetensors.torch import load_file
 
 
@@ -55,36 +55,25 @@ def add_byte_level_vocabulary(writer, tokenizer, config):
 def main():
     folder, target, float32 = Path(sys.argv[1]), sys.argv[2], "--float32" in sys.argv[3:]
     config = json.loads((folder / "config.json").read_text())
-    writer = gguf.GGUFWriter(target, "llama")
-    heads, key_heads = config["num_attention_heads"], config["num_key_value_heads"]
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(key_heads)
-    writer.add_rope_dimension_count(config["hidden_size"] // heads)
-    writer.add_rope_freq_base(config["rope_theta"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_vocab_size(config["vocab_size"])
+    writer = gguf.GGUFWriter(target, architecture_of(config))
+    write_parameters(writer, config)
     if (folder / "tokenizer.json").exists():
         add_byte_level_vocabulary(writer, json.loads((folder / "tokenizer.json").read_text()), config)
     else:
         add_dummy_vocabulary(writer, config["vocab_size"])
-    for name, tensor in load_file(folder / "model.safetensors").items():
-        target_name = name_of(name)
-        if ".attn_q." in target_name:
-            tensor = interleaved(tensor, heads)
-        elif ".attn_k." in target_name:
-            tensor = interleaved(tensor, key_heads)
+    for name, factors in frequency_factors(config):
+        writer.add_tensor(name, factors)
+    tensors = load_file(folder / "model.safetensors").items()
+    # Vectors and routers are float32, as in the converter.
+    whole = lambda name, tensor: float32 or tensor.dim() == 1 or name.endswith(("mlp.gate.weight", "block_sparse_moe.gate.weight"))
+    widened = ((name, tensor.float() if whole(name, tensor) else tensor) for name, tensor in tensors)
+    for name, tensor in converted(config, widened, torch.stack):
         tensor = tensor.contiguous()
-        if float32 or tensor.dim() == 1:
-            writer.add_tensor(target_name, tensor.float().numpy())
-        elif tensor.dtype == torch.bfloat16:
+        if tensor.dtype == torch.bfloat16:
             raw = tensor.view(torch.int16).numpy().view(numpy.uint8)
-            writer.add_tensor(target_name, raw, raw_dtype=gguf.GGMLQuantizationType.BF16)
+            writer.add_tensor(name, raw, raw_dtype=gguf.GGMLQuantizationType.BF16)
         else:
-            writer.add_tensor(target_name, tensor.numpy())
+            writer.add_tensor(name, tensor.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -12,7 +12,7 @@ use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::load::block::ModelConfig;
 use crate::load::tensors::EMBEDDING;
-use crate::load::{self, GgufTensors, Opened, WeightFile};
+use crate::load::{self, Opened, WeightFile};
 use crate::memory::Reservation;
 use crate::model::Matrices;
 use crate::options::{LoadOptions, ModelSource};
@@ -44,7 +44,8 @@ pub struct ModelDescription {
     /// Type of the weights in memory, except quantized ones.
     pub dtype: DType,
     /// Quantization formats of the matrices, by ggml's names, the format of most values first: `Q4_K`, `Q4_K
-    /// + Q6_K`. `None` if the matrices are not quantized.
+    /// + Q6_K`. Of AWQ and GPTQ weights the format in the files, `AWQ 4-bit`; in memory they have `dtype`. `None`
+    /// if the matrices are not quantized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
     /// The files that the weights were read from; an adapter's configuration and weights come last.
@@ -103,7 +104,7 @@ impl Opened {
         if let Some(tensors) = self.weights.gguf().filter(|_| !matches!(device, DeviceName::Cuda(_)))
             && let Some(bytes) = tensors.quantized_bytes(unread, dtype.width())
         {
-            (matrices.bytes, matrices.total_bytes) = (bytes, bytes);
+            (matrices.bytes, matrices.total_bytes) = bytes;
             matrices.format = tensors.most_common_format();
         }
         Ok((rows, matrices))
@@ -134,7 +135,10 @@ impl Opened {
             parameters: self.weights.parameters(),
             vocabulary: rows,
             dtype: options.dtype,
-            quantization: self.weights.gguf().and_then(GgufTensors::quantization),
+            quantization: match self.weights.gguf() {
+                Some(tensors) => tensors.quantization(),
+                None => self.weights.packed_format(),
+            },
             weight_files,
             tokenizer_sha256: self.tokenizer.sha256().to_owned(),
             context_length: self.config.context_length,

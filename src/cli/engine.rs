@@ -106,7 +106,7 @@ machine.";
 pub(crate) struct BenchEngineArgs {
     /// Measure random weights of a shape; needs no files
     ///
-    /// Shapes: llama2-7b, llama2-13b, tinyllama, 110m, 1m.
+    /// Shapes: llama2-7b, llama2-13b, tinyllama, 110m, qwen3-110m, gemma3-110m, 1m, qwen3-1m, gemma3-1m, moe-1m.
     #[arg(long, value_name = "SHAPE", required_unless_present = "model", conflicts_with = "model")]
     pub(crate) random_weights: Option<RandomShape>,
     /// Measure a model: candle:<folder>, candle:<file.gguf> or builtin:tiny
@@ -238,7 +238,7 @@ pub(crate) struct EstimateArgs {
         conflicts_with = "random_weights"
     )]
     pub(crate) bench: Option<PathBuf>,
-    /// Measure this shape now: llama2-7b, llama2-13b, tinyllama, 110m, 1m
+    /// Measure a shape of `lumos bench engine` now, such as llama2-7b
     #[arg(long, value_name = "SHAPE")]
     pub(crate) random_weights: Option<RandomShape>,
     /// Set the type of weights for --random-weights: f32, bf16 or f16

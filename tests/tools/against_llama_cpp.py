@@ -3,7 +3,7 @@
     tests/tools/llama-cpp.sh [path of lumos]
 
 The files are written like those of llama.cpp's convert_hf_to_gguf.py, and quantized by llama.cpp. The models are the
-built-in ones. With LUMOS_SHARED set, they also include the reference models of the engine's tests, and random weights
+built-in ones. With LUMOS_SHARED set, they also include the reference models of the engine's tests and of other families, and random weights
 of 110 million values with the tokenizer of Llama 2 from that folder. In F32 and F16, greedy tokens must be equal,
 except where llama.cpp's two best logits differ by less than its numerical error.
 """
@@ -23,7 +23,7 @@ import llama_cpp
 import numpy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches" / "peers"))
-from llama_names import interleaved, name_of  # noqa: E402
+from gguf_layout import architecture_of, converted, frequency_factors, write_parameters  # noqa: E402
 
 NEW_TOKENS = 48
 # Numerical error of llama.cpp by type. For F16, it also rounds activations to 16 bits.
@@ -33,6 +33,8 @@ QUANTIZED = {
     "Q6_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q6_K,
     "Q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
 }
+# Reference models of other families, except Mistral, whose window the files do not contain.
+FAMILIES = ["mixtral", "qwen2", "qwen2-yarn", "qwen3", "qwen3-moe", "gemma2", "gemma3", "phi3", "olmo2", "granite"]
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 
 
@@ -52,21 +54,6 @@ def tensors(folder):
             else:
                 values = numpy.frombuffer(raw, {"F32": numpy.float32, "F16": numpy.float16}[about["dtype"]])
             yield name, values.astype(numpy.float32).reshape(about["shape"])
-
-
-def frequency_factors(config, size):
-    """Returns the divisors of Llama 3's rotary frequencies."""
-    scaling = config.get("rope_scaling") or {}
-    if scaling.get("rope_type") != "llama3":
-        return None
-    length = 2 * numpy.pi * config["rope_theta"] ** (numpy.arange(0, size, 2) / size)
-    original, low, high = (
-        scaling[key] for key in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor")
-    )
-    smooth = (original / length - low) / (high - low)
-    between = 1 / ((1 - smooth) / scaling["factor"] + smooth)
-    factors = numpy.where(length < original / high, 1, numpy.where(length > original / low, scaling["factor"], between))
-    return factors.astype(numpy.float32)
 
 
 def published_pieces(path):
@@ -128,54 +115,36 @@ def write_vocabulary(writer, tokenizer):
         writer.add_token_scores(list(scores))
         writer.add_token_types(list(kinds))
         return
-    # Single digits and the words of GPT-2, named smollm in llama.cpp.
-    steps = tokenizer["pre_tokenizer"]["pretokenizers"]
-    assert [step["type"] for step in steps] == ["Digits", "ByteLevel"], steps
+    # The words of GPT-2, also with single digits, by llama.cpp's names.
+    splitter = tokenizer["pre_tokenizer"]
+    steps = tuple(step["type"] for step in splitter.get("pretokenizers", [splitter]))
+    pre = {("ByteLevel",): "gpt-2", ("Digits", "ByteLevel"): "smollm"}[steps]
     texts = {number: text for text, number in tokenizer["model"]["vocab"].items()}
     kinds = dict.fromkeys(texts, NORMAL)
     for added in tokenizer["added_tokens"]:
         texts[added["id"]] = added["content"]
         kinds[added["id"]] = CONTROL if added["special"] else USER_DEFINED
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
+    writer.add_tokenizer_pre(pre)
     writer.add_token_list([texts[number] for number in sorted(texts)])
     writer.add_token_types([kinds[number] for number in sorted(texts)])
     writer.add_token_merges([" ".join(merge) for merge in tokenizer["model"]["merges"]])
 
 
 def write(folder, tokenizer, target, kind):
-    """Writes the Llama of a Hugging Face folder as GGUF, with matrices of a given type."""
+    """Writes the model of a Hugging Face folder as GGUF, with matrices of a given type."""
     config = json.loads((folder / "config.json").read_text())
-    heads, key_heads = config["num_attention_heads"], config.get("num_key_value_heads", config["num_attention_heads"])
-    size = config.get("head_dim") or config["hidden_size"] // heads
-    writer = gguf.GGUFWriter(target, "llama")
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(key_heads)
-    writer.add_key_length(size)
-    writer.add_value_length(size)
-    writer.add_rope_dimension_count(size)
-    writer.add_rope_freq_base(config["rope_theta"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_vocab_size(config["vocab_size"])
+    writer = gguf.GGUFWriter(target, architecture_of(config))
+    write_parameters(writer, config)
     write_vocabulary(writer, tokenizer)
     writer.add_bos_token_id(config.get("bos_token_id", 1))
     writer.add_eos_token_id(config.get("eos_token_id", 2))
-    factors = frequency_factors(config, size)
-    if factors is not None:
-        writer.add_tensor("rope_freqs.weight", factors)
-    for name, tensor in tensors(folder):
-        target_name = name_of(name)
-        if ".attn_q." in target_name:
-            tensor = interleaved(tensor, heads)
-        elif ".attn_k." in target_name:
-            tensor = interleaved(tensor, key_heads)
-        if tensor.ndim == 2 and kind == "F16":
+    for name, factors in frequency_factors(config):
+        writer.add_tensor(name, factors)
+    for name, tensor in converted(config, tensors(folder), numpy.stack):
+        if tensor.ndim > 1 and kind == "F16" and ".ffn_gate_inp." not in name:
             tensor = tensor.astype(numpy.float16)
-        writer.add_tensor(target_name, numpy.ascontiguousarray(tensor))
+        writer.add_tensor(name, numpy.ascontiguousarray(tensor))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -288,6 +257,11 @@ def shared_models(shared, lumos, folder):
         cases = [json.loads(line) for line in gzip.open(golden / name / "cases.jsonl.gz", "rt")]
         tokenizer = json.loads((golden / name / "tokenizer.json").read_text())
         yield name, golden / name, tokenizer, [case["prompt"] for case in cases][:12]
+    for name in FAMILIES:
+        source = shared / "golden" / "families" / name
+        cases = [json.loads(line) for line in gzip.open(source / "cases.jsonl.gz", "rt")]
+        tokenizer = json.loads((source / "tokenizer.json").read_text())
+        yield name, source, tokenizer, [case["prompt"] for case in cases][:12]
     weights = folder / "110m"
     command = [lumos, "bench", "engine", "--random-weights", "110m", "--dtype", "f16", "--save-weights", str(weights)]
     subprocess.run(command, check=True, capture_output=True)
@@ -341,7 +315,7 @@ def main():
                 alike, logits = compare(lumos, name, path, kind, prompts, exact)
                 exact = logits if exact is None else exact
                 # The vocabularies of the reference models are not SentencePiece models, so their ranks are artificial.
-                assert alike == len(prompts) or name.startswith("llama"), name
+                assert alike == len(prompts) or name.startswith("llama") or name in FAMILIES, name
             for kind in QUANTIZED:
                 path = folder / f"{kind}.gguf"
                 quantize(folder / "F16.gguf", path, kind)

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::files::read;
+use super::packed::Packing;
+use super::quantization;
 use crate::error::LoadError;
 use crate::tokenizer::Tokenizer;
 
@@ -52,6 +54,17 @@ impl ModelFolder {
     /// Path of a file, if it exists.
     pub(super) fn optional(&self, name: &str) -> Option<PathBuf> {
         Some(self.path.join(name)).filter(|path| path.exists())
+    }
+
+    /// Path that a file has, if it exists.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The layout of packed weights that config.json describes.
+    pub(super) fn packing(&self) -> Result<Option<Packing>, LoadError> {
+        let Some(file) = self.optional("config.json") else { return Ok(None) };
+        quantization::packing(&read(&file)?, &file)
     }
 
     /// Path of a file, or the error that it is missing.

@@ -9,6 +9,8 @@ pub(crate) mod families;
 mod files;
 mod folder;
 mod gguf;
+mod packed;
+mod quantization;
 pub(crate) mod random;
 pub(crate) mod tensors;
 pub(crate) mod weights;
@@ -24,7 +26,7 @@ use adapter::Adapter;
 use block::ModelConfig;
 use files::read;
 use folder::ModelFolder;
-pub(crate) use gguf::GgufTensors;
+use random::RandomWeights;
 use tensors::EMBEDDING;
 use weights::Weights;
 
@@ -62,7 +64,7 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
             let config = ModelConfig::from_folder(&folder)?;
             let tokenizer = folder.tokenizer()?;
             let files = folder.weights()?;
-            let weights = Weights::open(&files)?;
+            let weights = Weights::open(&files)?.packed(folder.packing()?)?;
             Ok(Opened { config, tokenizer, weights, files: Files::Paths(files.files) })
         }
         ModelSource::Gguf(path) => open_gguf(path),
@@ -80,7 +82,8 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
         ModelSource::Random { shape, seed } => {
             let name = format!("random {shape} with seed {seed}");
             let config = shape.parsed(Path::new(&name))?;
-            let weights = Weights::random(config.tensors(shape.vocabulary()), *seed, Path::new(&name));
+            let random = RandomWeights::new(*seed, &config);
+            let weights = Weights::random(config.tensors(shape.vocabulary()), random, Path::new(&name));
             Ok(Opened { config, tokenizer: Tokenizer::none(), weights, files: Files::Random(name) })
         }
     }
@@ -95,6 +98,10 @@ fn open_gguf(path: &Path) -> Result<Opened, LoadError> {
 impl Opened {
     /// The model with an adapter, and with the adapter's tokenizer if it has one.
     fn adapted(self, folder: &ModelFolder) -> Result<Self, LoadError> {
+        if let Some(format) = self.weights.packed_format() {
+            let reason = format!("the base has {format} weights, which adapters cannot change");
+            return Err(LoadError::UnsupportedAdapter { file: folder.file("adapter_config.json"), reason });
+        }
         let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
         let adapter = Adapter::open(folder, &self.config, rows)?;
         let tokenizer = if folder.has_tokenizer() { folder.tokenizer()? } else { self.tokenizer };
@@ -127,7 +134,7 @@ pub(crate) fn contents<C>(
     let config_file = folder.required("config.json", "copy it from where the model was published")?;
     let config = read(&config_file)?;
     let tokenizer = folder.tokenizer()?;
-    let weights = Weights::open(&folder.weights()?)?;
+    let weights = Weights::open(&folder.weights()?)?.packed(folder.packing()?)?;
     Ok((parse(&config, &config_file)?, tokenizer, weights))
 }
 

@@ -20,28 +20,42 @@ const SCALE: f32 = 0.02;
 /// Values generated at a time.
 const CHUNK: usize = 1 << 16;
 
-/// A tensor of random weights; vectors are weights of norms and contain ones.
-pub(super) fn tensor(name: &str, shape: &[usize], seed: u64) -> candle_core::Result<Tensor> {
-    Tensor::from_vec(values(name, shape, seed), shape, &Device::Cpu)
+/// The random weights of a seed.
+#[derive(Clone, Copy)]
+pub(crate) struct RandomWeights {
+    seed: u64,
+    /// The weights of norms: 1, or 0 where the model adds 1.
+    norm: bf16,
 }
 
-/// The values in order: approximately normal, and exact in bfloat16.
-fn values(name: &str, shape: &[usize], seed: u64) -> Vec<bf16> {
-    let count = shape.iter().product();
-    if shape.len() == 1 {
-        return vec![bf16::ONE; count];
+impl RandomWeights {
+    pub(crate) fn new(seed: u64, config: &ModelConfig) -> Self {
+        Self { seed, norm: bf16::from_f32(1.0 - config.block.norm_offset) }
     }
-    let digest = Sha256::new().chain_update(seed.to_le_bytes()).chain_update(name).finalize();
-    let key = digest.iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte));
-    let mut values = vec![bf16::ZERO; count];
-    values.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, values)| {
-        for (value, index) in values.iter_mut().zip((chunk * CHUNK) as u64..) {
-            *value = bf16::from_f32(
-                normal(mix(key.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))) * SCALE,
-            );
+
+    /// A tensor; vectors are the weights of norms, except biases.
+    pub(super) fn tensor(self, name: &str, shape: &[usize]) -> candle_core::Result<Tensor> {
+        Tensor::from_vec(self.values(name, shape), shape, &Device::Cpu)
+    }
+
+    /// The values in order: approximately normal, and exact in bfloat16.
+    fn values(self, name: &str, shape: &[usize]) -> Vec<bf16> {
+        let count = shape.iter().product();
+        if shape.len() == 1 && !name.ends_with(".bias") {
+            return vec![self.norm; count];
         }
-    });
-    values
+        let digest = Sha256::new().chain_update(self.seed.to_le_bytes()).chain_update(name).finalize();
+        let key = digest.iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte));
+        let mut values = vec![bf16::ZERO; count];
+        values.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, values)| {
+            for (value, index) in values.iter_mut().zip((chunk * CHUNK) as u64..) {
+                *value = bf16::from_f32(
+                    normal(mix(key.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))) * SCALE,
+                );
+            }
+        });
+        values
+    }
 }
 
 /// The finaliser of splitmix64.
@@ -92,7 +106,8 @@ impl RandomShape {
         let file = folder.join("config.json");
         std::fs::write(&file, format!("{config:#}\n")).map_err(|source| unwritable(&file, source))?;
         let file = folder.join("model.safetensors");
-        write(&self.tensors(), seed, dtype, &file)
+        let weights = RandomWeights::new(seed, &self.parsed(&file)?);
+        write(&self.tensors(), weights, dtype, &file)
             .map_err(|error| unwritable(&file, std::io::Error::other(error)))
     }
 }
@@ -101,7 +116,7 @@ impl RandomShape {
 struct Lazy<'a> {
     name: &'a str,
     shape: &'a [usize],
-    seed: u64,
+    weights: RandomWeights,
     dtype: DType,
 }
 
@@ -119,7 +134,7 @@ impl View for Lazy<'_> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        let values = values(self.name, self.shape, self.seed);
+        let values = self.weights.values(self.name, self.shape);
         let bytes = match self.dtype {
             DType::F32 => values.par_iter().flat_map_iter(|value| value.to_f32().to_le_bytes()).collect(),
             DType::Bf16 => values.par_iter().flat_map_iter(|value| value.to_le_bytes()).collect(),
@@ -138,11 +153,11 @@ impl View for Lazy<'_> {
 /// Writes tensors as safetensors, one after the other. Peak memory is the size of the largest tensor.
 pub(crate) fn write(
     tensors: &[(String, Vec<usize>)],
-    seed: u64,
+    weights: RandomWeights,
     dtype: DType,
     file: &Path,
 ) -> Result<(), SafeTensorError> {
-    let views = tensors.iter().map(|(name, shape)| (name, Lazy { name, shape, seed, dtype }));
+    let views = tensors.iter().map(|(name, shape)| (name, Lazy { name, shape, weights, dtype }));
     let metadata = std::collections::HashMap::from([("format".to_owned(), "pt".to_owned())]);
     safetensors::serialize_to_file(views, Some(metadata), file)
 }
@@ -153,15 +168,25 @@ mod tests {
 
     #[test]
     fn values_are_normal_and_depend_on_name_and_seed() {
+        let weights = |seed| RandomWeights { seed, norm: bf16::ONE };
         let shape = [300, 1000];
-        let values: Vec<f32> = values("a", &shape, 1).iter().map(|value| value.to_f32()).collect();
+        let values: Vec<f32> = weights(1).values("a", &shape).iter().map(|value| value.to_f32()).collect();
         let mean = values.iter().sum::<f32>() / 3e5;
         let deviation = (values.iter().map(|value| value * value).sum::<f32>() / 3e5).sqrt();
         assert!(mean.abs() < 2e-4 && (deviation - SCALE).abs() < 2e-4, "{mean} {deviation}");
-        let first = |name, seed| super::values(name, &[2, 2], seed);
+        let first = |name, seed| weights(seed).values(name, &[2, 2]);
         assert_eq!(first("a", 1), first("a", 1));
         assert_ne!(first("a", 1), first("a", 2));
         assert_ne!(first("a", 1), first("b", 1));
-        assert_eq!(super::values("norm", &[3], 1), [bf16::ONE; 3]);
+        assert_eq!(weights(1).values("norm", &[3]), [bf16::ONE; 3]);
+        assert_ne!(weights(1).values("q_proj.bias", &[3]), [bf16::ONE; 3]);
+    }
+
+    #[test]
+    fn norms_do_not_scale() {
+        let norms =
+            |shape: RandomShape| RandomWeights::new(1, &shape.parsed(Path::new("config.json")).unwrap()).norm;
+        assert_eq!(norms(RandomShape::Qwen3With1M), bf16::ONE);
+        assert_eq!(norms(RandomShape::Gemma3With1M), bf16::ZERO);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Opening reads only the tensor tables. Each tensor is read when the model requests it, checked against the
 //! shape in the configuration, and changed by a LoRA adapter if there is one. Quantized matrices stay in
-//! their block format.
+//! their block format; packed ones (AWQ, GPTQ) are unpacked.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,12 +16,18 @@ use safetensors::SafeTensors;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::adapter::Adapter;
+use super::files;
 use super::folder::{WeightFormat, WeightPaths};
 use super::gguf::GgufTensors;
+use super::packed::{Layout, PackedModule, Packing};
+use super::random::RandomWeights;
 use super::tensors::HEAD;
-use super::{files, random};
 use crate::error::LoadError;
 use crate::simd::QuantizedFormat;
+
+/// Ends of the names of a module's weight, and of its packed weight.
+const WEIGHT: &str = ".weight";
+const PACKED: &str = ".qweight";
 
 /// A matrix in one of ggml's block formats, as stored; its rows are whole blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +114,8 @@ pub(crate) struct Weights {
     tensors: HashMap<String, (usize, Vec<usize>)>,
     /// Changes to some of the tensors.
     adapter: Option<Box<Adapter>>,
+    /// The layout of packed weights. Their names and shapes when unpacked are in `tensors`.
+    packing: Option<Packing>,
 }
 
 /// Tensors with their shapes.
@@ -123,8 +131,7 @@ enum WeightStorage {
     /// A file in memory, the offset of its data, and its tensor table.
     Safetensors(Box<dyn AsRef<[u8]> + Send + Sync>, usize, Metadata),
     Pickle(PthTensors),
-    /// Random weights from this seed.
-    Random(u64),
+    Random(RandomWeights),
     Gguf(GgufTensors),
 }
 
@@ -166,7 +173,7 @@ impl WeightSource {
                 Tensor::from_raw_buffer(bytes, dtype, shape, &Device::Cpu).map(Some)
             }
             WeightStorage::Pickle(tensors) => tensors.get(name),
-            WeightStorage::Random(seed) => random::tensor(name, shape, *seed).map(Some),
+            WeightStorage::Random(weights) => weights.tensor(name, shape).map(Some),
             WeightStorage::Gguf(tensors) => tensors.tensor(name),
         }
     }
@@ -188,9 +195,9 @@ impl Weights {
         Ok(Self::index(path, vec![WeightSource::safetensors(bytes, path)?]))
     }
 
-    /// Random weights from a seed; errors name `path`.
-    pub(super) fn random(shapes: Shapes, seed: u64, path: &Path) -> Self {
-        let source = WeightSource { path: path.to_owned(), storage: WeightStorage::Random(seed) };
+    /// Random weights; errors name `path`.
+    pub(super) fn random(shapes: Shapes, weights: RandomWeights, path: &Path) -> Self {
+        let source = WeightSource { path: path.to_owned(), storage: WeightStorage::Random(weights) };
         Self::index(path, vec![(source, shapes)])
     }
 
@@ -207,7 +214,80 @@ impl Weights {
             tensors.extend(shapes.into_iter().map(|(name, shape)| (name, (files.len(), shape))));
             files.push(source);
         }
-        Self { place: place.to_owned(), files, tensors, adapter: None }
+        Self { place: place.to_owned(), files, tensors, adapter: None, packing: None }
+    }
+
+    /// The same tensors, with the weights of packed modules (those with a `qweight`) under their usual names.
+    pub(super) fn packed(mut self, packing: Option<Packing>) -> Result<Self, LoadError> {
+        let modules = self.tensors.iter().filter_map(|(name, (file, shape))| {
+            Some((name.strip_suffix(PACKED)?.to_owned(), *file, shape.clone()))
+        });
+        for (module, file, shape) in modules.collect::<Vec<_>>() {
+            let Some(packing) = packing else {
+                let reason =
+                    format!("tensor {module}{PACKED} is packed, but config.json has no quantization_config");
+                return Err(LoadError::Unsupported { file: self.files[file].path.clone(), reason });
+            };
+            let &[rows, columns] = &shape[..] else {
+                return Err(wrong_shape(&self.files[file], &format!("{module}{PACKED}"), &[0, 0], &shape));
+            };
+            let unpacked = packing.unpacked([rows, columns]).to_vec();
+            self.tensors.insert(format!("{module}{WEIGHT}"), (file, unpacked));
+        }
+        self.packing = packing;
+        Ok(self)
+    }
+
+    /// The format of packed weights: `AWQ 4-bit`. `None` if no weight is packed.
+    pub(crate) fn packed_format(&self) -> Option<String> {
+        let packing = self.packing.filter(|_| self.tensors.keys().any(|name| name.ends_with(PACKED)))?;
+        Some(packing.label())
+    }
+
+    /// The module of a weight and the layout in which the weight is packed, if it is.
+    fn packed_module<'a>(&self, name: &'a str) -> Option<(&'a str, Packing)> {
+        let (packing, module) = (self.packing?, name.strip_suffix(WEIGHT)?);
+        self.tensors.contains_key(&format!("{module}{PACKED}")).then_some((module, packing))
+    }
+
+    fn unpacked(&self, module: &str, packing: Packing, shape: &[usize]) -> Result<Tensor, LoadError> {
+        let weight = format!("{module}{WEIGHT}");
+        let source = self.shaped(&weight, shape)?;
+        let invalid = |reason: String| LoadError::InvalidWeights {
+            file: source.path.clone(),
+            reason: format!("{module}: {reason}"),
+        };
+        let &[outputs, inputs] = shape else { return Err(self.missing(&weight)) };
+        let shapes = packing.shapes([outputs, inputs]).map_err(invalid)?;
+        let part = |part: &str| format!("{module}.{part}");
+        let words = self.words(&part("qweight"), &shapes.words)?;
+        let zeros = self.words(&part("qzeros"), &shapes.zeros)?;
+        let scales = self.values(&part("scales"), &shapes.scales)?;
+        let index = part("g_idx");
+        let indexed = matches!(packing.layout, Layout::Gptq { .. }) && self.tensors.contains_key(&index);
+        let groups = indexed.then(|| self.words(&index, &[inputs])).transpose()?;
+        let module =
+            PackedModule { words: &words, zeros: &zeros, scales: &scales, groups: groups.as_deref() };
+        let values = packing.unpack(&module, [outputs, inputs]).map_err(invalid)?;
+        Tensor::from_vec(values, shape, &Device::Cpu).map_err(|error| self.invalid(&weight, &error))
+    }
+
+    /// The words of a tensor of the given shape.
+    fn words(&self, name: &str, shape: &[usize]) -> Result<Vec<u32>, LoadError> {
+        let source = self.shaped(name, shape)?;
+        let WeightStorage::Safetensors(bytes, start, metadata) = &source.storage else {
+            let reason =
+                format!("tensor {name} is packed; packed weights are supported in safetensors files");
+            return Err(LoadError::Unsupported { file: source.path.clone(), reason });
+        };
+        let info = metadata.info(name).ok_or_else(|| self.missing(name))?;
+        if !matches!(info.dtype, safetensors::Dtype::I32 | safetensors::Dtype::U32) {
+            let reason = format!("tensor {name} has type {}, not I32", info.dtype);
+            return Err(LoadError::InvalidWeights { file: source.path.clone(), reason });
+        }
+        let (first, last) = info.data_offsets;
+        let bytes = &(**bytes).as_ref()[start + first..start + last];
+        Ok(bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
     }
 
     /// The same tensors with an adapter applied.
@@ -269,6 +349,9 @@ impl Weights {
     }
 
     fn stored(&self, name: &str, shape: &[usize]) -> Result<Tensor, LoadError> {
+        if let Some((module, packing)) = self.packed_module(name) {
+            return self.unpacked(module, packing, shape);
+        }
         let source = self.shaped(name, shape)?;
         let tensor = source.tensor(name, shape).map_err(|error| self.invalid(name, &error))?;
         let tensor = tensor.ok_or_else(|| self.missing(name))?;
@@ -340,7 +423,7 @@ impl Weights {
 
     /// Number of values in all weights and biases.
     pub(crate) fn parameters(&self) -> u64 {
-        let counted = |name: &str| name.ends_with(".weight") || name.ends_with(".bias");
+        let counted = |name: &str| name.ends_with(WEIGHT) || name.ends_with(".bias");
         let weights = self.tensors.iter().filter(|(name, _)| counted(name));
         weights.map(|(_, (_, shape))| shape.iter().map(|size| *size as u64).product::<u64>()).sum()
     }

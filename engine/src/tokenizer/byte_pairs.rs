@@ -1,6 +1,7 @@
 //! Byte-level byte-pair encoding as in GPT-2 and Llama 3, built from pieces and merges.
 
 use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::normalizers::NFC;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::digits::Digits;
@@ -11,9 +12,16 @@ use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
 use super::StoredPiece;
 use super::sentencepiece::{Error, Kind};
 
-/// The pre-tokenizer pattern of Llama 3's published tokenizer.json.
-const LLAMA_3: &str = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\
-                       \\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+/// The pre-tokenizer pattern of the published tokenizer.json of Llama 3, OLMo 2 and Phi-4.
+const UP_TO_THREE_DIGITS: &str = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\
+                                  \\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+/// The pre-tokenizer pattern of Qwen2's and Qwen3's published tokenizer.json.
+const SINGLE_DIGITS: &str = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\
+                             \\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+/// The pre-tokenizer pattern of Phi-4-mini's published tokenizer.json, which also splits words by case.
+const WORDS_BY_CASE: &str = "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\
+                             [^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\
+                             \\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 /// How a text is split into words before pairs are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +32,24 @@ pub(crate) enum Splitting {
     DigitsAndGpt2,
     /// Llama 3's pattern; a word that is in the vocabulary is not merged.
     Llama3,
+    /// Llama 3's pattern.
+    Cl100k,
+    /// Llama 3's pattern with single digits, after Unicode's normal form C.
+    Qwen2,
+    /// A pattern that splits words by case.
+    O200k,
+}
+
+impl Splitting {
+    /// The pattern, unless it is GPT-2's, which is built in.
+    fn pattern(self) -> Option<&'static str> {
+        match self {
+            Self::Gpt2 | Self::DigitsAndGpt2 => None,
+            Self::Llama3 | Self::Cl100k => Some(UP_TO_THREE_DIGITS),
+            Self::Qwen2 => Some(SINGLE_DIGITS),
+            Self::O200k => Some(WORDS_BY_CASE),
+        }
+    }
 }
 
 /// Pieces by id, with bytes encoded as characters, and merges (`left right`) by rank.
@@ -54,14 +80,17 @@ pub(super) fn build(pairs: &BytePairs<'_>) -> Result<Tokenizer, Error> {
     let model = BPE::builder().vocab_and_merges(vocabulary, merges).ignore_merges(whole_words).build()?;
     let mut tokenizer = Tokenizer::new(model);
     let bytes = |words: bool| PreTokenizerWrapper::from(ByteLevel::new(false, true, words));
-    let steps: Vec<PreTokenizerWrapper> = match splitting {
-        Splitting::Gpt2 => vec![bytes(true)],
-        Splitting::DigitsAndGpt2 => vec![Digits::new(true).into(), bytes(true)],
-        Splitting::Llama3 => {
-            let pattern = SplitPattern::Regex(LLAMA_3.to_owned());
+    let steps: Vec<PreTokenizerWrapper> = match splitting.pattern() {
+        Some(pattern) => {
+            let pattern = SplitPattern::Regex(pattern.to_owned());
             vec![Split::new(pattern, SplitDelimiterBehavior::Isolated, false)?.into(), bytes(false)]
         }
+        None if *splitting == Splitting::DigitsAndGpt2 => vec![Digits::new(true).into(), bytes(true)],
+        None => vec![bytes(true)],
     };
+    if *splitting == Splitting::Qwen2 {
+        tokenizer.with_normalizer(Some(NFC))?;
+    }
     tokenizer.with_pre_tokenizer(Some(Sequence::new(steps)));
     tokenizer.with_decoder(Some(ByteLevel::new(false, true, false)));
     let added = |kind: Kind, special: bool| -> Vec<AddedToken> {

@@ -16,6 +16,7 @@ mod gguf;
 mod loading;
 mod matrix;
 mod models;
+mod packed;
 mod prefixes;
 mod reader;
 mod reference;

@@ -149,15 +149,22 @@ fn byte_pairs_of_a_gguf_file_equal_their_json() {
     let digits = json!({"type": "Digits", "individual_digits": true});
     // As in the published tokenizer.json of Llama 3.
     let pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-    let split =
-        json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
+    // As in that of Phi-4-mini.
+    let by_case = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+    let split = |pattern: &str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
+    let single = pattern.replace("{1,3}", "");
     let sequence = |steps: &[serde_json::Value]| json!({"type": "Sequence", "pretokenizers": steps});
     for (pre, words, whole) in [
-        ("smollm", sequence(&[digits, byte_level(true)]), false),
+        ("smollm", sequence(&[digits.clone(), byte_level(true)]), false),
+        ("refact", sequence(&[digits, byte_level(true)]), false),
         ("gpt-2", byte_level(true), false),
-        ("llama-bpe", sequence(&[split, byte_level(false)]), true),
+        ("llama-bpe", sequence(&[split(pattern), byte_level(false)]), true),
+        ("dbrx", sequence(&[split(pattern), byte_level(false)]), false),
+        ("qwen2", sequence(&[split(&single), byte_level(false)]), false),
+        ("gpt-4o", sequence(&[split(by_case), byte_level(false)]), false),
     ] {
         json["pre_tokenizer"] = words;
+        json["normalizer"] = if pre == "qwen2" { json!({"type": "NFC"}) } else { json!(null) };
         json["model"]["ignore_merges"] = json!(whole);
         let expected =
             Tokenizer::from_json(json.to_string().as_bytes(), Path::new("tokenizer.json")).unwrap();
@@ -176,7 +183,7 @@ fn byte_pairs_of_a_gguf_file_equal_their_json() {
             assert_equal(&expected, engine.tokenizer(), &text);
         }
     }
-    let error = std::panic::catch_unwind(|| byte_pairs(&json, "qwen2")).unwrap_err();
+    let error = std::panic::catch_unwind(|| byte_pairs(&json, "tekken")).unwrap_err();
     assert!(error.downcast_ref::<String>().unwrap().contains("tokenizer.ggml.pre"));
 }
 

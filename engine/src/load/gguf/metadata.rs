@@ -5,13 +5,45 @@ use std::path::Path;
 
 use candle_core::quantized::gguf_file::Value;
 
-use super::invalid;
+use super::{invalid, unsupported};
 use crate::error::LoadError;
 
 /// The metadata of a file, with its path for error messages.
 pub(super) struct Metadata<'a> {
     pub(super) file: &'a Path,
     pub(super) values: &'a HashMap<String, Value>,
+}
+
+/// The keys of one architecture: `block_count` is `qwen3.block_count`.
+pub(super) struct ModelKeys<'a> {
+    pub(super) metadata: &'a Metadata<'a>,
+    pub(super) architecture: &'static str,
+}
+
+impl ModelKeys<'_> {
+    pub(super) fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.architecture)
+    }
+
+    /// A non-negative integer, if the key exists.
+    pub(super) fn number(&self, name: &str) -> Result<Option<usize>, LoadError> {
+        self.metadata.number(&self.key(name))
+    }
+
+    /// A non-negative integer; fails if the key is missing.
+    pub(super) fn size(&self, name: &str) -> Result<usize, LoadError> {
+        self.metadata.required(&self.key(name), Metadata::number)
+    }
+
+    /// A number, if the key exists.
+    pub(super) fn float(&self, name: &str) -> Result<Option<f64>, LoadError> {
+        self.metadata.float(&self.key(name))
+    }
+
+    /// The error for a value that is not supported.
+    pub(super) fn unsupported(&self, name: &str, reason: impl std::fmt::Display) -> LoadError {
+        unsupported(self.metadata.file, format!("{} {reason}", self.key(name)))
+    }
 }
 
 impl<'a> Metadata<'a> {
@@ -58,6 +90,14 @@ impl<'a> Metadata<'a> {
     /// A list of numbers, if the key exists.
     pub(super) fn floats(&self, key: &str) -> Result<Option<Vec<f32>>, LoadError> {
         self.list(key, "a list of numbers", |value| float(value).map(|value| value as f32))
+    }
+
+    /// A list of booleans, if the key exists and is a list.
+    pub(super) fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, LoadError> {
+        if !matches!(self.values.get(key), Some(Value::Array(_))) {
+            return Ok(None);
+        }
+        self.list(key, "a list of true or false", |value| value.to_bool().ok())
     }
 
     /// A list of integers, if the key exists.

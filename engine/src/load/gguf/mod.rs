@@ -1,10 +1,12 @@
-//! GGUF files of the Llama family, as written by llama.cpp's `convert_hf_to_gguf.py`: one file with shape,
-//! tokenizer and weights. Candle parses the format
+//! GGUF files as written by llama.cpp's `convert_hf_to_gguf.py`: one file with shape, tokenizer and weights. Candle parses the format
 //! (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
 //!
 //! [`open`] validates the file and returns the model's configuration, tokenizer and tensors.
 
+mod architectures;
 mod config;
+#[cfg(test)]
+mod family_tests;
 mod metadata;
 mod names;
 mod tensors;
@@ -30,17 +32,17 @@ use crate::tokenizer::Tokenizer;
 /// limit bounds the allocation that a corrupt length can cause.
 const LARGEST_HEADER: usize = 32 << 20;
 
-/// Reads a file that contains one complete Llama-family model: its shape, its tokenizer, and its tensors under Hugging
-/// Face's names.
+/// Reads a file that contains one complete model: its description, its tokenizer, and its tensors under Hugging Face's
+/// names.
 pub(super) fn open(path: &Path) -> Result<(ModelConfig, Tokenizer, GgufTensors), LoadError> {
     let bytes = files::map(path)?;
     let content = read(&bytes, path)?;
     let metadata = Metadata { file: path, values: &content.metadata };
-    config::check_kind(&metadata)?;
-    let factors = tensors::frequency_factors(&content, &bytes, path)?;
-    let config = config::config(&metadata, tensors::is_tied(&content), factors)?;
+    let architecture = config::architecture(&metadata)?;
+    let found = tensors::found(&content, &bytes, path)?;
+    let config = config::config(&metadata, architecture, &found)?;
     let tokenizer = vocabulary::tokenizer(&metadata)?;
-    let tensors = GgufTensors::new(path, bytes, &content, &config)?;
+    let tensors = GgufTensors::new(path, bytes, &content, &config, architecture)?;
     Ok((config, tokenizer, tensors))
 }
 

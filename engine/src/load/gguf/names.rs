@@ -1,31 +1,58 @@
-//! Maps GGUF tensor names to Hugging Face's, including the different row order of attention matrices.
+//! GGUF tensor names and row order of the parts of a model, as llama.cpp's converter writes them
+//! (<https://github.com/ggml-org/llama.cpp/blob/master/gguf-py/gguf/constants.py>).
 
-use crate::load::tensors::{EMBEDDING, HEAD, NORM};
+use crate::load::block::Norms;
+use crate::load::tensors::{Part, Place, Suffix};
 
-/// Hugging Face's name of a Llama tensor, and whether the rows of each head are in a different order from Hugging Face's:
-/// the converter interleaves the two halves that are rotated together. `None` for tensors that the model does not have.
-pub(super) fn hugging_face(name: &str) -> Option<(String, bool)> {
-    match name {
-        "token_embd.weight" => return Some((EMBEDDING.to_owned(), false)),
-        "output_norm.weight" => return Some((NORM.to_owned(), false)),
-        "output.weight" => return Some((HEAD.to_owned(), false)),
-        _ => {}
+/// GGUF's name of a tensor. The experts of a layer share one tensor.
+pub(super) fn stored_name(place: Place, suffix: Suffix, norms: Norms) -> String {
+    let suffix = match suffix {
+        Suffix::Weight => "weight",
+        Suffix::Bias => "bias",
+    };
+    match place {
+        Place::Embedding => format!("token_embd.{suffix}"),
+        Place::FinalNorm => format!("output_norm.{suffix}"),
+        Place::Head => format!("output.{suffix}"),
+        Place::Layer(layer, part) => format!("blk.{layer}.{}.{suffix}", part_name(part, norms)),
     }
-    let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
-    let layer: usize = layer.parse().ok()?;
-    let (part, turned) = match part.strip_suffix(".weight")? {
-        "attn_norm" => ("input_layernorm", false),
-        "attn_q" => ("self_attn.q_proj", true),
-        "attn_k" => ("self_attn.k_proj", true),
-        "attn_v" => ("self_attn.v_proj", false),
-        "attn_output" => ("self_attn.o_proj", false),
-        "ffn_norm" => ("post_attention_layernorm", false),
-        "ffn_gate" => ("mlp.gate_proj", false),
-        "ffn_up" => ("mlp.up_proj", false),
-        "ffn_down" => ("mlp.down_proj", false),
+}
+
+fn part_name(part: Part, norms: Norms) -> &'static str {
+    match part {
+        Part::InputNorm => "attn_norm",
+        // Llama names the norm before its feed-forward after the one that precedes it.
+        Part::PostAttentionNorm if norms == Norms::Before => "ffn_norm",
+        Part::PostAttentionNorm => "post_attention_norm",
+        Part::PreFeedForwardNorm => "ffn_norm",
+        Part::PostFeedForwardNorm => "post_ffw_norm",
+        Part::QueryNorm => "attn_q_norm",
+        Part::KeyNorm => "attn_k_norm",
+        Part::Query => "attn_q",
+        Part::Key => "attn_k",
+        Part::Value => "attn_v",
+        Part::QueryKeyValue => "attn_qkv",
+        Part::AttentionOutput => "attn_output",
+        Part::Gate => "ffn_gate",
+        Part::Up | Part::GateUp => "ffn_up",
+        Part::Down => "ffn_down",
+        Part::Router => "ffn_gate_inp",
+        Part::ExpertGate(_) => "ffn_gate_exps",
+        Part::ExpertUp(_) => "ffn_up_exps",
+        Part::ExpertDown(_) => "ffn_down_exps",
+    }
+}
+
+/// The number of an expert's tensor, and its name in files from before April 2024, which have a tensor for each expert.
+pub(super) fn expert(place: Place) -> Option<(usize, String)> {
+    let Place::Layer(layer, part) = place else { return None };
+    let (name, expert) = match part {
+        Part::ExpertGate(expert) => ("gate", expert),
+        Part::ExpertUp(expert) => ("up", expert),
+        Part::ExpertDown(expert) => ("down", expert),
         _ => return None,
     };
-    Some((format!("model.layers.{layer}.{part}.weight"), turned))
+    Some((expert, format!("blk.{layer}.ffn_{name}.{expert}.weight")))
 }
 
 /// The row in the file for a row in Hugging Face's order, for heads of `size` rows. Hugging Face rotates the
@@ -41,16 +68,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_hugging_face() {
-        let named = |name: &str| hugging_face(name);
-        let query = "model.layers.11.self_attn.q_proj.weight".to_owned();
-        assert_eq!(named("blk.11.attn_q.weight"), Some((query, true)));
-        assert_eq!(named("output.weight"), Some(("lm_head.weight".to_owned(), false)));
-        for other in
-            ["rope_freqs.weight", "blk.0.attn_q.bias", "blk.x.attn_q.weight", "blk.0.ffn_gate_exps.weight"]
-        {
-            assert_eq!(named(other), None, "{other}");
-        }
+    fn names_are_those_of_the_converter() {
+        let named = |part, norms| stored_name(Place::Layer(11, part), Suffix::Weight, norms);
+        assert_eq!(named(Part::Query, Norms::Before), "blk.11.attn_q.weight");
+        assert_eq!(named(Part::PostAttentionNorm, Norms::Before), "blk.11.ffn_norm.weight");
+        assert_eq!(named(Part::PostAttentionNorm, Norms::After), "blk.11.post_attention_norm.weight");
+        assert_eq!(named(Part::PreFeedForwardNorm, Norms::BeforeAndAfter), "blk.11.ffn_norm.weight");
+        assert_eq!(named(Part::ExpertDown(3), Norms::Before), "blk.11.ffn_down_exps.weight");
+        let bias = stored_name(Place::Layer(0, Part::Value), Suffix::Bias, Norms::Before);
+        assert_eq!(bias, "blk.0.attn_v.bias");
+        let old = expert(Place::Layer(2, Part::ExpertUp(5)));
+        assert_eq!(old, Some((5, "blk.2.ffn_up.5.weight".to_owned())));
+        assert_eq!(expert(Place::Layer(2, Part::Up)), None);
     }
 
     /// Reverts the converter's `reshape(heads, 2, size / 2).swapaxes(1, 2)`.

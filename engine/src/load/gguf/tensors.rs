@@ -11,15 +11,15 @@ use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{DType as CandleType, Device, Tensor};
 use memmap2::Mmap;
 
-use super::names::{hugging_face, stored_row};
+use super::architectures::{Architecture, Found};
+use super::names::{expert, stored_name, stored_row};
 use super::{invalid, unsupported};
 use crate::error::LoadError;
-use crate::load::block::ModelConfig;
+use crate::load::block::{FeedForward, ModelConfig};
+use crate::load::tensors::{Part, Place, Suffix};
 use crate::load::weights::QuantizedMatrix;
 use crate::simd::QuantizedFormat;
 
-/// Divisors of the rotary frequencies (Llama 3).
-const FREQUENCY_FACTORS: &str = "rope_freqs.weight";
 /// Minimum alignment of a tensor's offset in bytes.
 const ALIGNMENT: usize = 8;
 
@@ -27,9 +27,11 @@ const ALIGNMENT: usize = 8;
 pub(crate) struct GgufTensors {
     bytes: Mmap,
     tensors: HashMap<String, Stored>,
+    /// Experts that compute a token, and experts of a layer.
+    experts: (usize, usize),
 }
 
-/// One tensor in the file.
+/// One tensor in the file, or one expert's part of a tensor.
 struct Stored {
     dtype: GgmlDType,
     /// Rows and columns, or the length.
@@ -37,6 +39,8 @@ struct Stored {
     place: Range<usize>,
     /// Rows per head, if they are stored in the converter's order.
     head: Option<usize>,
+    /// Whether it belongs to one of several experts.
+    expert: bool,
 }
 
 impl GgufTensors {
@@ -46,24 +50,44 @@ impl GgufTensors {
         bytes: Mmap,
         content: &Content,
         config: &ModelConfig,
+        architecture: &Architecture,
     ) -> Result<Self, LoadError> {
-        let mut tensors = HashMap::new();
+        let mut file = HashMap::new();
         for (name, info) in &content.tensor_infos {
-            if name.ends_with(".bias") {
-                return Err(unsupported(path, format!("biases ({name})")));
-            }
             let place = place(name, info, content.tensor_data_offset, bytes.len(), path)?;
-            let Some((name, turned)) = hugging_face(name) else { continue };
-            let shape = info.shape.dims().to_vec();
-            let head = turned.then_some(config.head_size);
-            if head.is_some_and(|size| !shape[0].is_multiple_of(size)) {
-                let reason =
-                    format!("tensor {name} has {} rows, which cannot be divided into heads", shape[0]);
+            let (dtype, shape) = (info.ggml_dtype, info.shape.dims().to_vec());
+            file.insert(name.as_str(), Stored { dtype, shape, place, head: None, expert: false });
+        }
+        let mut tensors = HashMap::new();
+        let parts = |layer| config.parts(layer).into_iter().map(move |part| Place::Layer(layer, part));
+        let layers = (0..config.layers.len()).flat_map(parts);
+        for place in [Place::Embedding, Place::FinalNorm, Place::Head].into_iter().chain(layers) {
+            if let Some(mut stored) = weight(&file, place, config, path)? {
+                stored.head = head(place, config, architecture);
+                tensors.insert(config.name(place, Suffix::Weight), stored);
+            }
+            let biased = matches!(place, Place::Layer(_, part) if config.has_bias(part));
+            let bias = stored_name(place, Suffix::Bias, config.block.norms);
+            if let Some(stored) = biased.then(|| file.remove(bias.as_str())).flatten() {
+                let stored = Stored { head: head(place, config, architecture), ..stored };
+                tensors.insert(config.name(place, Suffix::Bias), stored);
+            }
+        }
+        if let Some(name) = file.keys().filter(|name| name.ends_with(".bias")).min() {
+            return Err(unsupported(path, format!("biases ({name})")));
+        }
+        for (name, stored) in &tensors {
+            if stored.head.is_some_and(|size| !stored.shape[0].is_multiple_of(size)) {
+                let rows = stored.shape[0];
+                let reason = format!("tensor {name} has {rows} rows, which cannot be divided into heads");
                 return Err(invalid(path, &reason));
             }
-            tensors.insert(name, Stored { dtype: info.ggml_dtype, shape, place, head });
         }
-        Ok(Self { bytes, tensors })
+        let experts = config.layers.iter().find_map(|layer| match &layer.feed_forward {
+            FeedForward::Experts(experts) => Some((experts.active, experts.count)),
+            FeedForward::Dense { .. } => None,
+        });
+        Ok(Self { bytes, tensors, experts: experts.unwrap_or((1, 1)) })
     }
 
     /// The Hugging Face names of the tensors, and their shapes.
@@ -134,19 +158,71 @@ impl GgufTensors {
         types.iter().any(|(_, dtype)| float(*dtype).is_none()).then(names)
     }
 
-    /// Size of the matrices that one token's forward pass reads, in bytes, if any is quantized: those whose format is
-    /// kept have their size in the file, the others `width` bytes per value. `unread` is the embedding if it is not
-    /// the output matrix.
-    pub(crate) fn quantized_bytes(&self, unread: Option<&str>, width: usize) -> Option<usize> {
+    /// Size of the matrices in bytes, if any is quantized: of those that one token's forward pass reads, and of all.
+    /// Those whose format is kept have their size in the file, the others `width` bytes per value. `unread` is the
+    /// embedding if it is not the output matrix.
+    pub(crate) fn quantized_bytes(&self, unread: Option<&str>, width: usize) -> Option<(usize, usize)> {
         self.quantization()?;
-        let read =
-            |(name, stored): &(&String, &Stored)| stored.shape.len() == 2 && unread != Some(name.as_str());
-        let bytes = |(_, stored): (&String, &Stored)| match QuantizedFormat::of(stored.dtype) {
-            Some(_) => stored.place.len(),
-            None => stored.shape.iter().product::<usize>() * width,
-        };
-        Some(self.tensors.iter().filter(read).map(bytes).sum())
+        let (mut shared, mut of_experts) = (0, 0);
+        for (name, stored) in &self.tensors {
+            if stored.shape.len() != 2 || unread == Some(name.as_str()) {
+                continue;
+            }
+            let bytes = match QuantizedFormat::of(stored.dtype) {
+                Some(_) => stored.place.len(),
+                None => stored.shape.iter().product::<usize>() * width,
+            };
+            *(if stored.expert { &mut of_experts } else { &mut shared }) += bytes;
+        }
+        let (active, count) = self.experts;
+        Some((shared + of_experts / count * active, shared + of_experts))
     }
+}
+
+/// The stored weight of a place: a tensor, or one expert's part of a tensor.
+fn weight(
+    file: &HashMap<&str, Stored>,
+    place: Place,
+    config: &ModelConfig,
+    path: &Path,
+) -> Result<Option<Stored>, LoadError> {
+    let name = stored_name(place, Suffix::Weight, config.block.norms);
+    let expert = expert(place);
+    let stored = file.get(name.as_str());
+    let (Some(stored), Some((index, _))) = (stored, &expert) else {
+        let old = expert.as_ref().and_then(|(_, name)| file.get(name.as_str()));
+        return Ok(stored.or(old).map(|stored| Stored {
+            dtype: stored.dtype,
+            shape: stored.shape.clone(),
+            place: stored.place.clone(),
+            head: None,
+            expert: expert.is_some(),
+        }));
+    };
+    let expected = match place {
+        Place::Layer(layer, _) => match &config.layers[layer].feed_forward {
+            FeedForward::Experts(experts) => experts.count,
+            FeedForward::Dense { .. } => 0,
+        },
+        _ => 0,
+    };
+    let &[count, rows, columns] = &stored.shape[..] else {
+        return Err(invalid(path, &format!("tensor {name} has no dimension of experts")));
+    };
+    if count != expected {
+        let reason = format!("tensor {name} has {count} experts, but the metadata has {expected}");
+        return Err(invalid(path, &reason));
+    }
+    let size = stored.place.len() / count;
+    let start = stored.place.start + index * size;
+    let (dtype, place) = (stored.dtype, start..start + size);
+    Ok(Some(Stored { dtype, shape: vec![rows, columns], place, head: None, expert: true }))
+}
+
+/// Rows per head of a place whose rows are stored in the converter's order.
+fn head(place: Place, config: &ModelConfig, architecture: &Architecture) -> Option<usize> {
+    let turned = matches!(place, Place::Layer(_, Part::Query | Part::Key));
+    (architecture.interleaved && turned).then_some(config.head_size)
 }
 
 impl Stored {
@@ -208,26 +284,31 @@ fn place(
     Ok(start..end)
 }
 
-/// Whether the embedding is also the output matrix, because the file has none of its own.
-pub(super) fn is_tied(content: &Content) -> bool {
-    !content.tensor_infos.contains_key("output.weight")
+/// What the tensors tell about the model, before its description is read.
+pub(super) fn found(content: &Content, bytes: &[u8], file: &Path) -> Result<Found, LoadError> {
+    let has = |name: &str| content.tensor_infos.contains_key(name);
+    let factors = |name: &str| factors(content, bytes, file, name);
+    let long_rope = factors("rope_factors_short.weight")?.zip(factors("rope_factors_long.weight")?);
+    Ok(Found {
+        tied_embeddings: !has("output.weight"),
+        attention_biases: has("blk.0.attn_output.bias"),
+        feed_forward_biases: has("blk.0.ffn_down.bias"),
+        frequency_factors: factors("rope_freqs.weight")?,
+        long_rope: long_rope.map(|(short, long)| [short, long]),
+    })
 }
 
-/// The divisors of the rotary frequencies, one number per pair, if the file contains them.
-pub(super) fn frequency_factors(
-    content: &Content,
-    bytes: &[u8],
-    file: &Path,
-) -> Result<Option<Vec<f32>>, LoadError> {
-    let Some(info) = content.tensor_infos.get(FREQUENCY_FACTORS) else { return Ok(None) };
-    let place = place(FREQUENCY_FACTORS, info, content.tensor_data_offset, bytes.len(), file)?;
+/// A tensor of divisors of the rotary frequencies, one number per pair, if the file contains it.
+fn factors(content: &Content, bytes: &[u8], file: &Path, name: &str) -> Result<Option<Vec<f32>>, LoadError> {
+    let Some(info) = content.tensor_infos.get(name) else { return Ok(None) };
+    let place = place(name, info, content.tensor_data_offset, bytes.len(), file)?;
     if info.ggml_dtype != GgmlDType::F32 {
-        return Err(invalid(file, &format!("tensor {FREQUENCY_FACTORS} is not of type F32")));
+        return Err(invalid(file, &format!("tensor {name} is not of type F32")));
     }
     let values = bytes[place].as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
     let values: Vec<f32> = values.collect();
     if !values.iter().all(|value| value.is_finite() && *value > 0.0) {
-        let reason = format!("tensor {FREQUENCY_FACTORS} has a value that is not a positive number");
+        let reason = format!("tensor {name} has a value that is not a positive number");
         return Err(invalid(file, &reason));
     }
     Ok(Some(values))

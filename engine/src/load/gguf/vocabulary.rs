@@ -64,18 +64,34 @@ fn one_each<T: Clone>(
     Ok(values)
 }
 
-/// The pre-tokenizer, by llama.cpp's names (`llama-vocab.cpp`).
+/// The pre-tokenizers, by llama.cpp's names (`llama-vocab.cpp`). Names that llama.cpp treats alike are those of
+/// different converters.
+const SPLITTINGS: [(&str, Splitting); 12] = [
+    ("llama-bpe", Splitting::Llama3),
+    ("llama3", Splitting::Llama3),
+    ("llama-v3", Splitting::Llama3),
+    ("dbrx", Splitting::Cl100k),
+    ("qwen2", Splitting::Qwen2),
+    ("gpt-4o", Splitting::O200k),
+    ("smollm", Splitting::DigitsAndGpt2),
+    ("refact", Splitting::DigitsAndGpt2),
+    ("starcoder", Splitting::DigitsAndGpt2),
+    ("codeshell", Splitting::DigitsAndGpt2),
+    ("gpt-2", Splitting::Gpt2),
+    ("olmo", Splitting::Gpt2),
+];
+
 fn splitting(metadata: &Metadata<'_>) -> Result<Splitting, LoadError> {
     let key = "tokenizer.ggml.pre";
-    match metadata.required(key, Metadata::text)? {
-        "llama-bpe" | "llama3" | "llama-v3" => Ok(Splitting::Llama3),
-        "smollm" => Ok(Splitting::DigitsAndGpt2),
-        "gpt-2" => Ok(Splitting::Gpt2),
-        other => Err(unsupported(
+    let found = metadata.required(key, Metadata::text)?;
+    let known = SPLITTINGS.iter().find(|(name, _)| *name == found);
+    known.map(|(_, splitting)| *splitting).ok_or_else(|| {
+        let names: Vec<&str> = SPLITTINGS.iter().map(|(name, _)| *name).collect();
+        unsupported(
             metadata.file,
-            format!("unsupported {key} {other:?}: expected \"llama-bpe\", \"smollm\" or \"gpt-2\""),
-        )),
-    }
+            format!("unsupported {key} {found:?}: expected one of {}", names.join(", ")),
+        )
+    })
 }
 
 /// The chat template of a GGUF file, and the special tokens that it may use.

@@ -114,11 +114,11 @@ fn tensors(shape: &Shape, tensors: &[NamedTensor], dtype: GgmlDType) -> Vec<(Str
     tensors.iter().map(convert).collect()
 }
 
-/// Interleaves the rows of the two halves of each head.
-fn interleaved(tensor: &Tensor, heads: usize) -> Tensor {
-    let (rows, columns) = tensor.dims2().unwrap();
-    let halves = tensor.reshape((heads, 2, rows / heads / 2, columns)).unwrap();
-    halves.transpose(1, 2).unwrap().reshape((rows, columns)).unwrap()
+/// Interleaves the rows of the two halves of each head, of a matrix or of a vector.
+pub(crate) fn interleaved(tensor: &Tensor, heads: usize) -> Tensor {
+    let rows = tensor.dim(0).unwrap();
+    let halves = tensor.reshape((heads, 2, rows / heads / 2, tensor.elem_count() / rows)).unwrap();
+    halves.transpose(1, 2).unwrap().reshape(tensor.dims()).unwrap()
 }
 
 fn gguf_name(name: &str) -> String {

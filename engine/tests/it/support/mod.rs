@@ -3,6 +3,7 @@
 pub(crate) mod adapter;
 pub(crate) mod families;
 pub(crate) mod gguf;
+pub(crate) mod gguf_families;
 pub(crate) mod pickle;
 #[allow(dead_code, reason = "used by the integration tests only")]
 pub(crate) mod plain;
