@@ -2,7 +2,7 @@
 # Checks this folder with the installed programs, without network access. Reports checks as skipped if their program is
 # missing.
 #
-# Programs: shellcheck, yamllint, hadolint, kubectl, kubernetes-validate, docker compose, systemd-analyze,
+# Programs: shellcheck, yamllint, python3, hadolint, kubectl, kubernetes-validate, docker compose, systemd-analyze,
 # nats-server with openssl.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -32,6 +32,9 @@ if have shellcheck scripts; then
 fi
 if have yamllint YAML; then
   check "YAML, with yamllint" yamllint -s -c .yamllint.yaml .
+fi
+if have python3 "the Grafana dashboard"; then
+  check "the Grafana dashboard, as JSON" python3 -m json.tool grafana/lumos.json "$work/dashboard.json"
 fi
 if have hadolint Dockerfiles; then
   check "Dockerfiles, with hadolint" hadolint Dockerfile Dockerfile.cuda

@@ -25,7 +25,7 @@ pub(crate) use export::ExportArgs;
 pub(crate) use fleet::{CancelArgs, FleetArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
 pub(crate) use results::{Listing, LsArgs, MergeArgs, RepairArgs, ReportArgs, RunsArgs, ScoreArgs, ShowArgs};
 pub(crate) use run::{ModelArgs, ResumeArgs, RunArgs};
-pub(crate) use serve::{ServeArgs, ServeCommand, ServeModelArgs};
+pub(crate) use serve::{ServeArgs, ServeCommand, ServeModelArgs, ServeRunsArgs, ServeShopArgs};
 pub(crate) use tool::{CompleteArgs, ToolArgs};
 
 /// Evaluate Lumos language agents
@@ -135,7 +135,7 @@ pub(crate) enum Command {
     Estimate(EstimateArgs),
     /// Recompute a sample of a run at another batch size and compare
     Verify(VerifyArgs),
-    /// Serve an environment as a website for manual inspection
+    /// Serve runs in progress as a live page, or an environment as a website
     Serve(ServeArgs),
     /// Download benchmark data
     Fetch(FetchArgs),

@@ -108,7 +108,7 @@ async fn run(cli: Cli) -> CommandResult {
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Estimate(arguments) => commands::estimate::run(&arguments).await,
         Command::Verify(arguments) => commands::verify::verify(&arguments).await,
-        Command::Serve(arguments) => commands::serve::environment(&arguments).await,
+        Command::Serve(arguments) => commands::serve::serve(&arguments).await,
         Command::Fetch(arguments) => commands::data::fetch(&arguments, quiet).await,
         Command::ServeModel(arguments) => commands::serve::models(&arguments, quiet).await,
         Command::Data(arguments) => commands::data::convert(arguments).await,

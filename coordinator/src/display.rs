@@ -28,6 +28,20 @@ pub(crate) fn prediction_text(outcome: &Outcome) -> Option<String> {
     }
 }
 
+/// Returns the first characters of a text from another machine or a model, without characters that browsers reject or
+/// that could disguise a text.
+pub(crate) fn visible_text(text: &str, longest: usize) -> String {
+    let visible = |character: char| match character {
+        '\n' | '\t' => character,
+        '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{fffd}'
+        }
+        character if character.is_control() => '\u{fffd}',
+        character => character,
+    };
+    text.chars().take(longest).map(visible).collect()
+}
+
 /// Formats an operation on a web page.
 fn chosen_text(chosen: &Chosen) -> String {
     let text = chosen.text.as_ref().map(|text| format!(": {text}")).unwrap_or_default();

@@ -19,6 +19,7 @@ pub mod fleet;
 mod identity;
 pub mod judge;
 mod ledger;
+pub mod live;
 pub mod manifest;
 pub mod merge;
 mod model_id;

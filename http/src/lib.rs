@@ -6,6 +6,7 @@
 struct Readme;
 
 mod access;
+mod api_key;
 mod client;
 mod download;
 mod hosts;
@@ -16,6 +17,7 @@ mod retries;
 mod server;
 
 pub use access::{AccessPolicy, AccessRefusal};
+pub use api_key::ApiKey;
 pub use client::{HttpClient, HttpSettings, RedirectRule};
 pub use download::{DownloadError, HttpDownload, sha256_of_file};
 pub use hosts::{AllowedHosts, host_and_port, is_loopback, is_private};

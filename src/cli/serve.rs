@@ -5,13 +5,64 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::EngineArgs;
+use super::{EngineArgs, QueueArgs, RunsArgs};
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  lumos serve runs/sample
+  lumos serve --queue nats://coordinator:4222
+  LUMOS_SERVE_TOKEN=… lumos serve runs/sample --bind 0.0.0.0
+  lumos serve shop
+
+The page shows units by status, the scores so far, the rate, the remaining time, workers, faults and the depth of the
+queue, and follows the runs. /metrics has the same figures for Prometheus. A run called shop is passed as ./runs/shop.";
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = SERVE_EXAMPLES)]
 pub(crate) struct ServeArgs {
     #[command(subcommand)]
-    pub(crate) world: ServeCommand,
+    pub(crate) environment: Option<ServeCommand>,
+    #[command(flatten)]
+    pub(crate) live: ServeRunsArgs,
+}
+
+/// Options of `serve` for runs.
+#[derive(Debug, Args)]
+pub(crate) struct ServeRunsArgs {
+    /// Select runs: their folders, or their names in --output-path
+    #[arg(value_name = "RUN")]
+    pub(crate) runs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) within: RunsArgs,
+    #[command(flatten)]
+    pub(crate) queue: QueueArgs,
+    /// Listen on this address
+    ///
+    /// An address other than loopback needs --token.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", help_heading = "Server")]
+    pub(crate) bind: IpAddr,
+    /// Listen on this port; 0 selects a free one
+    #[arg(long, value_name = "PORT", default_value_t = 3001, help_heading = "Server")]
+    pub(crate) port: u16,
+    /// Require this token from clients
+    ///
+    /// Browsers send it once as /?token=TOKEN and keep a cookie; Prometheus sends it as a bearer token. Prefer
+    /// LUMOS_SERVE_TOKEN, which other users of the machine cannot see. Default: none.
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "LUMOS_SERVE_TOKEN",
+        hide_env_values = true,
+        help_heading = "Server"
+    )]
+    pub(crate) token: Option<String>,
+    /// Accept this host name in the address of the page; repeatable
+    ///
+    /// Loopback names and IP addresses are always accepted. Other names are refused, so that a foreign page cannot
+    /// read this server through a host name that points to it. Example: --allow-host eval.example
+    #[arg(long, value_name = "HOST", value_delimiter = ',', help_heading = "Server")]
+    pub(crate) allow_host: Vec<String>,
 }
 
 /// Environments that can be served.

@@ -1,5 +1,7 @@
-//! `lumos serve` and `lumos serve-model`: serve an environment as a website, and models over an API.
+//! `lumos serve` and `lumos serve-model`: serve runs as a live page, an environment as a website, and models over an
+//! API.
 
+mod live;
 #[cfg(feature = "serve-model")]
 mod model;
 
@@ -11,12 +13,12 @@ use lumos_environments::shop::Goal;
 use lumos_http::HttpLimits;
 use lumos_tools::sessions::catalogue::ShopFiles;
 use lumos_tools::sessions::shop::staff;
-use lumos_tools::sessions::site::{Site, serve};
+use lumos_tools::sessions::site::{Site, serve as serve_site};
 use tokio::net::TcpListener;
 
 #[cfg(not(feature = "serve-model"))]
 use crate::cli::ServeModelArgs;
-use crate::cli::{ServeArgs, ServeCommand};
+use crate::cli::{ServeArgs, ServeCommand, ServeShopArgs};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 use crate::settings;
@@ -24,9 +26,16 @@ use crate::settings;
 #[cfg(feature = "serve-model")]
 pub(crate) use model::models;
 
-/// `lumos serve`: serves an environment as a website for manual inspection.
-pub(crate) async fn environment(arguments: &ServeArgs) -> CommandResult {
-    let ServeCommand::Shop(arguments) = &arguments.world;
+/// `lumos serve`: serves runs, or the environment that is named.
+pub(crate) async fn serve(arguments: &ServeArgs) -> CommandResult {
+    match &arguments.environment {
+        Some(ServeCommand::Shop(arguments)) => shop(arguments).await,
+        None => live::serve_runs(&arguments.live).await,
+    }
+}
+
+/// `lumos serve shop`: serves WebShop as a website for manual inspection.
+async fn shop(arguments: &ServeShopArgs) -> CommandResult {
     let folder = arguments.data.as_ref().map(|data| data.join("webshop"));
     let files = ShopFiles { folder, nouns: arguments.pos_nouns.clone() };
     let source = arguments.data.clone();
@@ -39,7 +48,7 @@ pub(crate) async fn environment(arguments: &ServeArgs) -> CommandResult {
     let listener = TcpListener::bind((arguments.bind, arguments.port)).await?;
     println!("http://{}/", listener.local_addr()?);
     let interrupts = Interrupts::watch();
-    serve(listener, Arc::new(site), HttpLimits::default(), interrupts.drain.clone()).await;
+    serve_site(listener, Arc::new(site), HttpLimits::default(), interrupts.drain.clone()).await;
     Ok(Exit::Complete)
 }
 

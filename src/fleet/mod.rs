@@ -8,7 +8,7 @@ use std::time::Duration;
 use lumos_coordinator::fleet::CoordinatorSettings;
 use lumos_coordinator::manifest::Manifest;
 use lumos_queue::nats::{Access, Connecting, Credential, KeyValue, Layout, NatsError, Server};
-use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunStatus, RunToken, WorkerNotice};
+use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunStatus, RunToken, ShardId, WorkerNotice};
 use serde::de::DeserializeOwned;
 
 use crate::cli::{FleetArgs, QueueArgs};
@@ -153,6 +153,7 @@ fn shorten(notice: &mut WorkerNotice) {
         list.truncate(MOST_LISTED);
         list.shrink_to_fit();
     }
+    notice.oldest.truncate(MOST_LISTED);
 }
 
 /// Returns the status of runs, or of one run, and of workers, with the oldest run first.
@@ -174,6 +175,13 @@ pub(crate) async fn look(
         values(server.workers().await, |notice: &WorkerNotice| notice.name.as_str(), shorten).await?;
     workers.sort_by(|left, right| left.name.cmp(&right.name));
     Ok((runs, workers))
+}
+
+/// Returns the shards of every run.
+pub(crate) async fn shards(server: &Server) -> Result<Vec<(RunToken, Vec<ShardId>)>, Failure> {
+    let notices: Vec<RunNotice> =
+        values(server.runs().await, |notice: &RunNotice| notice.run.as_str(), |_| {}).await?;
+    Ok(notices.into_iter().map(|notice| (notice.run, notice.shards)).collect())
 }
 
 /// Finds a run by name, token or folder.

@@ -220,6 +220,8 @@ fn thousands(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use lumos_tasks::fleet::{ConfigurationStatus, Holdings, RecentFault, RunToken};
     use lumos_tasks::{ContentHash, Fault, FaultKind, ModelIdentity, UnitId};
 
@@ -258,6 +260,7 @@ mod tests {
                 attempt: 2,
                 fault: Fault { kind: FaultKind::Tool, message: "quota is used up".to_owned() },
             }],
+            faults: BTreeMap::from([(FaultKind::Tool, 1)]),
             started_ms: NOW - 90_000,
             written_ms: NOW - 500,
         }

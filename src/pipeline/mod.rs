@@ -10,6 +10,7 @@ mod plan;
 mod report;
 mod run;
 mod spec;
+mod status;
 
 pub(crate) use plan::{Plan, count_items, model_record};
 pub(crate) use report::{Report, terminal, write_results};

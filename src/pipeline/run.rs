@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumos_coordinator::dispatch::{DispatchConfig, DispatchError, Summary, dispatch};
+use lumos_coordinator::dispatch::{DispatchConfig, DispatchError, RunProgress, Summary, dispatch};
 use lumos_coordinator::fleet::{CoordinatorError, Fleet, run_fleet};
+use lumos_coordinator::live::StatusFile;
 use lumos_coordinator::manifest::{Manifest, ManifestError};
 use lumos_coordinator::{Checkpoint, CheckpointError, Computing, Event};
 use lumos_models::Swapping;
@@ -20,6 +21,7 @@ use lumos_worker::{EpisodeLimits, LeaseTerms, RunTerms, Worker};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::status::{LocalStatus, write_status};
 use super::{Executor, Options, Report};
 use crate::budget::Budget;
 use crate::exit::{CommandResult, Exit, Failure};
@@ -152,8 +154,19 @@ impl Run {
         });
         let ended = CancellationToken::new();
         let activity = worker.terms.activity.clone();
+        let progress = RunProgress::new(manifest);
+        let local = LocalStatus {
+            file: StatusFile::in_folder(&self.folder),
+            progress: progress.clone(),
+            activity: activity.clone(),
+            models: Arc::clone(models),
+            worker: worker.name.clone(),
+            device: manifest.spec.device.to_string(),
+            concurrency,
+        };
+        let status = tokio::spawn(write_status(local, ended.clone()));
         tokio::spawn(watch_here(options.stall_warning, activity, Arc::clone(models), ended.clone()));
-        let _ended = ended.drop_guard();
+        let ended = ended.drop_guard();
         let work: MemoryQueue<Assignment> = MemoryQueue::bounded(QUEUED);
         let results: MemoryQueue<Finished> = MemoryQueue::bounded(QUEUED);
         let serving = {
@@ -166,11 +179,14 @@ impl Run {
             })
         };
         let terms = DispatchConfig { window: QUEUED, at_once: concurrency, ..DispatchConfig::of(manifest) };
-        let dispatched = dispatch(manifest, &terms, &self.checkpoint, &work, &results, events, drain).await;
+        let sink = progress.sink(events);
+        let dispatched = dispatch(manifest, &terms, &self.checkpoint, &work, &results, sink, drain).await;
         if dispatched.is_err() {
             serving.abort();
         }
         let served = serving.await;
+        drop(ended);
+        let _ = status.await;
         let summary = dispatched.map_err(dispatch_failure)?;
         served??;
         Ok(summary)

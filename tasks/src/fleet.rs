@@ -17,7 +17,7 @@ use crate::configuration::{Configuration, ModelIdentity};
 use crate::engine_use::EngineUse;
 use crate::identity::{ContentHash, ItemId, UnitId};
 use crate::item::{Setup, Task};
-use crate::outcome::{Fault, Outcome, Telemetry};
+use crate::outcome::{Fault, FaultKind, Outcome, Telemetry};
 use crate::unit::{Assignment, EpisodeUnit, Finished, WorkUnit};
 
 /// The version of everything in this module. Incremented when a message changes its meaning. It is part of
@@ -307,6 +307,17 @@ pub struct HeldLease {
     pub token: String,
 }
 
+/// The unit of a run that a worker has executed for the longest time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OldestUnit {
+    /// The run.
+    pub run: RunToken,
+    /// The unit.
+    pub unit: UnitId,
+    /// When the worker started it, in milliseconds since 1970.
+    pub since_ms: i64,
+}
+
 /// A worker's device, memory, tools, models and capacity.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Holdings {
@@ -358,6 +369,9 @@ pub struct WorkerNotice {
     /// Its engines and their load times: telemetry, which older versions neither write nor read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub engines: Vec<EngineUse>,
+    /// Its oldest unit in progress, by run: telemetry, which older versions neither write nor read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub oldest: Vec<OldestUnit>,
     /// When the worker started, in milliseconds since 1970.
     pub started_ms: i64,
     /// When this was written, in milliseconds since 1970.
@@ -435,6 +449,9 @@ pub struct RunStatus {
     pub tokens_per_second: f64,
     /// The latest faults, newest first, at most twenty.
     pub recent_faults: Vec<RecentFault>,
+    /// Faulted attempts of the session, by what failed. Older versions do not write it.
+    #[serde(default)]
+    pub faults: BTreeMap<FaultKind, u64>,
     /// When the session started, in milliseconds since 1970.
     pub started_ms: i64,
     /// When this was written, in milliseconds since 1970.

@@ -21,6 +21,7 @@ mod questions;
 mod rank;
 mod reports;
 mod run;
+mod serve;
 mod shopping;
 mod shopping_browser;
 mod sql;

@@ -1,4 +1,5 @@
-//! Activity of a worker's episodes: the time of the latest progress, and what each episode is waiting for.
+//! Activity of a worker's episodes: the time of the latest progress, the episodes in progress, and what each one is
+//! waiting for.
 //!
 //! [`crate::drive()`] registers every wait for a model, a tool or a session. [`crate::stall`] reports the
 //! waits when there has been no progress for a long time.
@@ -7,7 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lumos_tasks::{Configuration, Role};
+use lumos_tasks::fleet::OldestUnit;
+use lumos_tasks::{Assignment, Configuration, Role, RunToken, UnitId};
 use tokio::time::Instant;
 
 /// Latest progress and current waits of a set of episodes. Clones share the same state.
@@ -19,11 +21,21 @@ struct State {
     last: Instant,
     next: u64,
     waits: BTreeMap<u64, (Awaited, Arc<Configuration>)>,
+    episodes: BTreeMap<u64, RunningEpisode>,
+}
+
+/// An episode in progress.
+#[derive(Debug)]
+struct RunningEpisode {
+    run: Option<RunToken>,
+    unit: UnitId,
+    since_ms: i64,
 }
 
 impl Default for Activity {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(State { last: Instant::now(), next: 0, waits: BTreeMap::new() })))
+        let (waits, episodes) = (BTreeMap::new(), BTreeMap::new());
+        Self(Arc::new(Mutex::new(State { last: Instant::now(), next: 0, waits, episodes })))
     }
 }
 
@@ -41,11 +53,42 @@ impl Activity {
     /// Registers a wait until the returned value is dropped.
     pub(crate) fn wait(&self, what: Awaited, configuration: &Arc<Configuration>) -> Waiting {
         let mut state = self.lock();
-        let number = state.next;
-        state.next += 1;
+        let number = state.number();
         state.waits.insert(number, (what, Arc::clone(configuration)));
         drop(state);
         Waiting { activity: self.clone(), number }
+    }
+
+    /// Registers an episode until the returned value is dropped.
+    fn begin(&self, assignment: &Assignment) -> InProgress {
+        let (run, unit) = (assignment.run.clone(), assignment.unit.id().clone());
+        let mut state = self.lock();
+        let number = state.number();
+        let since_ms = jiff::Timestamp::now().as_millisecond();
+        state.episodes.insert(number, RunningEpisode { run, unit, since_ms });
+        drop(state);
+        InProgress { activity: self.clone(), number }
+    }
+
+    /// Returns the number of episodes in progress.
+    pub fn in_progress(&self) -> usize {
+        self.lock().episodes.len()
+    }
+
+    /// Returns the oldest episode in progress of each run. `here` is the run of assignments that name none, because
+    /// they do not come from a shared queue.
+    pub fn oldest(&self, here: Option<&RunToken>) -> Vec<OldestUnit> {
+        let mut oldest: BTreeMap<RunToken, OldestUnit> = BTreeMap::new();
+        // Numbers ascend, so the first episode of a run is its oldest one.
+        for RunningEpisode { run, unit, since_ms } in self.lock().episodes.values() {
+            let Some(run) = run.as_ref().or(here) else { continue };
+            oldest.entry(run.clone()).or_insert_with(|| OldestUnit {
+                run: run.clone(),
+                unit: unit.clone(),
+                since_ms: *since_ms,
+            });
+        }
+        oldest.into_values().collect()
     }
 
     /// Returns what episodes are waiting for, with the number of episodes each; the most frequent first.
@@ -61,6 +104,26 @@ impl Activity {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+/// An episode in progress. Dropping it ends the episode.
+#[derive(Debug)]
+struct InProgress {
+    activity: Activity,
+    number: u64,
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.activity.lock().episodes.remove(&self.number);
     }
 }
 
@@ -82,12 +145,14 @@ impl Drop for Waiting {
 pub struct EpisodeProgress {
     own: Activity,
     worker: Option<Activity>,
+    _in_progress: Option<InProgress>,
 }
 
 impl EpisodeProgress {
     /// Creates the progress of an episode that is executed by this worker.
-    pub(crate) fn of(worker: &Activity) -> Self {
-        Self { own: Activity::default(), worker: Some(worker.clone()) }
+    pub(crate) fn of(worker: &Activity, assignment: &Assignment) -> Self {
+        let in_progress = Some(worker.begin(assignment));
+        Self { own: Activity::default(), worker: Some(worker.clone()), _in_progress: in_progress }
     }
 
     /// Records progress of the episode.

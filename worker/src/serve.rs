@@ -165,7 +165,7 @@ impl Worker {
         results: Arc<dyn Queue<Finished>>,
     ) -> Result<(), ServeError> {
         let terms = self.runs.terms(lease.body().run.as_ref());
-        let progress = EpisodeProgress::of(&self.terms.activity);
+        let progress = EpisodeProgress::of(&self.terms.activity, lease.body());
         let finished = tokio::select! {
             biased;
             () = terms.cancelled.cancelled() => return terminate(lease).await,

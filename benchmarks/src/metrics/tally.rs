@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::MetricDefinition;
 use super::interval::{IntervalMethod, clustered_error, clustered_interval, interval_of, standard_error};
+use super::{MetricDefinition, MetricKind};
 use crate::score::ItemScore;
 
 /// A number in steps of 2⁻⁶⁰. Each summand is rounded separately and sums are computed in integers, so a sum
@@ -88,6 +88,24 @@ pub struct Estimate {
     pub interval: Option<(f64, f64)>,
     /// Method by which the interval was computed.
     pub method: Option<IntervalMethod>,
+}
+
+impl Estimate {
+    /// Returns the share of correct items, with Wilson's interval; `None` without items.
+    pub fn of_share(correct: u64, items: u64) -> Option<Self> {
+        let numerator = correct.min(items) as f64;
+        let standard_error = standard_error(numerator, numerator, items);
+        let (interval, method) = interval_of(MetricKind::Proportion, numerator, items, standard_error)?;
+        Some(Self {
+            value: numerator / items as f64,
+            numerator,
+            denominator: items as f64,
+            items,
+            standard_error,
+            interval: Some(interval),
+            method: Some(method),
+        })
+    }
 }
 
 impl Tally {
@@ -177,7 +195,7 @@ mod tests {
 
     use super::*;
     use crate::metrics::interval::wilson;
-    use crate::metrics::{EXACT_MATCH, MetricKind, Unit};
+    use crate::metrics::{EXACT_MATCH, Unit};
     use crate::score::Share;
 
     const REWARD: MetricDefinition = MetricDefinition::unit_mean("reward", "a mean");
@@ -196,6 +214,8 @@ mod tests {
         let estimate = tally.finish(&EXACT_MATCH).unwrap();
         assert_eq!((estimate.value, estimate.items), (0.75, 4));
         assert_eq!(estimate.standard_error, Some(0.25));
+        assert_eq!(Estimate::of_share(3, 4), Some(estimate));
+        assert_eq!((Estimate::of_share(0, 0), Estimate::of_share(9, 1).unwrap().value), (None, 1.0));
         assert_eq!(tally.finish(&REWARD), None);
         assert_eq!(tally.sums.keys().collect::<Vec<_>>(), ["exact_match"]);
     }

@@ -123,6 +123,38 @@ impl Loaded {
         Ok(loaded)
     }
 
+    /// Adds the entries that were committed since the catalogue was read. Returns the new position, or `None` if the
+    /// journal cannot be continued and has to be read again.
+    pub(super) fn extend(
+        catalogue: &mut Catalogue,
+        file: &JournalFile,
+        from: Scanned,
+    ) -> Result<Option<Scanned>, CheckpointError> {
+        if file.is_replaced(from.end)? {
+            return Ok(None);
+        }
+        // A header that is being written is read with the next call.
+        let Some(head) = file.head()? else { return Ok(Some(from)) };
+        if head.bytes <= from.end {
+            return Ok(Some(from));
+        }
+        let mut items: BTreeMap<String, Vec<(u64, Location)>> = BTreeMap::new();
+        let mut loaded = Self { catalogue: std::mem::take(catalogue), ..Self::default() };
+        let mut strange = 0;
+        // Damage that was found on opening is known.
+        let from = Scanned { head: Some(head), damaged_entries: 0, damaged_bytes: 0, ..from };
+        let scanned = file.scan_to(head.bytes, from, |entry| {
+            strange += u64::from(loaded.take(&entry, &mut items).is_none());
+        });
+        for (benchmark, places) in items {
+            loaded.catalogue.add_items(&benchmark, places);
+        }
+        *catalogue = std::mem::take(&mut loaded.catalogue);
+        loaded.scanned = scanned?;
+        let continues = strange == 0 && loaded.is_intact() && loaded.scanned.end == head.bytes;
+        Ok(continues.then_some(loaded.scanned))
+    }
+
     /// Whether the journal is undamaged.
     pub(super) fn is_intact(&self) -> bool {
         self.scanned.is_intact() && self.damaged.is_empty() && self.behind.is_empty()

@@ -6,7 +6,7 @@
 //! they are a batch, possibly incomplete, of a process that was killed.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,31 +77,51 @@ impl JournalFile {
         Ok(self.file.metadata().map_err(|error| CheckpointError::of_io(&self.path, &error))?.len())
     }
 
-    /// Scans all entries and passes each to `visit`, whether its value is intact or damaged.
-    pub(super) fn scan(&self, mut visit: impl FnMut(Entry<'_>)) -> Result<Scanned, CheckpointError> {
-        let failed = |error: io::Error| CheckpointError::of_io(&self.path, &error);
-        // Read the header before the file length: entries that are appended meanwhile lie after the committed
-        // end.
+    /// Returns the header; `None` if it is damaged.
+    pub(super) fn head(&self) -> Result<Option<Head>, CheckpointError> {
         let mut header = [0; HEADER as usize];
         let head = match read_exact_at(&self.file, &mut header, 0) {
             Ok(()) => Head::decode(&header),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => HeadRead::Damaged,
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(CheckpointError::of_io(&self.path, &error)),
         };
-        let head = match head {
-            HeadRead::Intact(head) => Some(head),
-            HeadRead::Damaged => None,
-            HeadRead::Version(found) => {
-                return Err(CheckpointError::Schema {
-                    folder: self.path.parent().unwrap_or(&self.path).to_owned(),
-                    found: format!("journal {found}"),
-                    known: super::layout::SCHEMA,
-                });
-            }
-        };
-        let mut window = Window { file: &self.file, length: self.length()?, start: 0, bytes: Vec::new() };
-        let mut scanned = Scanned { head, end: HEADER, next: 0, damaged_entries: 0, damaged_bytes: 0 };
-        let mut at = HEADER;
+        match head {
+            HeadRead::Intact(head) => Ok(Some(head)),
+            HeadRead::Damaged => Ok(None),
+            HeadRead::Version(found) => Err(CheckpointError::Schema {
+                folder: self.path.parent().unwrap_or(&self.path).to_owned(),
+                found: format!("journal {found}"),
+                known: super::layout::SCHEMA,
+            }),
+        }
+    }
+
+    /// Scans all entries and passes each to `visit`, whether its value is intact or damaged.
+    pub(super) fn scan(&self, visit: impl FnMut(Entry<'_>)) -> Result<Scanned, CheckpointError> {
+        // Read the header before the file length: entries that are appended meanwhile lie after the committed
+        // end.
+        let head = self.head()?;
+        let start = Scanned { head, end: HEADER, ..Scanned::default() };
+        let mut scanned = self.scan_to(self.length()?, start, visit)?;
+        if let Some(head) = scanned.head
+            && head.entries > scanned.next
+        {
+            // The file is truncated, or unreadable up to its end.
+            scanned.damaged_entries += head.entries - scanned.next;
+        }
+        Ok(scanned)
+    }
+
+    /// Continues a scan with the entries that were appended since, up to a length of the file.
+    pub(super) fn scan_to(
+        &self,
+        length: u64,
+        mut scanned: Scanned,
+        mut visit: impl FnMut(Entry<'_>),
+    ) -> Result<Scanned, CheckpointError> {
+        let failed = |error: io::Error| CheckpointError::of_io(&self.path, &error);
+        let mut window = Window { file: &self.file, length, start: 0, bytes: Vec::new() };
+        let mut at = scanned.end;
         while at < window.length {
             let frame = Frame::decode(window.at(at, LONGEST_START).map_err(failed)?);
             let length = frame.as_ref().map(Frame::length);
@@ -129,14 +149,32 @@ impl JournalFile {
             at += length;
             scanned.end = at;
         }
-        if let Some(head) = scanned.head
-            && head.entries > scanned.next
-        {
-            // The file is truncated, or unreadable up to its end.
-            scanned.damaged_entries += head.entries - scanned.next;
-        }
         Ok(scanned)
     }
+
+    /// Whether the file at the journal's path is another one by now, or shorter than `length`.
+    pub(super) fn is_replaced(&self, length: u64) -> Result<bool, CheckpointError> {
+        let failed = |error: io::Error| CheckpointError::of_io(&self.path, &error);
+        let opened = self.file.metadata().map_err(failed)?;
+        let found = match std::fs::metadata(&*self.path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(failed(error)),
+        };
+        Ok(found.len() < length || !is_same(&opened, &found))
+    }
+}
+
+#[cfg(unix)]
+fn is_same(opened: &Metadata, found: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (opened.dev(), opened.ino()) == (found.dev(), found.ino())
+}
+
+/// Other systems do not replace a file that is open.
+#[cfg(not(unix))]
+fn is_same(_opened: &Metadata, _found: &Metadata) -> bool {
+    true
 }
 
 /// An entry found by a scan. Its key is always intact.

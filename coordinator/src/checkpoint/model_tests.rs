@@ -172,6 +172,8 @@ proptest! {
         let path = |number: u32| folder.path().join(number.to_string());
         let mut number = 0;
         let mut checkpoint = Checkpoint::create(&path(number)).unwrap();
+        // Another process that follows the checkpoint.
+        let mut reader: Option<CheckpointReader> = None;
         let mut model = MemoryStore::default();
         let items: Vec<Item> = (0..3).map(item).collect();
         checkpoint.store_items("gsm8k", &items).unwrap();
@@ -196,6 +198,8 @@ proptest! {
                     copied(checkpoint.folder(), &path(number));
                     checkpoint.close().unwrap();
                     checkpoint = Checkpoint::open(&path(number)).unwrap();
+                    // It is another folder.
+                    reader = None;
                     // Notes are flushed with the next record, so a kill may lose the latest ones.
                     let seconds = RunStore::seconds(&checkpoint).unwrap();
                     model.state().seconds = seconds;
@@ -208,6 +212,18 @@ proptest! {
             prop_assert_eq!(checkpoint.duplicates(), model.state().duplicates);
             let kept: Vec<Record> = checkpoint.records().collect::<Result<_, _>>().unwrap();
             prop_assert_eq!(&kept, &model.state().kept);
+            let continues = match &reader {
+                Some(reader) => reader.refresh().unwrap().is_some(),
+                None => false,
+            };
+            if !continues {
+                reader = Some(CheckpointReader::open(checkpoint.folder()).unwrap());
+            }
+            let reader = reader.as_ref().unwrap();
+            let followed: Vec<Record> = reader.records().collect::<Result<_, _>>().unwrap();
+            prop_assert_eq!(&followed, &kept, "a reader that refreshes has the records of one that is opened");
+            prop_assert_eq!(reader.settled(), checkpoint.settled());
+            prop_assert_eq!(reader.item_ids("gsm8k").count(), 3);
         }
         let units: Vec<UnitId> = (0..UNITS).map(unit).collect();
         for unit in &units {

@@ -6,8 +6,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lumos_tasks::{Item, ItemId, UnitId};
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use super::catalogue::{Catalogue, Identities, Loaded, lock};
 use super::codec::decode;
 use super::error::CheckpointError;
 use super::index::UnitStatus;
-use super::journal::{JournalFile, Location};
+use super::journal::{JournalFile, Location, Scanned};
 use super::lock::FolderLock;
 use super::recovery::{Damage, Recovery};
 use super::{COMPUTING_KEY, DUPLICATES_KEY, PLAN_KEY, PlanMark, Record, SECONDS_KEY, WORKERS_KEY, recover};
@@ -46,8 +46,10 @@ pub struct CheckpointReader {
     pub(super) catalogue: Arc<Mutex<Catalogue>>,
     pub(super) duplicates: Arc<AtomicU64>,
     pub(crate) recovery: Recovery,
-    in_use: bool,
-    _copy: Option<tempfile::TempDir>,
+    in_use: AtomicBool,
+    /// How far the journal was read; `None` if the writer updates the catalogue, or a copy is read.
+    position: Mutex<Option<Scanned>>,
+    copy: Option<tempfile::TempDir>,
 }
 
 impl CheckpointReader {
@@ -71,7 +73,8 @@ impl CheckpointReader {
                             folder.parent().unwrap_or(folder).display()
                         );
                     }
-                    return Self::new(folder, file, loaded.catalogue, Recovery::default(), in_use);
+                    let reader = Self::new(folder, file, loaded.catalogue, Recovery::default(), in_use)?;
+                    return Ok(Self { position: Mutex::new(Some(loaded.scanned)), ..reader });
                 }
             }
             None if !super::is_there(folder) => {
@@ -81,7 +84,7 @@ impl CheckpointReader {
             None if in_use => return Err(CheckpointError::InUse { folder: folder.to_owned() }),
             None => {}
         }
-        Self::open_copy(folder)
+        Self::opencopy(folder)
     }
 
     pub(super) fn new(
@@ -97,16 +100,50 @@ impl CheckpointReader {
             catalogue: Arc::new(Mutex::new(catalogue)),
             duplicates: Arc::default(),
             recovery,
-            in_use,
-            _copy: None,
+            in_use: AtomicBool::new(in_use),
+            position: Mutex::new(None),
+            copy: None,
         };
-        let duplicates = reader.note(DUPLICATES_KEY)?.unwrap_or_default();
-        reader.duplicates.store(duplicates, Ordering::Relaxed);
+        reader.read_duplicates()?;
         Ok(reader)
     }
 
+    fn read_duplicates(&self) -> Result<(), CheckpointError> {
+        let duplicates = self.note(DUPLICATES_KEY)?.unwrap_or_default();
+        self.duplicates.store(duplicates, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Reads what another process has recorded since the checkpoint was opened or last refreshed. Returns the number
+    /// of new records, or `None` if the checkpoint has to be opened again, because the journal was repaired or
+    /// replaced.
+    ///
+    /// Only records that are flushed are read, so that a record which is being written is never taken for damage.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub fn refresh(&self) -> Result<Option<u64>, CheckpointError> {
+        let in_use = FolderLock::share(&self.folder).is_none();
+        self.in_use.store(in_use, Ordering::Relaxed);
+        let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        // A copy of a damaged checkpoint is valid until a process repairs the original.
+        let Some(from) = *position else { return Ok((!in_use || self.copy.is_none()).then_some(0)) };
+        let (before, after, next);
+        {
+            let mut catalogue = self.lock();
+            before = catalogue.records.len();
+            next = Loaded::extend(&mut catalogue, &self.file, from)?;
+            after = catalogue.records.len();
+        }
+        if next.is_some() {
+            *position = next;
+            self.read_duplicates()?;
+        }
+        Ok(next.map(|_| (after - before) as u64))
+    }
+
     /// Merges both copies in a temporary folder.
-    fn open_copy(folder: &Path) -> Result<Self, CheckpointError> {
+    fn opencopy(folder: &Path) -> Result<Self, CheckpointError> {
         let failed = |error: io::Error| CheckpointError::of_io(&std::env::temp_dir(), &error);
         let copy = tempfile::Builder::new().prefix("lumos-checkpoint-").tempdir().map_err(failed)?;
         let inner = copy.path().join("checkpoint");
@@ -124,7 +161,7 @@ impl CheckpointReader {
         }
         let file = opened.journal.file().clone();
         let reader = Self::new(folder, file, opened.catalogue, recovery, false)?;
-        Ok(Self { _copy: Some(copy), ..reader })
+        Ok(Self { copy: Some(copy), ..reader })
     }
 
     /// Path of the checkpoint's folder.
@@ -141,9 +178,9 @@ impl CheckpointReader {
         }
     }
 
-    /// Whether another process was writing the checkpoint when it was opened.
+    /// Whether another process was writing the checkpoint when it was opened or last refreshed.
     pub fn is_in_use(&self) -> bool {
-        self.in_use
+        self.in_use.load(Ordering::Relaxed)
     }
 
     /// Returns the mark of the complete plan, or `None` if planning was interrupted or has not happened.
@@ -189,9 +226,17 @@ impl CheckpointReader {
 
     /// All records, in the order they were recorded.
     pub fn records(&self) -> impl Iterator<Item = Result<Record, CheckpointError>> + Send + use<> {
+        self.records_from(0)
+    }
+
+    /// The records from a number on, in the order they were recorded.
+    pub(crate) fn records_from(
+        &self,
+        first: usize,
+    ) -> impl Iterator<Item = Result<Record, CheckpointError>> + Send + use<> {
         let (catalogue, file) = (Arc::clone(&self.catalogue), self.file.clone());
         let folder = self.folder.clone();
-        (0..).map_while(move |number| {
+        (first..).map_while(move |number| {
             let location = lock(&catalogue).records.get(number).copied()?;
             Some(read(&file, &folder, location))
         })

@@ -312,3 +312,43 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
     assert_eq!(settled.count() as u64, checkpoint.settled());
     checkpoint.close().unwrap();
 }
+
+#[tokio::test]
+async fn a_reader_is_refreshed_up_to_what_is_flushed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let checkpoint = Checkpoint::create(path).unwrap();
+    let items: Vec<Item> = (0..3).map(item).collect();
+    checkpoint.store_items("gsm8k", &items[..1]).unwrap();
+    let reader = CheckpointReader::open(path).unwrap();
+    assert_eq!((reader.refresh(), reader.is_in_use()), (Ok(Some(0)), true));
+    checkpoint.store_items("gsm8k", &items).unwrap();
+    for number in 0..3 {
+        checkpoint.record(record(number, 1, number == 1)).await.unwrap();
+    }
+    assert_eq!(reader.refresh(), Ok(Some(3)));
+    assert_eq!((reader.settled(), reader.item_count()), (2, 3));
+    assert_eq!(reader.item("gsm8k", 2).unwrap(), Some(item(2)));
+    assert_eq!(reader.records_from(2).collect::<Result<Vec<_>, _>>().unwrap(), [record(2, 1, false)]);
+    // The process that writes refreshes its own catalogue.
+    assert_eq!(checkpoint.refresh(), Ok(Some(0)));
+    checkpoint.close().unwrap();
+    assert_eq!((reader.refresh(), reader.is_in_use()), (Ok(Some(0)), false));
+
+    // An entry that is being written lies after the committed end and is not read.
+    let journal = path.join(journal::FILE_NAME);
+    let mut bytes = std::fs::read(&journal).unwrap();
+    let intact = bytes.len();
+    bytes.extend_from_within(intact - 40..);
+    std::fs::write(&journal, &bytes).unwrap();
+    assert_eq!(reader.refresh(), Ok(Some(0)));
+    // A shorter journal and another one in its place are read again.
+    std::fs::write(&journal, &bytes[..intact - 10]).unwrap();
+    assert_eq!(reader.refresh(), Ok(None));
+    std::fs::write(&journal, &bytes[..intact]).unwrap();
+    assert_eq!(reader.refresh(), Ok(Some(0)));
+    std::fs::write(journal::new_path(path), &bytes[..intact]).unwrap();
+    std::fs::rename(journal::new_path(path), &journal).unwrap();
+    assert_eq!(reader.refresh(), Ok(None));
+    assert_eq!(CheckpointReader::open(path).unwrap().settled(), 2);
+}

@@ -102,18 +102,21 @@ pub(crate) struct ControlChannel {
     pub(crate) patience: Duration,
 }
 
-/// Emits events, and updates the status figures if there are any.
+/// Receives the events of a session: forwards them, and updates the status figures if there are any.
 #[derive(Debug, Clone)]
-pub(crate) struct EventSink {
+pub struct EventSink {
     events: mpsc::Sender<Event>,
     stats: Option<Arc<Mutex<RunStats>>>,
 }
 
-impl EventSink {
-    pub(crate) fn new(events: mpsc::Sender<Event>) -> Self {
-        Self { events, stats: None }
+impl From<&mpsc::Sender<Event>> for EventSink {
+    /// Forwards the events only.
+    fn from(events: &mpsc::Sender<Event>) -> Self {
+        Self { events: events.clone(), stats: None }
     }
+}
 
+impl EventSink {
     pub(crate) fn with_stats(self, stats: Arc<Mutex<RunStats>>) -> Self {
         Self { stats: Some(stats), ..self }
     }

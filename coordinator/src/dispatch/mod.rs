@@ -21,7 +21,6 @@ use std::time::Instant;
 use lumos_queue::{Queue, QueueError};
 use lumos_tasks::{Assignment, Finished};
 use thiserror::Error;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
@@ -29,10 +28,12 @@ use crate::events::Event;
 use crate::manifest::Manifest;
 use crate::spec::FailOnError;
 
-pub(crate) use control::{Annotate, Asker, Command, ControlChannel, EventSink, RunGauges};
-pub(crate) use run_stats::RunStats;
+pub(crate) use control::{Annotate, Asker, Command, ControlChannel, RunGauges};
+pub(crate) use run_stats::{RunStats, SessionName};
 pub(crate) use session::Session;
 pub(crate) use unit_tracker::Present;
+
+pub use {control::EventSink, run_stats::RunProgress};
 
 /// Default number of units that are given out and not settled.
 const WINDOW: usize = 8192;
@@ -114,12 +115,15 @@ pub async fn dispatch(
     checkpoint: &Checkpoint,
     work: &dyn Queue<Assignment>,
     results: &dyn Queue<Finished>,
-    events: &mpsc::Sender<Event>,
+    events: impl Into<EventSink>,
     drain: &CancellationToken,
 ) -> Result<Summary, DispatchError> {
-    let opened = Session::open(manifest, *terms, checkpoint, EventSink::new(events.clone()), None);
+    let opened = Session::open(manifest, *terms, checkpoint, events.into(), None);
     let ended = match opened {
-        Ok(mut session) => conduct(&mut session, work, results, drain).await,
+        Ok(mut session) => {
+            session.sink.with(|stats| stats.begin(&session.labels, session.tracker.tallies()));
+            conduct(&mut session, work, results, drain).await
+        }
         Err(error) => Err(error.into()),
     };
     // Workers must not wait for more units, even after an error.

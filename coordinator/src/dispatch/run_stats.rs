@@ -1,14 +1,19 @@
-//! Status figures of a session, computed from its events.
+//! Status figures of a session, computed from its events. [`RunProgress`] shares those of a session in this process.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use jiff::Timestamp;
-use lumos_tasks::fleet::{ConfigurationStatus, RecentFault};
-use lumos_tasks::{Fault, Throughput, UnitId};
+use lumos_tasks::fleet::{ConfigurationStatus, PROTOCOL, RecentFault, RunState, RunStatus};
+use lumos_tasks::{Fault, FaultKind, RunToken, Throughput, UnitId};
+use tokio::sync::mpsc;
 
+use super::control::EventSink;
 use super::unit_tracker::Tally;
 use crate::events::Event;
+use crate::fleet::{host, run_token};
+use crate::manifest::Manifest;
 
 /// Number of recent faults to keep.
 const FAULTS: usize = 20;
@@ -21,12 +26,81 @@ pub(crate) struct RunStats {
     pub(crate) duplicates: u64,
     pub(crate) recovered: u64,
     pub(crate) recent_faults: VecDeque<RecentFault>,
+    faults: BTreeMap<FaultKind, u64>,
     throughput: Throughput,
 }
 
+/// The run and the start of a session, for its status.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionName {
+    pub(crate) run: RunToken,
+    pub(crate) name: String,
+    pub(crate) started_ms: i64,
+}
+
+impl SessionName {
+    /// Returns the name of a session that starts now.
+    pub(crate) fn of(manifest: &Manifest) -> Self {
+        Self {
+            run: run_token(manifest),
+            name: manifest.spec.name.clone(),
+            started_ms: Timestamp::now().as_millisecond(),
+        }
+    }
+}
+
+/// The progress of a session in this process. Clones share the same figures.
+#[derive(Debug, Clone)]
+pub struct RunProgress {
+    name: SessionName,
+    stats: Arc<Mutex<RunStats>>,
+}
+
+impl RunProgress {
+    /// Creates the progress of a session that starts now.
+    pub fn new(manifest: &Manifest) -> Self {
+        Self { name: SessionName::of(manifest), stats: Arc::new(Mutex::new(RunStats::default())) }
+    }
+
+    /// Returns the receiver of a session's events, which updates these figures and forwards the events.
+    pub fn sink(&self, events: &mpsc::Sender<Event>) -> EventSink {
+        EventSink::from(events).with_stats(Arc::clone(&self.stats))
+    }
+
+    /// Returns the number of units that the session has settled.
+    pub fn finished(&self) -> u64 {
+        self.stats().throughput.units()
+    }
+
+    /// Returns the status of the active session.
+    pub fn status(&self) -> RunStatus {
+        self.stats().status(&self.name, RunState::Active)
+    }
+
+    fn stats(&self) -> MutexGuard<'_, RunStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for RunStats {
+    /// Figures of a session that has not counted its units yet.
+    fn default() -> Self {
+        Self {
+            configurations: Vec::new(),
+            in_flight: 0,
+            duplicates: 0,
+            recovered: 0,
+            recent_faults: VecDeque::new(),
+            faults: BTreeMap::new(),
+            throughput: Throughput::since(Instant::now()),
+        }
+    }
+}
+
 impl RunStats {
-    pub(crate) fn new(labels: &[String], tallies: &[Tally]) -> Self {
-        let configurations = labels
+    /// Sets the units of the configurations at the start of the session.
+    pub(crate) fn begin(&mut self, labels: &[String], tallies: &[Tally]) {
+        self.configurations = labels
             .iter()
             .zip(tallies)
             .map(|(label, tally)| ConfigurationStatus {
@@ -38,14 +112,6 @@ impl RunStats {
                 correct: None,
             })
             .collect();
-        Self {
-            configurations,
-            in_flight: 0,
-            duplicates: 0,
-            recovered: 0,
-            recent_faults: VecDeque::new(),
-            throughput: Throughput::since(Instant::now()),
-        }
     }
 
     /// Adds an event.
@@ -79,6 +145,7 @@ impl RunStats {
     }
 
     pub(crate) fn fault(&mut self, unit: &UnitId, worker: &str, attempt: u32, fault: &Fault) {
+        *self.faults.entry(fault.kind).or_default() += 1;
         self.recent_faults.truncate(FAULTS - 1);
         self.recent_faults.push_front(RecentFault {
             at_ms: Timestamp::now().as_millisecond(),
@@ -87,6 +154,28 @@ impl RunStats {
             attempt,
             fault: fault.clone(),
         });
+    }
+
+    /// Returns the status of the run, at the present time.
+    pub(crate) fn status(&self, session: &SessionName, state: RunState) -> RunStatus {
+        let (units_per_second, tokens_per_second) = self.rates();
+        RunStatus {
+            protocol: PROTOCOL,
+            run: session.run.clone(),
+            name: session.name.clone(),
+            state,
+            host: host(),
+            configurations: self.configurations.clone(),
+            in_flight: self.in_flight,
+            duplicates: self.duplicates,
+            recovered: self.recovered,
+            units_per_second,
+            tokens_per_second,
+            recent_faults: self.recent_faults.iter().cloned().collect(),
+            faults: self.faults.clone(),
+            started_ms: session.started_ms,
+            written_ms: Timestamp::now().as_millisecond(),
+        }
     }
 
     /// Recent units and tokens per second.

@@ -346,8 +346,8 @@ impl<'a> Session<'a> {
         if let Some(link) = &self.link {
             link.gauges.recording.store(recording, Ordering::Relaxed);
             link.gauges.in_flight.store(self.tracker.in_flight(), Ordering::Relaxed);
-            self.sink.with(|stats| stats.in_flight = self.tracker.in_flight() as u64);
         }
+        self.sink.with(|stats| stats.in_flight = self.tracker.in_flight() as u64);
     }
 }
 

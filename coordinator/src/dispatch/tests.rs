@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use lumos_queue::MemoryQueue;
 use lumos_tasks::{Ending, Fault, FaultKind, Outcome, Telemetry, WorkUnit};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::*;

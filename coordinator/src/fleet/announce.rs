@@ -12,7 +12,6 @@ use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunState, RunStatus, ShardId, Shar
 use lumos_tasks::{ContentHash, RunToken};
 
 use super::Around;
-use super::claim::Claim;
 use super::error::CoordinatorError;
 use super::retrying_client::RetryingClient;
 use crate::manifest::Manifest;
@@ -184,24 +183,5 @@ pub(super) async fn write_status(around: &Around, state: RunState) {
 }
 
 fn status(around: &Around, state: RunState) -> Option<RunStatus> {
-    let owner = Claim::here(0);
-    around.sink.with(|stats| {
-        let (units_per_second, tokens_per_second) = stats.rates();
-        RunStatus {
-            protocol: PROTOCOL,
-            run: around.run.clone(),
-            name: around.manifest_name.clone(),
-            state,
-            host: owner.host,
-            configurations: stats.configurations.clone(),
-            in_flight: stats.in_flight,
-            duplicates: stats.duplicates,
-            recovered: stats.recovered,
-            units_per_second,
-            tokens_per_second,
-            recent_faults: stats.recent_faults.iter().cloned().collect(),
-            started_ms: around.started_ms,
-            written_ms: Timestamp::now().as_millisecond(),
-        }
-    })
+    around.sink.with(|stats| stats.status(&around.name, state))
 }

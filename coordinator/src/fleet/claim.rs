@@ -86,7 +86,8 @@ impl Claim {
     }
 }
 
-fn host() -> String {
+/// Returns the name of this host.
+pub(crate) fn host() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let named = read.or_else(|| std::env::var("HOSTNAME").ok());
     named.map_or_else(|| "an unnamed host".to_owned(), |name| name.trim().to_owned())

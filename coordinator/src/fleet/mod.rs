@@ -39,8 +39,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::checkpoint::Checkpoint;
 use crate::dispatch::{
-    Command, ControlChannel, DispatchConfig, DispatchError, EventSink, RunGauges, RunStats, Session, Summary,
-    conduct,
+    Command, ControlChannel, DispatchConfig, DispatchError, EventSink, RunGauges, RunStats, Session,
+    SessionName, Summary, conduct,
 };
 use crate::events::Event;
 use crate::manifest::Manifest;
@@ -50,6 +50,8 @@ pub use {
     error::CoordinatorError,
     token::run_token,
 };
+
+pub(crate) use claim::host;
 
 use announce::Announced;
 use engines::Engines;
@@ -127,8 +129,7 @@ pub struct Fleet<'a> {
 #[derive(Clone)]
 struct Around {
     server: Server,
-    manifest_name: String,
-    started_ms: i64,
+    name: SessionName,
     run: lumos_tasks::RunToken,
     settings: Arc<CoordinatorSettings>,
     sink: EventSink,
@@ -166,7 +167,7 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, CoordinatorError> {
     let (run, settings) = (run_token(manifest), Arc::new(settings));
     let engines = Engines::of(manifest, run.clone(), checkpoint.workers()?);
     let client = RetryingClient {
-        sink: EventSink::new(events.clone()),
+        sink: EventSink::from(events),
         drain: drain.clone(),
         server: server.clone(),
         settings: Arc::clone(&settings),
@@ -183,11 +184,10 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, CoordinatorError> {
     tasks.spawn(claiming);
     let around = Around {
         server: server.clone(),
-        manifest_name: manifest.spec.name.clone(),
-        started_ms: jiff::Timestamp::now().as_millisecond(),
+        name: SessionName::of(manifest),
         run: run.clone(),
         settings,
-        sink: EventSink::new(events.clone()),
+        sink: EventSink::from(events),
         gauges,
         registry: Arc::new(Mutex::new(WorkerRegistry::default())),
         engines: Arc::new(Mutex::new(engines)),
@@ -230,7 +230,8 @@ async fn attend(
     };
     let mut session = Session::open(manifest, terms, checkpoint, around.sink.clone(), Some(link))
         .map_err(DispatchError::from)?;
-    let stats = RunStats::new(&session.labels, session.tracker.tallies());
+    let mut stats = RunStats::default();
+    stats.begin(&session.labels, session.tracker.tallies());
     around.sink = around.sink.with_stats(Arc::new(Mutex::new(stats)));
     session.sink = around.sink.clone();
     // Units that an earlier session published and that still exist need not be published again.

@@ -17,6 +17,9 @@ use super::rows::{
 };
 use super::svg;
 
+/// The style sheet of pages: colours, tables and text in light and dark.
+pub const PAGE_STYLE: &str = include_str!("page.css");
+
 static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -26,7 +29,7 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
         let text = if value.is_safe() { text } else { escaped(&text) };
         out.write_str(&text).map_err(Error::from)
     });
-    environment.add_global("style", Value::from_safe_string(include_str!("page.css").to_owned()));
+    environment.add_global("style", Value::from_safe_string(PAGE_STYLE.to_owned()));
     let added = environment.add_template("page", include_str!("report.html.jinja"));
     added.expect("the shipped template is well-formed");
     environment

@@ -22,6 +22,7 @@ pub use {
     crate::ledger::{Ledger, LedgerError},
     crate::unit_view::ScoreError,
     build::report,
+    html::PAGE_STYLE,
     model::{ConfigurationReport, Report},
     render::Format,
 };

@@ -26,8 +26,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+pub use lumos_http::ApiKey;
 pub use served::{ServedModel, folder_id};
-pub use settings::{ApiKey, ServeSettings};
+pub use settings::ServeSettings;
 
 /// Serves models until shutdown. When `drain` is cancelled, the server stops accepting connections and
 /// completes requests in progress. When `stop` is cancelled, it aborts them with an error.

@@ -25,7 +25,7 @@ use super::flow::Flow;
 use super::options::Options;
 use super::reply::{Heading, Interface};
 use super::served::ServedModel;
-use super::settings::ServeSettings;
+use super::settings::{ServeSettings, check};
 
 /// Factor of the body limit up to which a too large body is read and discarded, because clients send the
 /// whole body before they read the response.
@@ -68,7 +68,7 @@ pub(super) fn routes(shared: Arc<Shared>) -> Router {
 
 async fn authenticate(State(shared): App, request: Request, next: Next) -> Response {
     if let Some(key) = &shared.settings.key
-        && let Err(error) = key.check(request.headers())
+        && let Err(error) = check(key, request.headers())
     {
         return error.into_response();
     }

@@ -94,14 +94,18 @@ impl Paced {
 
     /// Prepares the command of the next process, which may begin this many episodes.
     pub(crate) fn admit(&self, command: Lumos, episodes: usize) -> Lumos {
-        let key = {
+        {
             let mut state = self.gate.state();
             *state = State { processes: state.processes + 1, left: episodes, waiting: 0 };
-            state.key()
-        };
+        }
         self.gate.changed.notify_waiters();
+        self.join(command)
+    }
+
+    /// Prepares the command of a further process, which shares the episodes of the last one.
+    pub(crate) fn join(&self, command: Lumos) -> Lumos {
         command
-            .env("OPENAI_API_KEY", key)
+            .env("OPENAI_API_KEY", self.gate.state().key())
             .env("OPENAI_BASE_URL", &self.url)
             // Replies may take as long as the test needs.
             .env("LUMOS_OPENAI_TIMEOUT", "3600")
