@@ -10,12 +10,14 @@ struct Readme;
 
 mod atomic_file;
 mod checkpoint;
+pub mod compare;
 mod computing;
 pub mod dispatch;
 mod display;
 mod events;
 pub mod export;
 pub mod fleet;
+pub mod gate;
 mod identity;
 pub mod judge;
 mod ledger;
