@@ -54,4 +54,4 @@ pub struct CompareOptions {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
