@@ -4,6 +4,7 @@
     reason = "doc comments are help texts here: `<folder>` is a placeholder"
 )]
 
+mod compare;
 mod data;
 mod engine;
 mod export;
@@ -17,6 +18,7 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use compare::{Annotations, CompareArgs, GateArgs, SelectionArgs};
 pub(crate) use data::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs, ReplayArgs};
 pub(crate) use engine::{
     BenchArgs, BenchCommand, DoctorArgs, EngineArgs, EstimateArgs, MemoryArgs, Switch, VerifyArgs,
@@ -105,6 +107,10 @@ pub(crate) enum Command {
     Validate(RunArgs),
     /// Print a run's report
     Report(ReportArgs),
+    /// Compare runs, or the configurations of one run, item by item
+    Compare(CompareArgs),
+    /// Check a run against a baseline: pass, fail or cannot tell
+    Gate(GateArgs),
     /// Score a recorded run again, or grade it with a judge model
     Score(ScoreArgs),
     /// Convert a run for other tools: inspect, lm-eval, Parquet, LaTeX, training data

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lumos_benchmarks::Scoring;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::report::{self, Format};
+use lumos_coordinator::results::Labels;
 use lumos_coordinator::trajectory::{self, Show};
 use lumos_coordinator::{Checkpoint, CheckpointReader, Damage, export, judge, merge};
 
@@ -42,7 +43,8 @@ pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failur
 pub(crate) fn report(arguments: &ReportArgs) -> CommandResult {
     let (manifest, checkpoint) = open(&arguments.runs.folder(&arguments.run)?)?;
     let scorings = settings::scorings(&arguments.scoring)?;
-    let report = report::report(&manifest, &checkpoint, &scorings)?;
+    let labels = Labels::parse(&arguments.label).map_err(Failure::usage)?;
+    let report = report::labelled_report(&manifest, &checkpoint, &scorings, &labels)?;
     let format = match (arguments.format, &arguments.output) {
         (Format::Terminal { .. }, None) => terminal(),
         (format, _) => format,

@@ -10,12 +10,13 @@ use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value, contex
 
 use crate::display::thousands;
 
-use super::model::{Cause, Example, Report};
+use super::model::{Example, Report};
 use super::numbers::{bounds, dash, distances, figure, interval, items, published};
 use super::rows::{
     COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, metrics, splits, usages,
 };
 use super::svg;
+use crate::results::Cause;
 
 /// The style sheet of pages: colours, tables and text in light and dark.
 pub const PAGE_STYLE: &str = include_str!("page.css");

@@ -12,7 +12,7 @@ use crate::model_id::ModelNames;
 use super::model::{ConfigurationReport, Report};
 
 /// Incremented when the scores of equal records change.
-const TASK_VERSION: f64 = 1.0;
+pub(crate) const TASK_VERSION: f64 = 1.0;
 
 /// The version of lm-eval whose layout this is.
 const LM_EVAL: &str = "0.4.13";
@@ -151,6 +151,12 @@ fn document(report: &Report, names: &ModelNames) -> Value {
     }
     if !report.workers.is_empty() {
         document["lumos"]["telemetry"]["workers"] = json!(report.workers);
+    }
+    if let Some(matrix) = &report.matrix {
+        document["lumos"]["matrix"] = json!(matrix);
+    }
+    if !report.groups.is_empty() {
+        document["lumos"]["groups"] = json!(report.groups);
     }
     if let Some(judge) = &report.judge {
         document["lumos"]["judge"] = json!(judge);

@@ -8,20 +8,21 @@ mod comparison;
 mod csv;
 mod html;
 pub(crate) mod json;
-mod markdown;
+pub(crate) mod markdown;
 pub(crate) mod model;
 pub(crate) mod numbers;
 mod render;
 mod rows;
 mod svg;
-mod terminal;
+pub(crate) mod terminal;
 mod usage;
 mod workers;
 
+pub(crate) use json::TASK_VERSION as SCORING_VERSION;
 pub use {
     crate::ledger::{Ledger, LedgerError},
     crate::unit_view::ScoreError,
-    build::report,
+    build::{labelled_report, report},
     html::PAGE_STYLE,
     model::{ConfigurationReport, Report},
     render::Format,

@@ -6,9 +6,10 @@ use lumos_benchmarks::Unit;
 use lumos_tasks::Stage;
 
 use super::html::escaped;
-use super::model::{Cause, Report};
+use super::model::Report;
 use super::numbers::{distance, figure, interval, percent};
 use crate::display::{shortened, thousands};
+use crate::results::Cause;
 
 const WIDTH: f64 = 960.0;
 /// Left edge of the plot; labels are to the left of it.
