@@ -6,7 +6,7 @@ use lumos_tasks::{Ending, Step};
 
 use crate::display::{prediction_text, status, task_text};
 use crate::model_id::ModelNames;
-use crate::report::model::Cause;
+use crate::results::Cause;
 use crate::unit_view::ScoreError;
 
 use super::source::{RecordedUnit, RunSource};
