@@ -1,7 +1,7 @@
 //! Inference engine on candle: models, tokenizer, KV cache, scheduler, sampler.
 //!
-//! [`Engine::load`] loads a Hugging Face folder (Llama 1 to 3, Mistral, TinyLlama and their fine-tunes;
-//! safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) or a GGUF file of these models.
+//! [`Engine::load`] loads a Hugging Face folder (Llama, Mistral, Mixtral, Qwen, Gemma, Phi, OLMo 2, Granite and their
+//! fine-tunes; safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) or a GGUF file of a Llama.
 //! [`Engine::generate`] continues sequences, many at once. A [`DprReader`] scores passages with a BERT encoder, a
 //! [`CrossEncoder`] scores texts with RoBERTa or DeBERTa.
 //!

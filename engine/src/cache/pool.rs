@@ -291,6 +291,28 @@ mod tests {
     }
 
     #[test]
+    fn sequences_beyond_the_original_context_share_pages_with_each_other_only() {
+        let tokens: Vec<u32> = (0..12).collect();
+        let mut pool = Pool::new(LAYOUT, 9, true, 0);
+        for long in [false, true] {
+            let mut first = KvCache::new(LAYOUT).long(long);
+            assert_eq!((pool.shared_with_others(&first, &tokens), pool.attach(&mut first, &tokens)), (0, 0));
+            assert!(pool.reserve(&mut first, tokens.len()));
+            compute(&mut pool, &mut first, &tokens);
+            let mut second = KvCache::new(LAYOUT).long(long);
+            assert_eq!(
+                (pool.shared_with_others(&second, &tokens), pool.attach(&mut second, &tokens)),
+                (2, 8)
+            );
+            let other = KvCache::new(LAYOUT).long(!long);
+            assert!(first.same_prefix(&first) && !KvCache::new(LAYOUT).long(long).same_prefix(&other));
+            pool.check([&first, &second].into_iter());
+            pool.release(first);
+            pool.release(second);
+        }
+    }
+
+    #[test]
     fn prefixes_are_found_except_the_last_token() {
         let mut pool = Pool::new(LAYOUT, 8, true, 0);
         let tokens: Vec<u32> = (1..=8).collect();

@@ -212,3 +212,46 @@ impl Part {
         name.to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::fixtures::{Shape, families};
+    use crate::model::Matrices;
+    use crate::simd::DType;
+
+    /// The list has the tensors of a checkpoint of each family, and their sizes are those of the estimates.
+    #[test]
+    fn the_tensors_are_those_of_the_files() {
+        let biased = serde_json::json!({"attention_bias": true, "mlp_bias": true});
+        let biased = Shape { extra: biased, ..Shape::tiny() };
+        for shape in families::ALL.map(Shape::of).into_iter().chain([biased]) {
+            let config = shape.config().to_string();
+            let config = ModelConfig::parse(config.as_bytes(), None, Path::new("config.json")).unwrap();
+            let mut listed = config.tensors(shape.vocabulary);
+            let mut stored: Vec<(String, Vec<usize>)> =
+                shape.tensors(1).into_iter().map(|(name, dims, _)| (name, dims)).collect();
+            stored.sort();
+            listed.sort();
+            assert_eq!(listed, stored, "{}", shape.family);
+            let values = |dimensions: usize| -> usize {
+                let of_kind = stored.iter().filter(|(_, dims)| dims.len() == dimensions);
+                of_kind.map(|(_, dims)| dims.iter().product::<usize>()).sum()
+            };
+            // An embedding that is not the head is not multiplied.
+            let embedding = if shape.tied { 0 } else { shape.vocabulary * shape.hidden };
+            let matrices = Matrices::new(&config, shape.vocabulary, DType::F32);
+            assert_eq!(matrices.total_bytes, 4 * (values(2) - embedding), "{}", shape.family);
+            assert_eq!(config.vector_values(), values(1), "{}", shape.family);
+            let unread = matrices.total_bytes / 4 - matrices.layers - matrices.head;
+            let inactive = match shape.family {
+                "mixtral" => 2 * 3 * 3 * 48 * 100,
+                "qwen3_moe" => 3 * 3 * 48 * 36,
+                _ => 0,
+            };
+            assert_eq!(unread, inactive, "{}", shape.family);
+        }
+    }
+}

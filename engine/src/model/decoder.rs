@@ -34,6 +34,8 @@ pub(crate) struct Decoder {
     layers: Vec<Layer<Vec<f32>, Linear>>,
     norm: Vec<f32>,
     head: Linear,
+    /// Bytes of the matrices of all layers and of the head.
+    bytes: usize,
 }
 
 /// Buffers of one forward pass, kept between calls.
@@ -107,7 +109,11 @@ impl Decoder {
         let embedding = weights.values(EMBEDDING, &[rows, hidden])?;
         let head = if config.tied_embeddings { EMBEDDING } else { HEAD };
         weights.check_head(config.tied_embeddings)?;
+        let head = linear(&[(head.to_owned(), rows)], hidden, Precision::Weights)?;
+        let layers = Layer::load_all(config, vector, linear)?;
+        let matrices = layers.iter().flat_map(Layer::matrices).map(Linear::bytes);
         Ok(Self {
+            bytes: head.bytes() + matrices.sum::<usize>(),
             arch: Arch::new(),
             hidden,
             epsilon: config.norm_epsilon as f32,
@@ -117,8 +123,8 @@ impl Decoder {
             logit_divisor: config.logit_divisor,
             logit_cap: config.logit_cap,
             embedding,
-            head: linear(&[(head.to_owned(), rows)], hidden, Precision::Weights)?,
-            layers: Layer::load_all(config, vector, linear)?,
+            head,
+            layers,
             norm: vector(&[(NORM.to_owned(), hidden)], config.block.norm_offset)?,
         })
     }
@@ -130,8 +136,7 @@ impl Decoder {
 
     /// Bytes of the matrices of all layers and of the head.
     pub(crate) fn bytes(&self) -> usize {
-        let layers = self.layers.iter().flat_map(Layer::matrices);
-        self.head.bytes() + layers.map(Linear::bytes).sum::<usize>()
+        self.bytes
     }
 
     /// Advances the sequences. Their caches and `rotary` must already have room. Writes the requested logits

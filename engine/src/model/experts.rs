@@ -4,11 +4,14 @@
 //! outputs of its experts in ascending order of their numbers. The sum therefore depends on the row only, not on the
 //! other rows of the step.
 
+use pulp::Arch;
+
 use super::elementwise::{add_scaled, gated};
 use super::kernel::Execution;
 use super::layer::Experts;
 use super::linear::{Linear, LinearScratch};
 use crate::load::block::Activation;
+use crate::vector::{compiled, exponential};
 
 /// Buffers of one mixture, kept between calls.
 #[derive(Default)]
@@ -48,7 +51,7 @@ impl Experts<Linear> {
         self.router.forward(execution, input, logits, linear);
         choices.clear();
         for (row, logits) in logits.chunks_exact_mut(count).enumerate() {
-            route(logits, self.active, self.normalised, order);
+            route(execution.arch, logits, self.active, self.normalised, order);
             let choice =
                 |expert: &u32| Choice { expert: *expert, row: row as u32, weight: logits[*expert as usize] };
             choices.extend(order.iter().map(choice));
@@ -76,7 +79,7 @@ impl Experts<Linear> {
 
 /// Replaces one row's logits with the experts' weights, and `order` with the `active` experts of the highest logits;
 /// of equal ones those with the lowest numbers. Logits that are not numbers give weights that are not numbers.
-fn route(logits: &mut [f32], active: usize, normalised: bool, order: &mut Vec<u32>) {
+fn route(arch: Arch, logits: &mut [f32], active: usize, normalised: bool, order: &mut Vec<u32>) {
     order.clear();
     order.extend(0..logits.len() as u32);
     let highest_first = |one: &u32, other: &u32| {
@@ -88,9 +91,15 @@ fn route(logits: &mut [f32], active: usize, normalised: bool, order: &mut Vec<u3
     }
     order.sort_unstable_by(highest_first);
     let highest = logits[order[0] as usize];
-    for logit in logits.iter_mut() {
-        *logit = (*logit - highest).exp();
-    }
+    compiled(
+        arch,
+        #[inline(always)]
+        || {
+            for logit in logits.iter_mut() {
+                *logit = exponential(*logit - highest);
+            }
+        },
+    );
     let total: f32 = if normalised {
         order.iter().map(|expert| logits[*expert as usize]).sum()
     } else {
@@ -104,7 +113,6 @@ fn route(logits: &mut [f32], active: usize, normalised: bool, order: &mut Vec<u3
 #[cfg(test)]
 mod tests {
     use candle_core::{Device, Tensor};
-    use pulp::Arch;
 
     use super::*;
     use crate::fixtures::Uniform;
@@ -113,7 +121,7 @@ mod tests {
 
     fn routed(logits: &[f32], active: usize, normalised: bool) -> (Vec<u32>, Vec<f32>) {
         let (mut weights, mut order) = (logits.to_vec(), Vec::new());
-        route(&mut weights, active, normalised, &mut order);
+        route(Arch::new(), &mut weights, active, normalised, &mut order);
         let chosen = order.iter().map(|expert| weights[*expert as usize]).collect();
         (order, chosen)
     }

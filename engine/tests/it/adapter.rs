@@ -71,6 +71,19 @@ async fn merged_weights_are_those_by_hand_in_every_type() {
     assert_merged(&shape, &all, DType::F32).await;
 }
 
+/// Adapters for all matrices of the layers, whatever a family names them: fused projections, routers and experts.
+#[tokio::test]
+async fn merged_weights_are_those_by_hand_in_every_family() {
+    for family in ["qwen3", "gemma3_text", "qwen3_moe", "mixtral", "phi3"] {
+        let shape = Shape::of(family);
+        let in_layer = |module: &str| module.starts_with("model.layers.").then_some((4, 2.0));
+        let adapter = Adapter::random(&shape, 8, in_layer);
+        assert_merged(&shape, &adapter, DType::F32).await;
+        let attention = |module: &str| module.contains("self_attn").then_some((4, 2.0));
+        assert_merged(&shape, &Adapter::random(&shape, 9, attention), DType::Bf16).await;
+    }
+}
+
 #[tokio::test]
 async fn ranks_and_scales_are_those_of_their_patterns() {
     let shape = Shape::tiny();
@@ -189,8 +202,9 @@ fn faults_are_named() {
     };
     let remedy = "merge_and_unload";
     let other = "another base model";
-    let cases: [Fault<'_>; 16] = [
+    let cases: [Fault<'_>; 17] = [
         (&field(json!({"use_dora": true})), &["adapter_config.json", "use_dora", remedy]),
+        (&field(json!({"target_parameters": ["mlp.experts.gate_up_proj"]})), &["target_parameters", remedy]),
         (&field(json!({"peft_type": "PROMPT_TUNING"})), &["adapter_config.json", "PROMPT_TUNING", remedy]),
         (&field(json!({"bias": "all"})), &["adapter_config.json", "bias is \"all\"", remedy]),
         (&field(json!({"r": "many"})), &["adapter_config.json", "not valid", "many"]),

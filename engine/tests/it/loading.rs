@@ -200,11 +200,11 @@ fn faults_are_named() {
         (&cut("tokenizer.json"), &["tokenizer.json", "copy the tokenizer"]),
         (&sentencepiece_fault, &["tokenizer.model", "SentencePiece"]),
         (&config(json!({"architectures": ["GPT2LMHeadModel"]})), &["GPT2LMHeadModel", "Llama"]),
-        (&config(json!({"attention_bias": true})), &["attention_bias", "Llama"]),
+        (&config(json!({"attention_bias": true})), &["layers.0.self_attn.q_proj.bias", "model.safetensors"]),
         (&config(json!({"intermediate_size": 101})), &["gate_proj", "[100, 48]", "[101, 48]"]),
         (
             &tensors(&|tensors| tensors.retain(|(name, _, _)| name != "lm_head.weight")),
-            &["lm_head.weight", "missing"],
+            &["lm_head.weight", "tie_word_embeddings", "missing"],
         ),
         (
             &tensors(&|tensors| {
@@ -222,6 +222,127 @@ fn faults_are_named() {
         let message = edit(change);
         for word in words {
             assert!(message.contains(word), "{message:?} lacks {word:?}");
+        }
+    }
+}
+
+/// A family, a change to its configuration or its tensors, and words that the error must contain.
+type FamilyFault<'a> = (&'static str, serde_json::Value, &'a dyn Fn(&mut Vec<NamedTensor>), &'a [&'a str]);
+
+#[test]
+fn faults_of_families_are_named() {
+    let keep = |_: &mut Vec<NamedTensor>| {};
+    let without =
+        |name: &'static str| move |tensors: &mut Vec<NamedTensor>| tensors.retain(|tensor| tensor.0 != name);
+    let short = |name: &'static str| {
+        move |tensors: &mut Vec<NamedTensor>| {
+            let (_, shape, values) = tensors.iter_mut().find(|tensor| tensor.0 == name).unwrap();
+            let row: usize = shape[1..].iter().product();
+            shape[0] -= 1;
+            values.truncate(shape[0] * row);
+        }
+    };
+    let longrope = json!({"type": "longrope", "short_factor": [1.0], "long_factor": [1.0, 2.0]});
+    let expert = "model.layers.0.mlp.experts.3.up_proj.weight";
+    let w2 = "model.layers.1.block_sparse_moe.experts.4.w2.weight";
+    let bias = "model.layers.1.self_attn.k_proj.bias";
+    let norm = "model.layers.0.self_attn.q_norm.weight";
+    let cases: [FamilyFault<'_>; 31] = [
+        (
+            "llama",
+            json!({"architectures": ["GemmaForCausalLM"]}),
+            &keep,
+            &["`architectures`", "GemmaForCausalLM", "Qwen3Moe"],
+        ),
+        (
+            "llama",
+            json!({"rope_scaling": {"type": "dynamic", "factor": 2.0}}),
+            &keep,
+            &["rope_scaling.type", "dynamic", "yarn"],
+        ),
+        (
+            "qwen3",
+            json!({"rope_parameters": {"rope_type": "foo"}}),
+            &keep,
+            &["rope_parameters.rope_type", "foo"],
+        ),
+        ("qwen2", json!({"rope_scaling": {"type": "yarn"}}), &keep, &["rope_scaling.factor", "positive"]),
+        ("qwen2", json!({"rope_theta": -1.0, "rope_scaling": null}), &keep, &["rope_theta", "-1"]),
+        (
+            "phi3",
+            json!({"rope_scaling": longrope}),
+            &keep,
+            &["rope_scaling.short_factor", "1 numbers instead of 2"],
+        ),
+        ("phi3", json!({"partial_rotary_factor": 0.4}), &keep, &["partial_rotary_factor", "0.4"]),
+        ("llama", json!({"partial_rotary_factor": 0.5}), &keep, &["partial_rotary_factor", "0.5"]),
+        (
+            "mistral",
+            json!({"sliding_window": 4096}),
+            &keep,
+            &["sliding_window", "4096", "max_position_embeddings", "2048"],
+        ),
+        (
+            "gemma2",
+            json!({"sliding_window": 3000}),
+            &keep,
+            &["sliding_window", "3000", "max_position_embeddings"],
+        ),
+        (
+            "qwen3",
+            json!({"use_sliding_window": true, "sliding_window": 4096, "max_window_layers": 1}),
+            &keep,
+            &["sliding_window", "4096"],
+        ),
+        (
+            "gemma3_text",
+            json!({"layer_types": ["full_attention"]}),
+            &keep,
+            &["layer_types", "1 entries for 2 layers"],
+        ),
+        (
+            "gemma3_text",
+            json!({"layer_types": ["full_attention", "linear_attention"]}),
+            &keep,
+            &["layer_types", "linear_attention"],
+        ),
+        ("gemma3_text", json!({"sliding_window_pattern": 0}), &keep, &["sliding_window_pattern"]),
+        ("gemma2", json!({"query_pre_attn_scalar": 0}), &keep, &["query_pre_attn_scalar"]),
+        ("gemma2", json!({"attn_logit_softcapping": -3.0}), &keep, &["attn_logit_softcapping", "-3"]),
+        ("gemma2", json!({"hidden_activation": "relu"}), &keep, &["hidden_activation", "relu", "silu"]),
+        ("qwen2", json!({"hidden_act": "gelu"}), &keep, &["hidden_act", "gelu", "silu"]),
+        (
+            "mixtral",
+            json!({"num_experts_per_tok": 6}),
+            &keep,
+            &["num_experts_per_tok", "6", "num_local_experts"],
+        ),
+        ("qwen3_moe", json!({"num_experts": 0}), &keep, &["num_experts", "positive"]),
+        ("qwen3_moe", json!({"num_experts": 100_000}), &keep, &["num_experts", "65536"]),
+        ("qwen3_moe", json!({"decoder_sparse_step": 0}), &keep, &["decoder_sparse_step"]),
+        ("granite", json!({"logits_scaling": 0.0}), &keep, &["logits_scaling"]),
+        ("llama", json!({"num_hidden_layers": 5000}), &keep, &["num_hidden_layers", "5000", "4096"]),
+        ("llama", json!({"intermediate_size": null}), &keep, &["intermediate_size", "missing"]),
+        ("llama", json!({"num_attention_heads": 5}), &keep, &["hidden_size", "48", "num_attention_heads 5"]),
+        ("qwen3_moe", json!({}), &without(expert), &[expert, "not found"]),
+        ("qwen3_moe", json!({}), &short(expert), &["model.safetensors", expert, "[35, 48]", "[36, 48]"]),
+        ("mixtral", json!({}), &short(w2), &["model.safetensors", w2, "[47, 100]", "[48, 100]"]),
+        ("qwen2", json!({}), &without(bias), &[bias, "not found"]),
+        ("olmo2", json!({}), &short(norm), &["model.safetensors", norm, "[47]", "[48]"]),
+    ];
+    for (family, fields, change, words) in cases {
+        let shape = Shape { extra: fields, ..Shape::of(family) };
+        let folder = tempfile::tempdir().unwrap();
+        Shape::of(family).files(1).write(folder.path());
+        std::fs::write(folder.path().join("config.json"), shape.config().to_string()).unwrap();
+        let mut tensors = Shape::of(family).tensors(1);
+        change(&mut tensors);
+        std::fs::write(folder.path().join("model.safetensors"), safetensors(&tensors)).unwrap();
+        let message = load(folder.path()).unwrap_err().to_string();
+        let file = if shape.extra == json!({}) { "model.safetensors" } else { "config.json" };
+        assert!(message.contains(file), "{family}: {message}");
+        for word in words {
+            assert!(message.contains(word), "{family}: {message:?} lacks {word:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! with small and large pages, with little and enough memory, with and without prefix reuse. All must give
 //! the recorded tokens, and the same logits to the bit.
 //!
-//! The reference cases are in `$LUMOS_SHARED/golden/engine`. Without that variable only a random model is
+//! The reference cases are in `$LUMOS_SHARED/golden`. Without that variable only a random model is
 //! tested, whose variations are compared with each other.
 
 use crate::cases;
@@ -99,11 +99,21 @@ fn check(case: &Case, generation: &Generation) {
 /// Compares all variations of a reference model with the recorded results.
 async fn check_reference(name: &str) {
     let Some(folder) = cases::folder(name) else { return };
-    let cases = cases::cases(&folder);
-    assert_eq!(cases.len(), 24);
+    check_folder(name, &folder, 24).await;
+}
+
+/// The same for a model of another family.
+async fn check_family(name: &str) {
+    let Some(folder) = cases::family(name) else { return };
+    check_folder(name, &folder, 16).await;
+}
+
+async fn check_folder(name: &str, folder: &Path, count: usize) {
+    let cases = cases::cases(folder);
+    assert_eq!(cases.len(), count);
     let requests: Vec<GenerateRequest> =
         cases.iter().map(|case| greedy(Prompt::Tokens(case.ids.clone()), NEW_TOKENS, 768)).collect();
-    for (case, generation) in cases.iter().zip(matrix(name, &folder, &requests).await) {
+    for (case, generation) in cases.iter().zip(matrix(name, folder, &requests).await) {
         check(case, &generation);
     }
 }
@@ -121,6 +131,21 @@ async fn llama_gqa_tied_gives_the_same_in_every_way() {
 #[tokio::test]
 async fn llama3_rope_gives_the_same_in_every_way() {
     check_reference("llama3-rope").await;
+}
+
+#[tokio::test]
+async fn qwen3_gives_the_same_in_every_way() {
+    check_family("qwen3").await;
+}
+
+#[tokio::test]
+async fn gemma3_gives_the_same_in_every_way() {
+    check_family("gemma3").await;
+}
+
+#[tokio::test]
+async fn qwen3_moe_gives_the_same_in_every_way() {
+    check_family("qwen3-moe").await;
 }
 
 #[tokio::test]

@@ -29,9 +29,10 @@ pub(crate) fn check(case: &Case, engine: &Engine, generation: &Generation) {
         assert!((found - logit).abs() < 1e-3, "logit of {id}: {found} against {logit}");
     }
     if case.safe_tokens == 48 {
-        // The reference decodes the generated ids alone, which drops a leading space.
+        // The reference decodes the generated ids alone, where SentencePiece drops a leading space.
         assert_eq!(engine.tokenizer().decode(&generation.tokens).unwrap(), case.text);
-        assert_eq!(generation.text.strip_prefix(' ').unwrap_or(&generation.text), case.text);
+        let dropped = generation.text.strip_prefix(' ').is_some_and(|text| text == case.text);
+        assert!(dropped || generation.text == case.text, "{:?} against {:?}", generation.text, case.text);
     }
 }
 

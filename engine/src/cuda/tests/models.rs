@@ -7,8 +7,10 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::cache::{PageLayout, Pool, Storage};
+use crate::cuda::accelerator::DeviceError;
 use crate::cuda::emulator::{Counts, Emulator};
 use crate::cuda::{DeviceLlama, DeviceModel};
+use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::fixtures::{Shape, Uniform};
 use crate::load::{self, Opened};
@@ -167,6 +169,23 @@ fn generates_what_the_processor_does() {
         let Counts { launches, downloads, .. } = counts.counts();
         assert!(downloads as u64 <= steps.steps, "{downloads} downloads in {} steps", steps.steps);
         assert!(launches as u64 <= steps.steps * (9 * shape.layers as u64 + 4));
+    }
+}
+
+/// Models that the kernels do not compute are refused by name, before their weights are read.
+#[test]
+fn other_families_are_refused_by_name() {
+    let biased = Shape { extra: json!({"attention_bias": true}), ..Shape::tiny() };
+    let others = crate::fixtures::families::ALL.map(Shape::of).into_iter();
+    for shape in others.filter(|shape| !["llama", "mistral"].contains(&shape.family)).chain([biased]) {
+        let (_folder, opened) = opened(&shape);
+        let Some(device) = Emulator::start(DType::F32) else { return };
+        let failed = |error: DeviceError| LoadError::Device { device: DeviceName::Cuda(0), reason: error.0 };
+        let loaded = DeviceLlama::load(device, &opened.config, &opened.weights, DType::F32, failed);
+        let message = loaded.err().map(|error| error.to_string()).unwrap_or_default();
+        for word in [&*opened.config.architecture, "not supported on GPUs", "`--device cpu`"] {
+            assert!(message.contains(word), "{}: {message:?} lacks {word:?}", shape.family);
+        }
     }
 }
 

@@ -74,7 +74,7 @@ impl ModelConfig {
                 + match &layer.feed_forward {
                     FeedForward::Dense { width: size } => width(*size) * 3.0,
                     FeedForward::Experts(config) => {
-                        experts += config.count.min(MOST_EXPERTS);
+                        experts = config.count.saturating_add(experts);
                         width(config.count) * (width(config.width) * 3.0 + 1.0)
                     }
                 };

@@ -11,6 +11,8 @@ mod mixture;
 mod olmo;
 mod phi;
 mod qwen;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 

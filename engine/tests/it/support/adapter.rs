@@ -4,22 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{NamedTensor, Shape, Uniform, safetensors};
-
-/// Modules of a layer that an adapter may change, with outputs and inputs.
-pub(crate) fn modules(shape: &Shape) -> [(&'static str, usize, usize); 7] {
-    let (hidden, intermediate) = (shape.hidden, shape.intermediate);
-    let keys = shape.key_value_heads * shape.head_size();
-    [
-        ("self_attn.q_proj", hidden, hidden),
-        ("self_attn.k_proj", keys, hidden),
-        ("self_attn.v_proj", keys, hidden),
-        ("self_attn.o_proj", hidden, hidden),
-        ("mlp.gate_proj", intermediate, hidden),
-        ("mlp.up_proj", intermediate, hidden),
-        ("mlp.down_proj", hidden, intermediate),
-    ]
-}
+use super::{NamedTensor, Shape, Uniform, families, safetensors};
 
 /// A low-rank product of an adapter.
 #[derive(Clone)]
@@ -47,12 +32,11 @@ impl Adapter {
     pub(crate) fn random(shape: &Shape, seed: u64, wanted: impl Fn(&str) -> Option<(usize, f32)>) -> Self {
         let mut random = Uniform::new(seed);
         let mut products = Vec::new();
-        let layers = (0..shape.layers).flat_map(|layer| {
-            modules(shape)
-                .map(|(part, rows, columns)| (format!("model.layers.{layer}.{part}"), rows, columns))
-        });
-        let head = ("lm_head".to_owned(), shape.vocabulary, shape.hidden);
-        for (module, rows, columns) in layers.chain([head]) {
+        let (matrices, _) = families::tensors(shape);
+        let layers = matrices.into_iter().filter(|(name, _, _)| name.starts_with("model.layers."));
+        let head = ("lm_head.weight".to_owned(), shape.vocabulary, shape.hidden);
+        for (name, rows, columns) in layers.chain([head]) {
+            let module = name.trim_end_matches(".weight").to_owned();
             let Some((rank, scale)) = wanted(&module) else { continue };
             let down = random.values(rank * columns, 1.0 / (columns as f32).sqrt());
             let up = random.values(rows * rank, 1.0 / (rank as f32).sqrt());

@@ -1,9 +1,12 @@
 //! Small random models, generated from a seed.
 
 pub(crate) mod adapter;
+pub(crate) mod families;
 pub(crate) mod gguf;
 pub(crate) mod gguf_families;
 pub(crate) mod pickle;
+#[allow(dead_code, reason = "used by the integration tests only")]
+pub(crate) mod plain;
 pub(crate) mod sentencepiece;
 
 use std::path::Path;
@@ -45,6 +48,8 @@ pub(crate) type NamedTensor = (String, Vec<usize>, Vec<f32>);
 /// The shape of a random model.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
+    /// The field `model_type` of config.json.
+    pub(crate) family: &'static str,
     pub(crate) hidden: usize,
     pub(crate) intermediate: usize,
     pub(crate) layers: usize,
@@ -60,6 +65,7 @@ impl Shape {
     /// A tiny shape with grouped heads and with sizes that are not multiples of a vector.
     pub(crate) fn tiny() -> Self {
         Self {
+            family: "llama",
             hidden: 48,
             intermediate: 100,
             layers: 2,
@@ -75,6 +81,7 @@ impl Shape {
     #[allow(dead_code, reason = "used by the benches")]
     pub(crate) fn small() -> Self {
         Self {
+            family: "llama",
             hidden: 224,
             intermediate: 256,
             layers: 5,
@@ -90,6 +97,7 @@ impl Shape {
     #[allow(dead_code, reason = "used by the benches")]
     pub(crate) fn medium() -> Self {
         Self {
+            family: "llama",
             hidden: 384,
             intermediate: 1024,
             layers: 5,
@@ -107,7 +115,7 @@ impl Shape {
 
     pub(crate) fn config(&self) -> Value {
         let mut config = json!({
-            "architectures": ["LlamaForCausalLM"],
+            "architectures": [families::architecture(self.family)],
             "hidden_size": self.hidden,
             "intermediate_size": self.intermediate,
             "num_hidden_layers": self.layers,
@@ -119,8 +127,10 @@ impl Shape {
             "tie_word_embeddings": self.tied,
             "eos_token_id": 2,
         });
-        if let (Some(config), Some(extra)) = (config.as_object_mut(), self.extra.as_object()) {
-            config.extend(extra.clone());
+        for extra in [&families::fields(self), &self.extra] {
+            if let (Some(config), Some(extra)) = (config.as_object_mut(), extra.as_object()) {
+                config.extend(extra.clone());
+            }
         }
         config
     }
@@ -128,37 +138,16 @@ impl Shape {
     /// Returns names, shapes and values of all tensors.
     pub(crate) fn tensors(&self, seed: u64) -> Vec<NamedTensor> {
         let mut random = Uniform::new(seed);
-        let (hidden, keys) = (self.hidden, self.key_value_heads * self.head_size());
         let mut tensors = Vec::new();
-        let mut matrix = |name: String, rows: usize, columns: usize| {
+        let (matrices, vectors) = families::tensors(self);
+        for (name, rows, columns) in matrices {
             let scale = 3.0 / (columns as f32).sqrt();
             tensors.push((name, vec![rows, columns], random.values(rows * columns, scale)));
-        };
-        matrix("model.embed_tokens.weight".into(), self.vocabulary, hidden);
-        if !self.tied {
-            matrix("lm_head.weight".into(), self.vocabulary, hidden);
         }
-        for layer in 0..self.layers {
-            let mut matrix = |part: &str, rows, columns| {
-                matrix(format!("model.layers.{layer}.{part}.weight"), rows, columns);
-            };
-            matrix("self_attn.q_proj", hidden, hidden);
-            matrix("self_attn.k_proj", keys, hidden);
-            matrix("self_attn.v_proj", keys, hidden);
-            matrix("self_attn.o_proj", hidden, hidden);
-            matrix("mlp.gate_proj", self.intermediate, hidden);
-            matrix("mlp.up_proj", self.intermediate, hidden);
-            matrix("mlp.down_proj", hidden, self.intermediate);
+        for (name, length, center) in vectors {
+            let values = random.values(length, 0.2).iter().map(|value| center + value).collect();
+            tensors.push((name, vec![length], values));
         }
-        let mut norm = |name: String| {
-            let values = random.values(hidden, 0.2).iter().map(|value| 1.0 + value).collect();
-            tensors.push((name, vec![hidden], values));
-        };
-        for layer in 0..self.layers {
-            norm(format!("model.layers.{layer}.input_layernorm.weight"));
-            norm(format!("model.layers.{layer}.post_attention_layernorm.weight"));
-        }
-        norm("model.norm.weight".into());
         tensors
     }
 
