@@ -118,6 +118,10 @@ fn document(report: &Report) -> Value {
     if !report.workers.is_empty() {
         document["lumos"]["telemetry"]["workers"] = json!(report.workers);
     }
+    let interfaces = super::rows::interfaces(report);
+    if !interfaces.is_empty() {
+        document["lumos"]["interface"] = json!(interfaces);
+    }
     if let Some(judge) = &report.judge {
         document["lumos"]["judge"] = json!(judge);
     }
