@@ -33,8 +33,8 @@ impl From<String> for Dialogue {
     /// A conversation whose first user's turn is open.
     fn from(text: String) -> Self {
         let start = if text.starts_with(USER) { USER.len() } else { 0 };
-        let turns = vec![start..text.len()];
-        Self { text, turns }
+        let first = start..text.len();
+        Self { text, turns: vec![first] }
     }
 }
 
