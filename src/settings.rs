@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -18,8 +20,10 @@ use lumos_engine::{DType, ModelSource};
 use lumos_http::AccessPolicy;
 use lumos_models::ModelName;
 use lumos_models::hub::Hub;
-use lumos_models::{EngineSettings, ModelsSettings, builtin_source, locate};
-use lumos_tasks::{Behaviour, Device, Formulation, Placement, Role};
+use lumos_models::{EngineSettings, ModelsSettings, builtin_source, check_prompt_template, locate};
+use lumos_tasks::{
+    Behaviour, Configuration, Device, Formulation, Placement, PromptFormat, PromptTemplate, Role,
+};
 use lumos_tools::browser::BrowserName;
 use lumos_tools::sessions::catalogue::ShopFiles;
 
@@ -119,7 +123,40 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
         skip_invalid: selection.skip_invalid.then_some(true),
         exemplars: models.exemplars.clone(),
         browser: models.browser.clone(),
+        prompt_template: models.prompt_template.clone(),
+        exemplars_per_prompt: models.exemplars_per_prompt,
     })
+}
+
+/// Returns how a run's conversations reach its models. Reads the template if it is a file.
+pub(crate) fn prompt_format(spec: &ResolvedSpec) -> Result<PromptFormat, Failure> {
+    let exemplars = spec.exemplars_per_prompt;
+    let template = match spec.prompt_template.as_deref() {
+        None => PromptTemplate::default(),
+        Some(name) => match PromptTemplate::named(name) {
+            Some(template) => template,
+            None => PromptTemplate::File(template_file(Path::new(name))?.into()),
+        },
+    };
+    Ok(PromptFormat { template, exemplars })
+}
+
+/// Reads and checks a template file.
+fn template_file(path: &Path) -> Result<String, Failure> {
+    let failed = |why: String| {
+        let hint = format!("pass {}, or the path of a Jinja template", PromptTemplate::NAMES.join(", "));
+        Failure::input(format!("invalid prompt template `{}`: {why}", path.display())).hint(hint)
+    };
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    let most = PromptTemplate::MOST_BYTES;
+    file.take(most as u64 + 1).read_to_end(&mut text).map_err(|error| failed(error.to_string()))?;
+    if text.len() > most {
+        return Err(failed(format!("more than {most} bytes")));
+    }
+    let text = String::from_utf8(text).map_err(|error| failed(error.to_string()))?;
+    check_prompt_template(&text).map_err(failed)?;
+    Ok(text)
 }
 
 /// Expands a list of benchmarks; see [`expand_names`].
@@ -315,7 +352,8 @@ const LEAST_ON_CPU: usize = 8;
 /// Returns the default concurrency.
 fn auto_concurrency(spec: &ResolvedSpec, cores: usize) -> usize {
     let on_cpu = |(role, name): (&Role, &String)| {
-        let elsewhere = ["openai:", "script:"].iter().any(|backend| name.starts_with(backend));
+        let elsewhere =
+            ["openai:", Configuration::CHAT, "script:"].iter().any(|backend| name.starts_with(backend));
         !elsewhere && spec.device.of(*role) == Device::Cpu
     };
     if spec.models.iter().flatten().any(on_cpu) {

@@ -209,6 +209,7 @@ fn configuration(
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: benchmark.prompts_hash(),
+        format: lumos_tasks::PromptFormat::default(),
     }
 }
 

@@ -101,6 +101,7 @@ fn manifest(items: &[Item]) -> Manifest {
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: ContentHash::of_bytes(b"prompts"),
+        format: lumos_tasks::PromptFormat::default(),
     };
     let spec = RunSpec {
         tasks: Some(vec!["gsm8k".to_owned()]),

@@ -4,7 +4,7 @@
 //! a queue. Both are stored in the checkpoint and shown in reports. They describe machines and schedules, and
 //! results are never compared by them.
 
-use lumos_tasks::{EngineUse, Placement};
+use lumos_tasks::{EngineUse, Placement, ServerUse};
 use serde::{Deserialize, Serialize};
 
 /// How models were computed, by sessions with the same setup.
@@ -25,6 +25,9 @@ pub struct Computing {
     pub loads: u64,
     /// Seconds spent on unloading and loading models.
     pub load_seconds: f64,
+    /// The model servers that the sessions used, as far as they ended normally.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerUse>,
 }
 
 impl Computing {
@@ -32,7 +35,14 @@ impl Computing {
     pub(crate) fn begin(&self, before: &mut Vec<Self>) {
         match before.iter_mut().find(|one| one.is_like(self)) {
             Some(like) => like.sessions += 1,
-            None => before.push(Self { sessions: 1, ended: 0, loads: 0, load_seconds: 0.0, ..self.clone() }),
+            None => before.push(Self {
+                sessions: 1,
+                ended: 0,
+                loads: 0,
+                load_seconds: 0.0,
+                servers: Vec::new(),
+                ..self.clone()
+            }),
         }
     }
 
@@ -42,6 +52,7 @@ impl Computing {
             like.ended += 1;
             like.loads += self.loads;
             like.load_seconds += self.load_seconds;
+            ServerUse::merge(&mut like.servers, &self.servers);
         }
     }
 
@@ -69,6 +80,12 @@ pub(crate) struct WorkerComputing {
     /// Usage of the engines before the worker's first unit of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) before: Vec<EngineUse>,
+    /// Latest reported use of the run's model servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) servers: Vec<ServerUse>,
+    /// Use of the servers before the worker's first unit of the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) servers_before: Vec<ServerUse>,
 }
 
 impl WorkerComputing {
@@ -81,7 +98,8 @@ impl WorkerComputing {
     #[must_use]
     pub(crate) fn spent(&self) -> Self {
         let engines = self.engines.iter().map(|engine| engine.since(&self.before)).collect();
-        Self { engines, before: Vec::new(), ..self.clone() }
+        let servers = self.servers.iter().map(|server| server.since(&self.servers_before)).collect();
+        Self { engines, servers, before: Vec::new(), servers_before: Vec::new(), ..self.clone() }
     }
 }
 

@@ -81,6 +81,7 @@ pub fn expand<E: std::error::Error + 'static>(
                             generation: spec.generation,
                             seed,
                             prompts: benchmark.prompts_hash(),
+                            format: lumos_tasks::PromptFormat::default(),
                         };
                         if known.insert(configuration.identity()) {
                             configurations.push(configuration);

@@ -48,6 +48,7 @@ pub(crate) fn configuration(seed: u64) -> Configuration {
         generation: GenerationSettings::default(),
         seed,
         prompts: ContentHash::of_bytes(b"prompts"),
+        format: lumos_tasks::PromptFormat::default(),
     }
 }
 

@@ -68,6 +68,7 @@ struct Inner {
     description: ModelDescription,
     device: DeviceName,
     tokenizer: Arc<Tokenizer>,
+    newline_is_unique: bool,
     end_of_sequence: Vec<u32>,
     /// The sequence length above which rotary frequencies differ.
     short_length: Option<usize>,
@@ -148,6 +149,7 @@ impl Engine {
         let inner = Inner {
             description,
             device,
+            newline_is_unique: tokenizer.newline_is_unique(),
             tokenizer,
             short_length: config.short_length(),
             end_of_sequence: config.end_of_sequence,
@@ -177,6 +179,11 @@ impl Engine {
     /// The model's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.inner.tokenizer
+    }
+
+    /// Whether a line ends at a single token: see [`Tokenizer::newline_is_unique`].
+    pub fn newline_is_unique(&self) -> bool {
+        self.inner.newline_is_unique
     }
 
     /// Maximum number of sequences computed together: the configured value, or the one that
@@ -255,6 +262,25 @@ impl Engine {
         self.inner.shutdown();
     }
 
+    /// The tokens and texts that end a line.
+    fn line_end(&self, ends: Vec<String>) -> Result<(Vec<u32>, Vec<String>), GenerateError> {
+        let Inner { tokenizer, newline_is_unique, .. } = &*self.inner;
+        let none = || GenerateError::InvalidStop("the tokenizer has no token for a newline".to_owned());
+        let newline = tokenizer.newline().ok_or_else(none)?;
+        let (mut tokens, mut texts) = if *newline_is_unique {
+            (vec![newline], Vec::new())
+        } else {
+            (Vec::new(), vec!["\n".to_owned()])
+        };
+        for end in ends {
+            match tokenizer.id(&end) {
+                Some(id) => tokens.push(id),
+                None => texts.push(end),
+            }
+        }
+        Ok((tokens, texts))
+    }
+
     fn order(&self, request: GenerateRequest) -> Result<SequenceRequest, GenerateError> {
         request.sampling.check()?;
         let vocabulary = self.inner.description.vocabulary;
@@ -270,12 +296,8 @@ impl Engine {
             return Err(GenerateError::PromptTooLong { tokens: prompt.len(), limit });
         }
         let (stop_tokens, stop_texts) = match request.stop {
-            StopCondition::Newline => {
-                let newline = self.inner.tokenizer.newline();
-                let none =
-                    || GenerateError::InvalidStop("the tokenizer has no token for a newline".to_owned());
-                (vec![newline.ok_or_else(none)?], Vec::new())
-            }
+            StopCondition::Newline => self.line_end(Vec::new())?,
+            StopCondition::NewlineOr(ends) => self.line_end(ends)?,
             StopCondition::Tokens(tokens) => (tokens, Vec::new()),
             StopCondition::Text(text) => (Vec::new(), vec![text]),
             StopCondition::Texts(texts) => (Vec::new(), texts),

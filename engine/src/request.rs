@@ -18,8 +18,11 @@ pub enum Prompt {
 /// Stop conditions, in addition to the end-of-sequence token and the length limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopCondition {
-    /// The last id of the tokenizer's encoding of `"\n"`.
+    /// The end of a line: the last id of the tokenizer's encoding of `"\n"`, or the text `"\n"` if other tokens contain
+    /// it too ([`Tokenizer::newline_is_unique`](crate::Tokenizer::newline_is_unique)).
     Newline,
+    /// The same, or one of these texts: as a token if the vocabulary has one for it, otherwise as a text.
+    NewlineOr(Vec<String>),
     /// Any of these ids.
     Tokens(Vec<u32>),
     /// Stops when the completion contains this text; the text and everything after it are removed.

@@ -12,12 +12,12 @@ use reqwest::header::{
 };
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Method, Response};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::ServerKey;
 use crate::hosts::{bypasses_proxy, host_and_port, is_private};
+use crate::limiter::{ConcurrencyBounds, Limiter, LimiterSummary, RequestPermit, ServerLoad};
 use crate::message::{HttpError, HttpRequest, HttpResponse};
 use crate::pace::Pace;
 use crate::retries::Retries;
@@ -55,8 +55,8 @@ pub struct HttpSettings {
     pub longest_pause: Duration,
     /// Minimum time between two requests.
     pub pace: Duration,
-    /// Maximum concurrent requests.
-    pub concurrency: usize,
+    /// Concurrent requests. Between different bounds, the number follows what the service can take.
+    pub concurrency: ConcurrencyBounds,
     /// Maximum size of a body in bytes, except of downloads.
     pub most_bytes: usize,
     /// Where redirects of GET and HEAD may lead. They never lead from https to http. `None`: nowhere.
@@ -78,7 +78,7 @@ impl Default for HttpSettings {
             first_pause: Duration::from_millis(500),
             longest_pause: Duration::from_secs(60),
             pace: Duration::ZERO,
-            concurrency: Semaphore::MAX_PERMITS,
+            concurrency: ConcurrencyBounds::UNLIMITED,
             most_bytes: 8 << 20,
             redirects: None,
             key: None,
@@ -95,7 +95,7 @@ pub struct HttpClient {
     direct: Client,
     /// Origin and header of the bearer token.
     authorization: Option<(url::Origin, HeaderValue)>,
-    permits: Semaphore,
+    limiter: Limiter,
     pub(crate) pace: Pace,
     pub(crate) has_responded: AtomicBool,
 }
@@ -135,7 +135,7 @@ impl HttpClient {
             proxied: build(Client::builder())?,
             direct: build(Client::builder().no_proxy())?,
             authorization,
-            permits: Semaphore::new(settings.concurrency.clamp(1, Semaphore::MAX_PERMITS)),
+            limiter: Limiter::new(settings.concurrency),
             pace: Pace::new(settings.pace),
             has_responded: AtomicBool::new(false),
             settings,
@@ -171,22 +171,47 @@ impl HttpClient {
     }
 
     async fn response(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
-        let (response, _permit) = self.open(request).await?;
-        let is_accepted = (request.accepts)(response.status());
-        self.read(response, is_accepted).await
+        let (response, permit) = self.open(request).await?;
+        let status = response.status();
+        let is_accepted = (request.accepts)(status);
+        let read = self.read(response, is_accepted).await;
+        match &read {
+            // Other requests, such as lists of models, say nothing about how long the usual ones take.
+            Ok(_) if is_accepted && request.body.is_some() => {
+                if let Some(permit) = &permit {
+                    permit.completed();
+                }
+            }
+            Ok(_) if matches!(status.as_u16(), 429 | 503) => self.limiter.overloaded(),
+            Err(error) if error.is_timeout => self.limiter.overloaded(),
+            Ok(_) | Err(_) => {}
+        }
+        read
+    }
+
+    /// The bounds of concurrent requests, and how their number developed.
+    pub fn concurrency(&self) -> (ConcurrencyBounds, LimiterSummary) {
+        (self.limiter.bounds(), self.limiter.summary())
+    }
+
+    /// Adjusts the number of concurrent requests to the load that the service reports.
+    pub fn adjust(&self, load: &ServerLoad) {
+        self.limiter.load(load);
     }
 
     /// Sends a request once, and follows redirects. The response counts as concurrent as long as its permit is held.
     pub(crate) async fn open(
         &self,
         request: &HttpRequest,
-    ) -> Result<(Response, SemaphorePermit<'_>), HttpError> {
+    ) -> Result<(Response, Option<RequestPermit<'_>>), HttpError> {
         let mut url =
             Url::parse(&request.url).map_err(|error| HttpError::last(format!("invalid address: {error}")))?;
-        let permit = self.permits.acquire().await;
-        let permit = permit.map_err(|_| HttpError::last("the client is closed"))?;
+        let mut permit = if request.is_extra { None } else { self.limiter.acquire().await };
         for _ in 0..=REDIRECTS {
             self.pace.turn().await.map_err(HttpError::last)?;
+            if let Some(permit) = &mut permit {
+                permit.start();
+            }
             let client = if bypasses_proxy(&url) { &self.direct } else { &self.proxied };
             let mut sent = client.request(request.method.clone(), url.clone());
             if request.from > 0 {
@@ -203,7 +228,13 @@ impl HttpClient {
             if let Some(timeout) = request.timeout {
                 sent = sent.timeout(self.settings.timeout.map_or(timeout, |usual| usual.min(timeout)));
             }
-            let response = sent.send().await.map_err(HttpError::network)?;
+            let response = sent.send().await.map_err(|error| {
+                let error = HttpError::network(error);
+                if error.is_timeout {
+                    self.limiter.overloaded();
+                }
+                error
+            })?;
             self.has_responded.store(true, Ordering::Relaxed);
             if !response.status().is_redirection() || (request.accepts)(response.status()) {
                 return Ok((response, permit));

@@ -23,6 +23,8 @@ pub struct HttpRequest {
     pub accepts: fn(StatusCode) -> bool,
     /// Whether the request is sent once, without retries.
     pub once: bool,
+    /// Whether it does not count as one of the client's concurrent requests.
+    pub is_extra: bool,
     /// Timeout of an attempt, from when it is its turn, if shorter than the client's.
     pub timeout: Option<Duration>,
 }
@@ -38,6 +40,7 @@ impl HttpRequest {
             from: 0,
             accepts,
             once: false,
+            is_extra: false,
             timeout: None,
         }
     }
@@ -91,6 +94,8 @@ pub struct HttpError {
     pub response: Option<Box<HttpResponse>>,
     /// Whether no response of the service arrived: only an incomplete one, or a redirect that may not be followed.
     pub is_network: bool,
+    /// Whether the service did not respond in time.
+    pub is_timeout: bool,
     /// Whether another attempt may succeed.
     pub again: bool,
 }
@@ -103,7 +108,7 @@ impl HttpError {
 
     /// Creates an error that another attempt would repeat.
     pub fn last(message: impl Into<String>) -> Self {
-        Self { message: message.into(), response: None, is_network: false, again: false }
+        Self { message: message.into(), response: None, is_network: false, is_timeout: false, again: false }
     }
 
     /// Creates an error of a redirect that may not be followed.
@@ -116,10 +121,12 @@ impl HttpError {
     pub(crate) fn network(error: reqwest::Error) -> Self {
         // Only an invalid request is not sent.
         let is_network = !error.is_builder();
+        // A connection that cannot be established says nothing about the load.
+        let is_timeout = error.is_timeout() && !error.is_connect();
         let error = error.without_url();
         let causes = successors(Some(&error as &(dyn std::error::Error + 'static)), |cause| cause.source());
         let message = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-        Self { is_network, again: is_network, ..Self::last(message) }
+        Self { is_network, is_timeout, again: is_network, ..Self::last(message) }
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use lumos_engine::{LoadError, StoredChat};
-use lumos_tasks::Message;
+use lumos_tasks::{Message, PromptTemplate, TemplatedPrompt};
 use minijinja::{Error, context};
 use serde_json::Value;
 
@@ -16,10 +16,20 @@ use super::template::Template;
 const PLAIN: &str = "{% for message in messages %}<|{{ message.role }}|>\n{{ message.content | trim }}\n{% endfor %}\
                      {{ '<|assistant|>\n' }}";
 
+/// The template of [`PromptTemplate::Chatml`].
+const CHATML: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n\
+                      {% endfor %}{{ '<|im_start|>assistant\n' }}";
+/// The template of [`PromptTemplate::Llama3`].
+const LLAMA_3: &str = "<|begin_of_text|>{% for message in messages %}<|start_header_id|>{{ message.role }}\
+                       <|end_header_id|>\n\n{{ message.content | trim }}<|eot_id|>{% endfor %}\
+                       {{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}";
+
 /// Chat template of a model.
 #[derive(Debug)]
 pub(crate) struct ChatTemplate {
     template: Template,
+    /// Whether the model has this template, rather than none.
+    is_own: bool,
     bos_token: String,
     eos_token: String,
 }
@@ -28,8 +38,9 @@ impl ChatTemplate {
     /// Returns the template of Lumos's own models.
     pub(super) fn plain() -> Self {
         // The constant is valid, as the tests show.
-        Self::parse(PLAIN.to_owned(), &Value::Null)
-            .unwrap_or_else(|_| unreachable!("the plain template is valid"))
+        let plain = Self::parse(PLAIN.to_owned(), &Value::Null)
+            .unwrap_or_else(|_| unreachable!("the plain template is valid"));
+        Self { is_own: false, ..plain }
     }
 
     /// Returns the template of the first folder that has one, or the plain template.
@@ -93,7 +104,16 @@ impl ChatTemplate {
             let token = &configuration[name];
             token.as_str().or_else(|| token["content"].as_str()).unwrap_or_default().to_owned()
         };
-        Ok(Self { template, bos_token: token("bos_token"), eos_token: token("eos_token") })
+        Ok(Self { template, is_own: true, bos_token: token("bos_token"), eos_token: token("eos_token") })
+    }
+
+    /// Checks that the model has a template of its own.
+    ///
+    /// # Errors
+    /// Otherwise. The error is a message.
+    pub(crate) fn check_own(&self) -> Result<(), String> {
+        let hint = "pass --prompt-template chatml, llama-3 or the path of a template";
+        if self.is_own { Ok(()) } else { Err(format!("the model has no chat template; hint: {hint}")) }
     }
 
     /// Renders the prompt for the assistant's next reply.
@@ -115,7 +135,25 @@ impl ChatTemplate {
             add_generation_prompt => true,
         };
         let rendered = self.template.render(context, given);
-        rendered.map_err(|error| format!("the model's chat template rejected the conversation: {error}"))
+        rendered.map_err(|error| format!("the chat template rejected the conversation: {error}"))
+    }
+}
+
+impl ChatTemplate {
+    /// As [`ChatTemplate::render`]. If the template rejects instructions, they are a part of the user's first message.
+    fn render_any(&self, messages: &[Message]) -> Result<String, String> {
+        let rejected = match self.render(messages) {
+            Ok(text) => return Ok(text),
+            Err(rejected) => rejected,
+        };
+        match messages {
+            [system, user, rest @ ..] if system.role == "system" && user.role == "user" => {
+                let content = format!("{}\n\n{}", system.content, user.content);
+                let first = Message { role: user.role.clone(), content };
+                self.render(&[&[first], rest].concat())
+            }
+            _ => Err(rejected),
+        }
     }
 }
 
@@ -135,6 +173,54 @@ fn template_in(configuration: &Value) -> Option<String> {
         default["template"].as_str()
     };
     template.as_str().or_else(named).map(str::to_owned)
+}
+
+/// The text of a conversation, and the texts at which its reply ends, in addition to a newline.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RenderedPrompt {
+    pub(crate) text: String,
+    pub(crate) ends: Vec<String>,
+}
+
+/// Renders a conversation with its template. `own` is the model's.
+///
+/// # Errors
+/// If the model has no template but needs it, or the template rejects the conversation. The error is a message.
+pub(crate) fn rendered(prompt: &TemplatedPrompt, own: &ChatTemplate) -> Result<RenderedPrompt, String> {
+    let parsed = |text: &str| -> Result<ChatTemplate, String> {
+        let template = Template::new(text.to_owned()).map_err(|error| format!("prompt template: {error}"))?;
+        let (bos_token, eos_token) = (own.bos_token.clone(), own.eos_token.clone());
+        Ok(ChatTemplate { template, is_own: true, bos_token, eos_token })
+    };
+    let (rendered, end) = match &prompt.template {
+        PromptTemplate::Tulu => return Ok(RenderedPrompt { text: prompt.text.clone(), ends: Vec::new() }),
+        PromptTemplate::Chatml => (parsed(CHATML)?.render(&prompt.messages), "<|im_end|>"),
+        PromptTemplate::Llama3 => (parsed(LLAMA_3)?.render(&prompt.messages), "<|eot_id|>"),
+        PromptTemplate::Chat => {
+            own.check_own()?;
+            (own.render_any(&prompt.messages), own.eos_token.as_str())
+        }
+        PromptTemplate::File(text) => (parsed(text)?.render_any(&prompt.messages), own.eos_token.as_str()),
+    };
+    let ends = Some(end.to_owned()).filter(|end| !end.is_empty()).into_iter().collect();
+    Ok(RenderedPrompt { text: rendered? + &prompt.reply_start, ends })
+}
+
+/// Checks a prompt template that a user gives: it compiles, and renders a short conversation.
+///
+/// # Errors
+/// Otherwise. The error is a message.
+pub fn check_prompt_template(text: &str) -> Result<(), String> {
+    let message = |role: &str| Message { role: role.to_owned(), content: "text".to_owned() };
+    let prompt = TemplatedPrompt {
+        text: String::new(),
+        messages: ["user", "assistant", "user"].map(message).to_vec(),
+        reply_start: String::new(),
+        template: PromptTemplate::File(text.into()),
+    };
+    let rendered = rendered(&prompt, &ChatTemplate::plain())?;
+    let shown = rendered.text.matches("text").count();
+    if shown >= 3 { Ok(()) } else { Err("the template does not write all messages".to_owned()) }
 }
 
 /// Renders a conversation with a template from a model folder. Entry point of a fuzz target.
@@ -206,6 +292,75 @@ mod tests {
         let chat = ChatTemplate::of_gguf(stored.clone()).unwrap();
         assert_eq!(chat.render(&conversation(&[("user", "a")])).unwrap(), "<s>a</s>");
         assert!(ChatTemplate::of_gguf(StoredChat { template: "{% for %}".to_owned(), ..stored }).is_err());
+    }
+
+    fn prompt(template: PromptTemplate, turns: &[(&str, &str)]) -> TemplatedPrompt {
+        let (text, reply_start) = ("<|user|>".to_owned(), "R1 = ".to_owned());
+        TemplatedPrompt { text, messages: conversation(turns), reply_start, template }
+    }
+
+    #[test]
+    fn conversations_are_rendered_in_every_layout() {
+        let turns = [("system", "Be brief."), ("user", " a\nb"), ("assistant", "c"), ("user", "d")];
+        let stored = StoredChat {
+            template: "{% for message in messages %}({{ message.role }}:{{ message.content }}){% endfor %}"
+                .to_owned(),
+            bos_token: "<s>".to_owned(),
+            eos_token: "</s>".to_owned(),
+        };
+        let own = ChatTemplate::of_gguf(stored).unwrap();
+        let file =
+            PromptTemplate::File("{{ bos_token }}{{ messages | length }}{{ add_generation_prompt }}".into());
+        for (template, text, end) in [
+            (
+                PromptTemplate::Chatml,
+                "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n a\nb<|im_end|>\n\
+                 <|im_start|>assistant\nc<|im_end|>\n<|im_start|>user\nd<|im_end|>\n<|im_start|>assistant\nR1 = ",
+                "<|im_end|>",
+            ),
+            (
+                PromptTemplate::Llama3,
+                "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>\
+                 <|start_header_id|>user<|end_header_id|>\n\na\nb<|eot_id|>\
+                 <|start_header_id|>assistant<|end_header_id|>\n\nc<|eot_id|>\
+                 <|start_header_id|>user<|end_header_id|>\n\nd<|eot_id|>\
+                 <|start_header_id|>assistant<|end_header_id|>\n\nR1 = ",
+                "<|eot_id|>",
+            ),
+            (PromptTemplate::Chat, "(system:Be brief.)(user: a\nb)(assistant:c)(user:d)R1 = ", "</s>"),
+            (file, "<s>4trueR1 = ", "</s>"),
+        ] {
+            let expected = RenderedPrompt { text: text.to_owned(), ends: vec![end.to_owned()] };
+            assert_eq!(rendered(&prompt(template, &turns), &own), Ok(expected));
+        }
+        let without = rendered(&prompt(PromptTemplate::Chat, &turns), &ChatTemplate::plain()).unwrap_err();
+        assert!(without.contains("no chat template") && without.contains("--prompt-template"), "{without}");
+    }
+
+    #[test]
+    fn a_template_without_system_messages_gets_instructions_from_the_user() {
+        let template = "{% for message in messages %}{% if message.role == 'system' %}{{ raise_exception('no') }}\
+                        {% endif %}[{{ message.content }}]{% endfor %}";
+        let file = || PromptTemplate::File(template.into());
+        let own = ChatTemplate::plain();
+        let turns = [("system", "Be brief."), ("user", "a")];
+        assert_eq!(rendered(&prompt(file(), &turns), &own).unwrap().text, "[Be brief.\n\na]R1 = ");
+        let rejected = rendered(&prompt(file(), &[("user", "a"), ("system", "b")]), &own).unwrap_err();
+        assert!(rejected.contains("rejected the conversation"), "{rejected}");
+    }
+
+    #[test]
+    fn prompt_templates_of_users_are_checked() {
+        assert_eq!(check_prompt_template("{% for m in messages %}{{ m.content }}{% endfor %}"), Ok(()));
+        for (template, why) in [
+            ("{% for %}", "prompt template: "),
+            ("{{ messages[0].content }}", "does not write all messages"),
+            ("{{ raise_exception('never') }}", "never"),
+            ("{{ 'x' * 9999999999 }}", "prompt template: "),
+        ] {
+            let error = check_prompt_template(template).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

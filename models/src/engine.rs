@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use lumos_engine::{Engine, GenerateError, GenerateRequest, LoadError, ModelSource};
 use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop};
 
-use super::chat::ChatTemplate;
+use super::chat::{ChatTemplate, RenderedPrompt, rendered};
 use super::settings::EngineSettings;
 use super::{ModelBackend, ModelError};
 
@@ -66,6 +66,12 @@ fn engine_request(request: Request, chat: &ChatTemplate) -> Result<GenerateReque
             seed: request.seed,
         },
     };
+    let mut stop = match request.stop {
+        Stop::Newline => lumos_engine::StopCondition::Newline,
+        Stop::Tokens(tokens) => lumos_engine::StopCondition::Tokens(tokens),
+        Stop::Text(text) => lumos_engine::StopCondition::Text(text),
+        Stop::Never => lumos_engine::StopCondition::Never,
+    };
     Ok(GenerateRequest {
         input: match request.input {
             Input::Raw(text) => lumos_engine::Prompt::Text(text),
@@ -73,13 +79,13 @@ fn engine_request(request: Request, chat: &ChatTemplate) -> Result<GenerateReque
             Input::Chat(messages) => {
                 lumos_engine::Prompt::Text(chat.render(&messages).map_err(ModelError::Failed)?)
             }
+            Input::Templated(prompt) => {
+                let RenderedPrompt { text, ends } = rendered(&prompt, chat).map_err(ModelError::Failed)?;
+                stop = lumos_engine::StopCondition::NewlineOr(ends);
+                lumos_engine::Prompt::Text(text)
+            }
         },
-        stop: match request.stop {
-            Stop::Newline => lumos_engine::StopCondition::Newline,
-            Stop::Tokens(tokens) => lumos_engine::StopCondition::Tokens(tokens),
-            Stop::Text(text) => lumos_engine::StopCondition::Text(text),
-            Stop::Never => lumos_engine::StopCondition::Never,
-        },
+        stop,
         max_new_tokens: usize::try_from(request.max_new_tokens).unwrap_or(usize::MAX),
         sampling,
         ignore_eos: false,

@@ -31,12 +31,13 @@ use lumos_tasks::{Completion, Request};
 use thiserror::Error;
 
 pub use arrangement::{Arrangement, DoesNotFit, Need, arrange};
+pub use chat::check_prompt_template;
 pub(crate) use engine::EngineBackend;
 pub use error::{IdentifyError, LoadModelError};
 pub use files::{ModelFile, builtin_bytes, builtin_source, hash_file, hash_folder};
 pub use located::{EngineModel, LocateError, locate};
 pub use lumos::LumosName;
-pub use lumos_http::ServerKey;
+pub use lumos_http::{ConcurrencyBounds, ServerKey};
 pub use name::{ModelName, NameError};
 pub use openai::{OpenAiName, OpenAiSettings, Price};
 pub use registry::{Arranged, Identified, LoadedModel, ModelPricing, ModelRegistry, PlacingError};

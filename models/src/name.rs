@@ -11,13 +11,14 @@ use super::openai::OpenAiName;
 use crate::hub::HubName;
 
 /// Name of a model: `candle:<folder>`, `candle:<file.gguf>`, `candle:<hub id>`, `candle:<base>+<adapter>`,
-/// `lumos:<pair>`, `openai:<model>@<base url>`, `builtin:tiny`, `script:<cases file>`.
+/// `lumos:<pair>`, `openai:<model>@<base url>`, `openai-chat:<model>@<base url>`, `builtin:tiny`,
+/// `script:<cases file>`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModelName {
     /// A Hugging Face folder or GGUF file that the engine runs in this process; a hub model, if no such path
     /// exists; or one of these with a LoRA adapter. [`locate`](super::locate) distinguishes them.
     Candle(PathBuf),
-    /// A model of an OpenAI-compatible server.
+    /// A model of an OpenAI-compatible server, over its completions or its chat interface.
     OpenAi(OpenAiName),
     /// The small trained planner and grounder that ship with lumos.
     BuiltinTiny,
@@ -29,10 +30,10 @@ pub enum ModelName {
 
 /// Forms of a name, for error messages.
 const FORMS: &str = "candle:<folder>, candle:<file.gguf>, candle:<hub id>, candle:<base>+<adapter>, lumos:<pair>, \
-                     openai:<model>@<base url>, builtin:tiny, script:<cases file>";
+                     openai:<model>@<base url>, openai-chat:<model>@<base url>, builtin:tiny, script:<cases file>";
 
 /// Names of backends, before the colon.
-const BACKENDS: [&str; 5] = ["candle", "openai", "builtin", "script", "lumos"];
+const BACKENDS: [&str; 6] = ["candle", "openai", "openai-chat", "builtin", "script", "lumos"];
 
 /// Prefixes that other programs use for hub models.
 const HUB: [&str; 4] = ["hf", "huggingface", "hub", "transformers"];
@@ -107,19 +108,21 @@ impl FromStr for ModelName {
             Some(("candle", folder)) if !folder.is_empty() => Ok(Self::Candle(folder.into())),
             Some(("script", file)) if !file.is_empty() => Ok(Self::Script(file.into())),
             // The name is not shown, because it may contain a secret.
-            Some(("openai", rest)) if !rest.is_empty() => rest
+            Some((backend @ ("openai" | "openai-chat"), rest)) if !rest.is_empty() => rest
                 .parse()
-                .map(Self::OpenAi)
-                .map_err(|why| NameError { name: "openai:…".to_owned(), why, suggestion: None }),
+                .map(|name| Self::OpenAi(OpenAiName { is_chat: backend == "openai-chat", ..name }))
+                .map_err(|why| NameError { name: format!("{backend}:…"), why, suggestion: None }),
             Some(("lumos", pair)) if !pair.is_empty() => pair
                 .parse()
                 .map(Self::Lumos)
                 .map_err(|why: String| NameError { name: name.to_owned(), why, suggestion: None }),
-            Some((backend @ ("candle" | "script" | "openai" | "lumos"), _)) => Err(NameError {
-                name: name.to_owned(),
-                why: format!("missing value after `{backend}:`"),
-                suggestion: None,
-            }),
+            Some((backend @ ("candle" | "script" | "openai" | "openai-chat" | "lumos"), _)) => {
+                Err(NameError {
+                    name: name.to_owned(),
+                    why: format!("missing value after `{backend}:`"),
+                    suggestion: None,
+                })
+            }
             Some(("builtin", "tiny")) => Ok(Self::BuiltinTiny),
             Some(("builtin", other)) => Err(error(&format!("unknown built-in model `{other}`"))),
             Some((backend, _)) => Err(error(&format!("unknown backend `{backend}`"))),
@@ -160,6 +163,7 @@ mod tests {
             "script:cases.jsonl.gz",
             "openai:gpt-4",
             "openai:org/model@http://host:8000/v1",
+            "openai-chat:org/model@http://host:8000/v1",
         ] {
             assert_eq!(name.parse::<ModelName>().unwrap().to_string(), name);
         }
@@ -184,6 +188,7 @@ mod tests {
             ("https://huggingface.co/owner/name", "candle:owner/name"),
             ("candel:models/plan", "candle:models/plan"),
             ("opneai:gpt-4", "openai:gpt-4"),
+            ("openai_chat:gpt-4", "openai-chat:gpt-4"),
             ("maths-13b", "lumos:maths-13b"),
             ("cases.jsonl.gz", "script:cases.jsonl.gz"),
         ] {

@@ -95,12 +95,28 @@ impl Default for EngineSettings {
 /// Marks that rotary frequencies are computed in full precision. It is part of every identity: earlier
 /// versions rounded the frequencies of half-precision folders by default, and omitted the mark if they did.
 const FULL_ROTARY: &str = "+full-rotary";
+/// Marks that lines end at the text of a newline, because several tokens of the vocabulary contain one. Earlier versions
+/// stopped only at the token of a newline.
+const NEWLINE_TEXT: &str = "+newline-text";
 
 impl EngineSettings {
     /// Returns what a model's results depend on besides its files, as recorded in its identity:
-    /// `f32+full-rotary`.
-    pub(super) fn computed_in(&self) -> String {
-        format!("{}{FULL_ROTARY}", self.dtype)
+    /// `f32+full-rotary`. `newline_is_unique`: whether lines end at a single token of the vocabulary.
+    pub(super) fn computed_in(&self, newline_is_unique: bool) -> String {
+        format!("{}{FULL_ROTARY}{}", self.dtype, if newline_is_unique { "" } else { NEWLINE_TEXT })
+    }
+
+    /// Checks that an identity was planned with the rule for the ends of lines that this version uses.
+    ///
+    /// # Errors
+    /// Otherwise. The error is a message.
+    pub(super) fn check_line_ends(computed_in: Option<&str>, newline_is_unique: bool) -> Result<(), String> {
+        if computed_in.is_none_or(|text| text.ends_with(NEWLINE_TEXT) != newline_is_unique) {
+            return Ok(());
+        }
+        Err("planned by a version that stops replies of this model at other tokens than this one: the vocabulary has \
+             several tokens with a newline; hint: start a new run with `lumos run --name <NAME>`"
+            .to_owned())
     }
 
     /// Returns these settings with the data type that an identity records.
@@ -110,6 +126,7 @@ impl EngineSettings {
     /// different ones.
     pub(super) fn computing_in(self, computed_in: Option<&str>) -> Result<Self, String> {
         let Some(text) = computed_in else { return Ok(self) };
+        let text = text.strip_suffix(NEWLINE_TEXT).unwrap_or(text);
         let Some(dtype) = text.strip_suffix(FULL_ROTARY) else {
             return Err(format!(
                 "planned by an earlier version that could round rotary frequencies (recorded as `{text}`); \
@@ -153,14 +170,21 @@ mod tests {
     fn an_identity_records_how_to_compute() {
         for dtype in [DType::F32, DType::Bf16, DType::F16] {
             let settings = EngineSettings { dtype, ..EngineSettings::default() };
-            let read = EngineSettings::default().computing_in(Some(&settings.computed_in()));
-            assert_eq!(read.unwrap().dtype, dtype);
+            for is_unique in [true, false] {
+                let recorded = settings.computed_in(is_unique);
+                let read = EngineSettings::default().computing_in(Some(&recorded));
+                assert_eq!(read.unwrap().dtype, dtype);
+                assert!(EngineSettings::check_line_ends(Some(&recorded), is_unique).is_ok());
+                assert!(EngineSettings::check_line_ends(Some(&recorded), !is_unique).is_err());
+            }
         }
+        assert_eq!(EngineSettings::default().computed_in(true), "f32+full-rotary");
+        assert_eq!(EngineSettings::default().computed_in(false), "f32+full-rotary+newline-text");
     }
 
     #[test]
     fn rounded_frequencies_of_earlier_versions_are_refused() {
-        for recorded in ["f32", "bf16", "f16", "f8+full-rotary", ""] {
+        for recorded in ["f32", "bf16", "f16", "f8+full-rotary", "f32+newline-text", ""] {
             assert!(EngineSettings::default().computing_in(Some(recorded)).is_err(), "{recorded}");
         }
     }

@@ -131,8 +131,8 @@ pub(crate) struct ModelArgs {
     /// Set one model for all roles; --planner, --grounder, … override it
     ///
     /// Forms: candle:<folder>, candle:<file.gguf>, candle:<hub id>, candle:<base>+<adapter>, lumos:<pair>,
-    /// openai:<model>@<base url>, builtin:tiny, script:<cases file>. An existing folder or GGUF file needs no
-    /// `candle:`. No default. Example: --model builtin:tiny
+    /// openai:<model>@<base url>, openai-chat:<model>@<base url>, builtin:tiny, script:<cases file>. An existing
+    /// folder or GGUF file needs no `candle:`. No default. Example: --model builtin:tiny
     #[arg(long, value_name = "MODEL", env = "LUMOS_MODEL")]
     pub(crate) model: Option<String>,
     /// Set the planner's model
@@ -181,6 +181,20 @@ pub(crate) struct ModelArgs {
     /// exemplars.json
     #[arg(long, value_name = "PATH", env = "LUMOS_EXEMPLARS")]
     pub(crate) exemplars: Option<PathBuf>,
+    /// Set the layout of prompts for planner, grounder and answerer
+    ///
+    /// tulu (the layout that Lumos's modules are trained on), chatml, llama-3, chat (the model's own chat
+    /// template) or a file with a Jinja template. Models named openai-chat:… take messages instead. Default:
+    /// tulu. Example: --prompt-template chatml
+    #[arg(long, value_name = "tulu|chatml|llama-3|chat|PATH", env = "LUMOS_PROMPT_TEMPLATE")]
+    pub(crate) prompt_template: Option<String>,
+    /// Set the number of worked examples before each prompt
+    ///
+    /// 0 to 2, with instructions for the role, for models that were not trained on the prompts. Needs another
+    /// layout than tulu, or openai-chat:…. Default: 2 for openai-chat:…, otherwise none and no instructions.
+    /// Example: --exemplars-per-prompt 1
+    #[arg(long, value_name = "N", env = "LUMOS_EXEMPLARS_PER_PROMPT")]
+    pub(crate) exemplars_per_prompt: Option<u8>,
     /// Read part-of-speech nouns of product titles, for WebShop's reward
     ///
     /// JSON lines with `title` and `nouns`. Default: an approximation without a tagger. Example: --pos-nouns

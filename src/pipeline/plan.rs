@@ -80,6 +80,10 @@ impl Plan {
             },
         )
         .map_err(Failure::usage)?;
+        let format = settings::prompt_format(&spec)?;
+        for configuration in &mut configurations {
+            configuration.format = format.clone();
+        }
         let exemplars = spec.exemplars.as_deref().map(read_exemplars).transpose()?;
         if let Some(exemplars) = &exemplars {
             for configuration in configurations.iter_mut().filter(|one| one.benchmark == "webshop") {

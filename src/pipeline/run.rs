@@ -112,7 +112,8 @@ impl Run {
         self.budget = watching.await??;
         if let (Ok(_), Some(computing)) = (&ended, computing) {
             let Swapping { loads, time } = self.executor.models.swapping();
-            let computing = Computing { loads, load_seconds: time.as_secs_f64(), ..computing };
+            let servers = self.executor.models.servers();
+            let computing = Computing { loads, load_seconds: time.as_secs_f64(), servers, ..computing };
             self.checkpoint.session_ends(&computing)?;
         }
         ended
@@ -121,9 +122,10 @@ impl Run {
     /// Describes how this process will compute models; `None` if it computes none.
     fn computing(&self, in_phases: bool, concurrency: usize) -> Option<Computing> {
         let Manifest { configurations, spec, .. } = &self.manifest;
-        // Only models of engines have a data type.
+        // Only models of engines have a data type. Those with an address are on servers.
         let mut models = configurations.iter().flat_map(|one| one.configuration.models.values());
-        let computes = self.executor.fleet.is_none() && models.any(|model| model.dtype.is_some());
+        let computes = self.executor.fleet.is_none()
+            && models.any(|model| model.dtype.is_some() || model.name.contains("://"));
         let is_outstanding = self.checkpoint.settled() < self.manifest.planned();
         (computes && is_outstanding).then(|| Computing {
             device: spec.device.clone(),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::formulation::{Behaviour, Formulation};
 use crate::identity::ContentHash;
+use crate::prompt_format::PromptFormat;
 use crate::request::{Role, Sampling};
 
 /// A model as far as a trajectory depends on it.
@@ -90,16 +91,22 @@ pub struct Configuration {
     pub seed: u64,
     /// Hash of the family's prompt texts.
     pub prompts: ContentHash,
+    /// How conversations reach the models.
+    #[serde(default, skip_serializing_if = "PromptFormat::is_default")]
+    pub format: PromptFormat,
 }
 
 impl Configuration {
+    /// Start of the names of models with a chat interface.
+    pub const CHAT: &'static str = "openai-chat:";
+
     /// Hash of everything that can influence a trajectory. Names of models and paths of tools' files are
     /// excluded: the same weights in another folder are the same model.
     pub fn identity(&self) -> ContentHash {
         let models: Vec<_> =
             self.models.iter().map(|(role, model)| (role, &model.content, &model.dtype)).collect();
         let tools: Vec<_> = self.tools.iter().map(ToolBackend::without_path).collect();
-        ContentHash::of_json(&(
+        let identity = ContentHash::of_json(&(
             "configuration/1",
             &self.benchmark,
             self.formulation,
@@ -110,7 +117,20 @@ impl Configuration {
             self.generation,
             self.seed,
             &self.prompts,
-        ))
+        ));
+        // Added only if set, so that other units keep the identities of earlier versions.
+        self.format.hash().map_or(identity.clone(), |format| ContentHash::of_json(&(identity, format)))
+    }
+
+    /// Whether the model of a role takes messages over a server's chat interface.
+    pub fn is_chat(&self, role: Role) -> bool {
+        self.models.get(&role).is_some_and(|model| model.name.starts_with(Self::CHAT))
+    }
+
+    /// Whether all versions of this program that know [`PROTOCOL`](crate::fleet::PROTOCOL) run this configuration as
+    /// this one does.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.format.is_default() && !self.models.keys().any(|role| self.is_chat(*role))
     }
 
     /// Whether pages of a web task are shown in a browser that can execute actions: the backend is neither
@@ -139,6 +159,7 @@ impl Configuration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prompt_format::PromptTemplate;
 
     fn configuration(path: &str, content: &[u8]) -> Configuration {
         let model = ModelIdentity {
@@ -156,6 +177,7 @@ mod tests {
             generation: GenerationSettings::default(),
             seed: 0,
             prompts: ContentHash::of_bytes(b"prompts"),
+            format: PromptFormat::default(),
         }
     }
 
@@ -172,6 +194,23 @@ mod tests {
             assert!(!with("web", backend), "{backend}");
         }
         assert!(!configuration("candle:/a", b"weights").has_browser());
+    }
+
+    #[test]
+    fn lumos_s_own_layout_keeps_the_identities_of_earlier_versions() {
+        let plain = configuration("candle:/a", b"weights");
+        assert_eq!(
+            plain.identity().as_str(),
+            "e4baa759d60f4bf4151c9a74d4253aba376e83218ec1c7bf67a3884e277919ec"
+        );
+        let json = serde_json::to_value(&plain).unwrap();
+        assert_eq!(json.get("format"), None);
+        assert_eq!(serde_json::from_value::<Configuration>(json).unwrap(), plain);
+        let chatml = PromptFormat { template: PromptTemplate::Chatml, exemplars: None };
+        let other = Configuration { format: chatml, ..plain.clone() };
+        assert_ne!(other.identity(), plain.identity());
+        let json = serde_json::to_value(&other).unwrap();
+        assert_eq!(serde_json::from_value::<Configuration>(json).unwrap(), other);
     }
 
     #[test]

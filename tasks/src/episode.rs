@@ -4,17 +4,20 @@
 //! Families implement the loop; the driver performs the requests and records the [`Outcome`].
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::call::{ToolCall, ToolReply};
 use crate::configuration::Configuration;
+use crate::dialogue::Dialogue;
 use crate::families::one_request::Judge;
-use crate::families::{maths, qa, shop, sql, web};
+use crate::families::{ExampleSet, maths, opening, qa, shop, sql, web};
 use crate::identity::UnitId;
 use crate::item::Task;
 use crate::outcome::{Ending, Evidence, Fault, Outcome, Step};
+use crate::prompt_format::{PromptFormat, PromptTemplate, TemplatedPrompt};
 use crate::request::{Completion, Input, Request, Role, Stop};
 use crate::unit::EpisodeUnit;
 
@@ -51,7 +54,7 @@ pub struct Misfit {
 /// A request of a family's state machine.
 #[derive(Debug)]
 pub(crate) enum Want {
-    Generate { role: Role, prompt: String },
+    Generate { role: Role, prompt: Dialogue },
     Call(ToolCall),
     Done { ending: Ending, evidence: Box<Evidence> },
 }
@@ -125,6 +128,7 @@ fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
 /// #     generation: GenerationSettings::default(),
 /// #     seed: 0,
 /// #     prompts: lumos_tasks::families::maths::prompts_hash(),
+/// #     format: Default::default(),
 /// # };
 /// # let question = "A shelf holds 12 books. How many books do 4 shelves hold?".to_owned();
 /// # let item = ItemId { content: ContentHash::of_bytes(question.as_bytes()), occurrence: 0 };
@@ -147,7 +151,8 @@ fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
 #[derive(Debug)]
 pub struct Episode {
     unit: UnitId,
-    generation: crate::configuration::GenerationSettings,
+    configuration: Arc<Configuration>,
+    examples: ExampleSet,
     machine: Box<dyn Machine>,
     generated: u32,
     next: Next,
@@ -173,7 +178,8 @@ impl Episode {
         };
         let mut episode = Self {
             unit: unit.id.clone(),
-            generation: configuration.generation,
+            configuration: Arc::clone(&unit.configuration),
+            examples: ExampleSet::of(&unit.task),
             machine,
             generated: 0,
             next: Next::Done,
@@ -253,15 +259,40 @@ impl Episode {
         Outcome { ending: Ending::Faulted(fault), evidence: None, steps: self.steps }
     }
 
+    /// The input of a model: the conversation's text, or its messages if the model takes another layout.
+    fn input(&self, role: Role, prompt: Dialogue) -> Input {
+        let Configuration { format, formulation, .. } = &*self.configuration;
+        let is_chat = self.configuration.is_chat(role);
+        let template = if is_chat { PromptTemplate::Chat } else { format.template.clone() };
+        if template == PromptTemplate::Tulu {
+            return Input::Raw(prompt.into_text());
+        }
+        let usual = is_chat.then_some(PromptFormat::USUAL_EXEMPLARS);
+        let mut messages = match format.exemplars.or(usual) {
+            Some(exemplars) => opening(role, self.examples, *formulation, exemplars),
+            None => Vec::new(),
+        };
+        let (conversation, reply_start) = prompt.messages();
+        messages.extend(conversation);
+        let reply_start = reply_start.to_owned();
+        Input::Templated(Box::new(TemplatedPrompt {
+            text: prompt.into_text(),
+            messages,
+            reply_start,
+            template,
+        }))
+    }
+
     fn settle(&mut self, want: Want) {
+        let generation = self.configuration.generation;
         self.next = match want {
             Want::Generate { role, prompt } => {
                 let request = Request {
                     role,
-                    input: Input::Raw(prompt),
+                    input: self.input(role, prompt),
                     stop: Stop::Newline,
-                    max_new_tokens: self.generation.max_new_tokens,
-                    sampling: self.generation.sampling,
+                    max_new_tokens: generation.max_new_tokens,
+                    sampling: generation.sampling,
                     seed: self.unit.seed(self.generated),
                 };
                 self.generated += 1;

@@ -18,11 +18,22 @@ use crate::engine_use::EngineUse;
 use crate::identity::{ContentHash, ItemId, UnitId};
 use crate::item::{Setup, Task};
 use crate::outcome::{Fault, FaultKind, Outcome, Telemetry};
+use crate::server_use::ServerUse;
 use crate::unit::{Assignment, EpisodeUnit, Finished, WorkUnit};
 
 /// The version of everything in this module. Incremented when a message changes its meaning. It is part of
 /// every name on the queue, so that processes with different versions never take each other's messages.
 pub const PROTOCOL: u32 = 2;
+
+/// The version in the notices of runs that need more than [`PROTOCOL`]: prompts in other layouts than Lumos's own, or
+/// models with a chat interface. Their messages have the same form, so they use the same names on the queue; a worker of
+/// an earlier version refuses such a run by its name, and takes all others.
+pub const PROMPT_FORMATS: u32 = 3;
+
+/// The version that a run's notice states.
+pub fn protocol_of<'a>(configurations: impl IntoIterator<Item = &'a Configuration>) -> u32 {
+    if configurations.into_iter().all(Configuration::is_plain) { PROTOCOL } else { PROMPT_FORMATS }
+}
 
 /// Identifies a run on a shared queue: sixteen hexadecimal digits, so that it can be part of a subject.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -126,7 +137,7 @@ pub enum RunState {
 /// A run's announcement to workers, stored in a bucket under the run's token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunNotice {
-    /// [`PROTOCOL`] of the coordinator.
+    /// The version that the run needs: see [`protocol_of`].
     pub protocol: u32,
     /// The run's token.
     pub run: RunToken,
@@ -372,6 +383,9 @@ pub struct WorkerNotice {
     /// Its oldest unit in progress, by run: telemetry, which older versions neither write nor read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub oldest: Vec<OldestUnit>,
+    /// The model servers that it uses: telemetry, as above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerUse>,
     /// When the worker started, in milliseconds since 1970.
     pub started_ms: i64,
     /// When this was written, in milliseconds since 1970.

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::prompt_format::TemplatedPrompt;
+
 /// The role of the model that a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,6 +64,8 @@ pub enum Input {
     Tokens(Vec<u32>),
     /// Messages, formatted by the model's chat template.
     Chat(Vec<Message>),
+    /// A conversation of planner, grounder or answerer that is not in Lumos's layout.
+    Templated(Box<TemplatedPrompt>),
 }
 
 /// Where a reply ends, in addition to EOS and the limit on new tokens.
@@ -113,10 +117,11 @@ pub struct Request {
 }
 
 impl Request {
-    /// The raw text of the prompt, if the input is text.
+    /// The raw text of the prompt, if the input is text; of a conversation, its text in Lumos's layout.
     pub fn prompt(&self) -> &str {
         match &self.input {
             Input::Raw(text) => text,
+            Input::Templated(prompt) => &prompt.text,
             Input::Tokens(_) | Input::Chat(_) => "",
         }
     }

@@ -30,6 +30,7 @@ fn units(models: &ModelRegistry, formulation: Formulation) -> Vec<EpisodeUnit> {
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: ContentHash::of_bytes(b""),
+        format: lumos_tasks::PromptFormat::default(),
     });
     (0..ITEMS)
         .map(|number| {

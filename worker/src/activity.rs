@@ -211,7 +211,11 @@ impl Source {
             Awaited::Model(role) => {
                 let name = configuration.models.get(&role).map(|model| model.name.clone());
                 let name = name.unwrap_or_else(|| role.to_string());
-                if name.starts_with("openai:") { Self::ModelServer(name) } else { Self::Model(name) }
+                if ["openai:", Configuration::CHAT].iter().any(|backend| name.starts_with(backend)) {
+                    Self::ModelServer(name)
+                } else {
+                    Self::Model(name)
+                }
             }
             Awaited::Tool(tool) => Self::of_tool(tool, configuration),
             // Only shops and databases have sessions, and a configuration has at most one of them.

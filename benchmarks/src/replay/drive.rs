@@ -157,6 +157,7 @@ pub fn configuration(
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: benchmark.prompts_hash(),
+        format: lumos_tasks::PromptFormat::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lumos_queue::nats::{Blobs, KeyValue, KeyValueError};
-use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunState, RunStatus, ShardId, SharedInputs};
+use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunState, RunStatus, ShardId, SharedInputs, protocol_of};
 use lumos_tasks::{ContentHash, RunToken};
 
 use super::Around;
@@ -38,8 +38,9 @@ impl Announced {
         around: &Around,
         client: &RetryingClient,
     ) -> Result<Self, CoordinatorError> {
-        let configurations =
+        let configurations: Vec<_> =
             manifest.configurations.iter().map(|planned| Arc::clone(&planned.configuration)).collect();
+        let protocol = protocol_of(configurations.iter().map(AsRef::as_ref));
         let bytes = serde_json::to_vec(&SharedInputs { configurations })?;
         let blobs = client.call(|| around.server.shared()).await?;
         let shared = client.call(|| blobs.put(&bytes)).await?;
@@ -48,7 +49,7 @@ impl Announced {
         shards.sort();
         shards.dedup();
         let notice = RunNotice {
-            protocol: PROTOCOL,
+            protocol,
             run: around.run.clone(),
             name: manifest.spec.name.clone(),
             state: RunState::Active,

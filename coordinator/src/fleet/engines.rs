@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use lumos_tasks::fleet::{ClaimNotice, HeldLease, PROTOCOL, WorkerNotice};
-use lumos_tasks::{EngineUse, ModelIdentity, RunToken};
+use lumos_tasks::{EngineUse, ModelIdentity, RunToken, ServerUse};
 
 use super::Around;
 use crate::checkpoint::Checkpoint;
@@ -33,6 +33,8 @@ pub(super) struct Engines {
     run: RunToken,
     /// The run's models that engines compute.
     models: Vec<ModelIdentity>,
+    /// Names of the run's models on servers.
+    remote: Vec<String>,
     workers: BTreeMap<(String, i64), EngineStats>,
 }
 
@@ -51,16 +53,17 @@ impl Engines {
     pub(super) fn of(manifest: &Manifest, run: RunToken, stored: Vec<WorkerComputing>) -> Self {
         let models = manifest.configurations.iter().flat_map(|one| one.configuration.models.values());
         // Only models of engines have a data type.
-        let models = models.filter(|model| model.dtype.is_some()).cloned().collect();
+        let (models, others): (Vec<_>, Vec<_>) = models.cloned().partition(|model| model.dtype.is_some());
+        let remote = others.into_iter().map(|model| model.name).filter(|name| name.contains("://")).collect();
         let known = |computing: WorkerComputing| {
             (computing.key(), EngineStats { computing, took_part: true, changed: false })
         };
-        Self { run, models, workers: stored.into_iter().map(known).collect() }
+        Self { run, models, remote, workers: stored.into_iter().map(known).collect() }
     }
 
-    /// Whether any model of the run is computed by an engine.
+    /// Whether any model of the run is computed by an engine or on a server.
     fn any(&self) -> bool {
-        !self.models.is_empty()
+        !self.models.is_empty() || !self.remote.is_empty()
     }
 
     /// Adds a notice.
@@ -74,6 +77,12 @@ impl Engines {
         };
         let engines = notice.engines.iter().filter(computes).filter(is_short).take(MOST_ENGINES);
         let engines: Vec<EngineUse> = engines.cloned().collect();
+        let is_named = |server: &&ServerUse| {
+            server.server.len() <= LONGEST_TEXT
+                && self.remote.iter().any(|name| name.contains(&server.server))
+        };
+        let servers: Vec<ServerUse> =
+            notice.servers.iter().filter(is_named).take(MOST_ENGINES).cloned().collect();
         let key = (notice.name.clone(), notice.started_ms);
         let is_new = !self.workers.contains_key(&key);
         if notice.host.len() > LONGEST_TEXT || (is_new && self.workers.len() >= MOST_WORKERS) {
@@ -94,9 +103,13 @@ impl Engines {
         if !followed.took_part {
             // Usage from before its first unit of this run belongs to other runs.
             computing.before.clone_from(&engines);
+            computing.servers_before.clone_from(&servers);
         }
-        if computing.engines != engines || computing.concurrency != notice.holdings.concurrency {
+        if (&computing.engines, &computing.servers, computing.concurrency)
+            != (&engines, &servers, notice.holdings.concurrency)
+        {
             computing.engines = engines;
+            computing.servers = servers;
             computing.concurrency = notice.holdings.concurrency;
             followed.changed = true;
         }

@@ -104,6 +104,7 @@ pub fn configuration(judge: &ModelIdentity) -> Configuration {
         generation: GenerationSettings { sampling: Sampling::Greedy, max_new_tokens: MAX_VERDICT_TOKENS },
         seed: 0,
         prompts: prompt_hash(),
+        format: lumos_tasks::PromptFormat::default(),
     }
 }
 

@@ -88,6 +88,8 @@ pub(crate) fn settings(spec: &ResolvedSpec, other: &ResolvedSpec) -> BTreeMap<St
     set("dtype", spec.dtype.clone());
     set("exemplars", spec.exemplars.as_ref().map(|path| path.display().to_string()));
     set("browser", spec.browser.clone());
+    set("prompt-template", spec.prompt_template.clone());
+    set("exemplars-per-prompt", spec.exemplars_per_prompt.map(|number| number.to_string()));
     set("max-new-tokens", Some(spec.generation.max_new_tokens.to_string()));
     if let Sampling::Random { temperature, top_p, top_k } = spec.generation.sampling {
         set("temperature", Some(temperature.to_string()));

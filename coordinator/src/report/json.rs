@@ -158,6 +158,10 @@ fn document(report: &Report, names: &ModelNames) -> Value {
     if !report.groups.is_empty() {
         document["lumos"]["groups"] = json!(report.groups);
     }
+    let interfaces = super::rows::interfaces(report);
+    if !interfaces.is_empty() {
+        document["lumos"]["interface"] = json!(interfaces);
+    }
     if let Some(judge) = &report.judge {
         document["lumos"]["judge"] = json!(judge);
     }

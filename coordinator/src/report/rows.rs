@@ -1,9 +1,9 @@
 //! Table rows shared by several formats.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lumos_benchmarks::Unit;
-use lumos_tasks::{Device, Role};
+use lumos_tasks::{Device, Role, ServerUse};
 
 use crate::computing::Computing;
 use crate::display::thousands;
@@ -185,7 +185,9 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
         .chain(wall_time(report))
         .chain(costs(report))
         .chain(tools(report))
+        .chain(formats(report))
         .chain(computing(report))
+        .chain(servers(report))
         .collect()
 }
 
@@ -279,6 +281,74 @@ fn tools(report: &Report) -> Vec<String> {
     lines
 }
 
+/// Describes the interface of models on servers, and the template of conversations that are not in Lumos's layout.
+fn formats(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    let interfaces = interfaces(report);
+    if !interfaces.is_empty() {
+        let named: Vec<_> =
+            interfaces.iter().map(|(role, interface)| format!("{role} {interface}")).collect();
+        lines.push(format!("interface: {}", named.join(", ")));
+    }
+    let formats: BTreeSet<String> = report
+        .manifest
+        .configurations
+        .iter()
+        .map(|planned| &planned.configuration.format)
+        .filter(|format| !format.is_default())
+        .map(|format| match format.exemplars {
+            Some(number) => format!("{}, {number} worked examples per prompt", format.template),
+            None => format.template.to_string(),
+        })
+        .collect();
+    lines.extend(formats.into_iter().map(|format| format!("prompt template: {format}")));
+    lines
+}
+
+/// Returns the interface of each role's models on servers: `chat` or `completions`.
+pub(super) fn interfaces(report: &Report) -> BTreeMap<Role, &'static str> {
+    let mut interfaces = BTreeMap::new();
+    for planned in &report.manifest.configurations {
+        for (role, model) in &planned.configuration.models {
+            // The tool's and the judge's models always take messages.
+            if planned.configuration.is_chat(*role) {
+                interfaces.insert(*role, "chat");
+            } else if model.name.starts_with("openai:") && !matches!(role, Role::Qa | Role::Judge) {
+                interfaces.insert(*role, "completions");
+            }
+        }
+    }
+    interfaces
+}
+
+/// Describes how many requests model servers received at the same time, one line per server.
+fn servers(report: &Report) -> Vec<String> {
+    let mut all = Vec::new();
+    for servers in report.computing.iter().map(|one| &one.servers) {
+        ServerUse::merge(&mut all, servers);
+    }
+    for servers in report.workers.iter().map(|one| &one.servers) {
+        ServerUse::merge(&mut all, servers);
+    }
+    let line = |one: &ServerUse| {
+        if one.least == one.most {
+            return format!("server {}: {} requests at once", one.server, thousands(one.most));
+        }
+        let guide = if one.has_load { "by its reported load and responses" } else { "by its responses" };
+        format!(
+            "server {}: {} to {} requests at once within {} to {}, {guide}; {} decreases, {} rejected requests",
+            one.server,
+            thousands(one.lowest),
+            thousands(one.highest),
+            thousands(one.least),
+            thousands(one.most),
+            thousands(one.decreases),
+            thousands(one.rejections),
+        )
+    };
+    all.iter().map(line).collect()
+}
+
 /// Describes where the models were computed and the cost of swapping them, one line per setup of sessions or
 /// workers.
 fn computing(report: &Report) -> Vec<String> {
@@ -315,5 +385,7 @@ fn computing(report: &Report) -> Vec<String> {
         }
         line
     };
-    report.computing.iter().map(line).chain(super::workers::lines(&report.workers)).collect()
+    // Without roles, all models are computed on servers.
+    let here = report.computing.iter().filter(|_| !roles.is_empty());
+    here.map(line).chain(super::workers::lines(&report.workers)).collect()
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lumos_benchmarks::{Benchmark, Scoring};
-use lumos_tasks::{Behaviour, ContentHash, Formulation, GenerationSettings, Role, Sampling};
+use lumos_tasks::{
+    Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, PromptFormat, Role, Sampling,
+};
 
 use super::file::SpecError;
 use super::names::{expand_names, nearest};
@@ -13,6 +15,9 @@ use super::run_spec::{ModelSet, RunSpec};
 
 /// The benchmarks that a specification may name.
 type Known<'a> = &'a [&'static dyn Benchmark];
+
+/// Name of the default prompt template.
+const LUMOS_LAYOUT: &str = "tulu";
 
 const DTYPES: [&str; 3] = ["f32", "bf16", "f16"];
 
@@ -56,6 +61,7 @@ impl RunSpec {
             problems.repetitions(&seed, &asked);
         }
         let limits = problems.limits(&self);
+        problems.prompts(&self, &models);
         if let Some(dtype) = self.dtype.as_deref().filter(|dtype| !DTYPES.contains(dtype)) {
             problems.add("dtype", format!("unknown type `{dtype}`: expected one of {}", DTYPES.join(", ")));
         }
@@ -93,6 +99,8 @@ impl RunSpec {
             skip_invalid: self.skip_invalid.unwrap_or(false),
             exemplars: self.exemplars,
             browser: self.browser,
+            prompt_template: self.prompt_template.filter(|name| name != LUMOS_LAYOUT),
+            exemplars_per_prompt: self.exemplars_per_prompt,
         };
         if self.name.is_none() {
             resolved.name = default_name(&resolved);
@@ -116,6 +124,10 @@ fn default_name(spec: &ResolvedSpec) -> String {
     let asked = match &spec.browser {
         Some(browser) => ContentHash::of_json(&(asked, "browser", browser)),
         None => asked,
+    };
+    let asked = match (&spec.prompt_template, spec.exemplars_per_prompt) {
+        (None, None) => asked,
+        prompts => ContentHash::of_json(&(asked, "prompts", prompts)),
     };
     let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>().join("-");
     let part = spec.partition.map(|one| format!("-part-{}-of-{}", one.part(), one.of())).unwrap_or_default();
@@ -304,6 +316,38 @@ impl Problems {
         }
     }
 
+    /// Checks that every model can take the prompts.
+    fn prompts(&mut self, spec: &RunSpec, models: &[BTreeMap<Role, String>]) {
+        let template = spec.prompt_template.as_deref().unwrap_or(LUMOS_LAYOUT);
+        let is_module = |role: &Role| matches!(role, Role::Planner | Role::Grounder | Role::Answerer);
+        let named = || models.iter().flatten().filter(|(role, _)| is_module(role));
+        if template == "chat"
+            && let Some((role, name)) = named().find(|(_, name)| name.starts_with("openai:"))
+        {
+            let chat = name.replacen("openai:", Configuration::CHAT, 1);
+            self.add(
+                "prompt_template",
+                format!(
+                    "`chat` needs the model's own template, which {name} does not give: pass --{role} {chat}"
+                ),
+            );
+        }
+        let Some(exemplars) = spec.exemplars_per_prompt else { return };
+        let most = PromptFormat::USUAL_EXEMPLARS;
+        if exemplars > most {
+            self.add(
+                "exemplars_per_prompt",
+                format!("expected a number from 0 to {most}, found {exemplars}"),
+            );
+        }
+        if template == LUMOS_LAYOUT && !named().any(|(_, name)| name.starts_with(Configuration::CHAT)) {
+            self.add(
+                "exemplars_per_prompt",
+                "worked examples need messages: pass --prompt-template, or a model openai-chat:<model>@<base url>",
+            );
+        }
+    }
+
     fn limits(&mut self, spec: &RunSpec) -> RunLimits {
         let given = &spec.limits;
         if given.time_limit.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
@@ -349,6 +393,31 @@ mod tests {
 
     fn refused(spec: RunSpec) -> String {
         spec.resolve_against(&known()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn prompts_are_checked_and_lumos_s_layout_is_the_default() {
+        let with = |template: &str, exemplars: Option<u8>, model: &str| RunSpec {
+            prompt_template: Some(template.to_owned()),
+            exemplars_per_prompt: exemplars,
+            models: Some(vec![ModelSet::of(model)]),
+            ..spec(&["gsm8k"])
+        };
+        let plain = spec(&["gsm8k"]).resolve_against(&known()).unwrap();
+        let tulu = with("tulu", None, "builtin:tiny").resolve_against(&known()).unwrap();
+        assert_eq!(tulu, plain);
+        let chatml = with("chatml", Some(2), "builtin:tiny").resolve_against(&known()).unwrap();
+        assert_ne!(chatml.name, plain.name);
+        assert_eq!(chatml.prompt_template.as_deref(), Some("chatml"));
+        assert!(with("tulu", Some(0), "openai-chat:m@http://h/v1").resolve_against(&known()).is_ok());
+        for (spec, message) in [
+            (with("chat", None, "openai:m@http://h/v1"), "pass --planner openai-chat:m@http://h/v1"),
+            (with("chatml", Some(3), "builtin:tiny"), "expected a number from 0 to 2, found 3"),
+            (with("tulu", Some(1), "builtin:tiny"), "worked examples need messages"),
+        ] {
+            let refused = refused(spec);
+            assert!(refused.contains(message), "{refused}");
+        }
     }
 
     #[test]

@@ -71,6 +71,12 @@ pub struct ResolvedSpec {
     /// Browser for the shop and web pages, if no backend is specified for them; `None` for no browser.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub browser: Option<String>,
+    /// Template of conversations by name or path; `None` for Lumos's own layout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_template: Option<String>,
+    /// Number of worked examples before each conversation, if specified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exemplars_per_prompt: Option<u8>,
 }
 
 /// Limits of a run.

@@ -82,6 +82,12 @@ pub struct RunSpec {
     pub exemplars: Option<PathBuf>,
     /// Browser for the shop and web pages, if no backend is specified for them.
     pub browser: Option<String>,
+    /// Template of conversations: `tulu`, `chatml`, `llama-3`, `chat`, or the path of a file.
+    #[serde(alias = "prompt-template")]
+    pub prompt_template: Option<String>,
+    /// Number of worked examples before each conversation.
+    #[serde(alias = "exemplars-per-prompt")]
+    pub exemplars_per_prompt: Option<u8>,
 }
 
 /// Generation settings of a layer.
@@ -294,6 +300,8 @@ impl RunSpec {
             skip_invalid: over.skip_invalid.or(self.skip_invalid),
             exemplars: over.exemplars.or(self.exemplars),
             browser: over.browser.or(self.browser),
+            prompt_template: over.prompt_template.or(self.prompt_template),
+            exemplars_per_prompt: over.exemplars_per_prompt.or(self.exemplars_per_prompt),
         }
     }
 }

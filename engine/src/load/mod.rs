@@ -139,6 +139,32 @@ pub(crate) fn contents<C>(
 }
 
 impl Tokenizer {
+    /// Reads the tokenizer of a model, without its weights. A model with random weights has an empty one.
+    ///
+    /// # Errors
+    /// Fails if the model has no tokenizer, or an invalid one.
+    pub fn of(source: &ModelSource) -> Result<Self, LoadError> {
+        match source {
+            ModelSource::Folder(path) => match ModelSource::of_path(path)? {
+                ModelSource::Gguf(file) => gguf::tokenizer(&file),
+                _ => ModelFolder::open(path)?.tokenizer(),
+            },
+            ModelSource::Gguf(path) => gguf::tokenizer(path),
+            ModelSource::Adapted { base, adapter } => {
+                let adapter = ModelFolder::open(adapter)?;
+                if adapter.has_tokenizer() {
+                    adapter.tokenizer()
+                } else {
+                    ModelFolder::open(base)?.tokenizer()
+                }
+            }
+            ModelSource::Memory(files) => {
+                Self::from_json(files.tokenizer, Path::new("embedded tokenizer.json"))
+            }
+            ModelSource::Random { .. } => Ok(Self::none()),
+        }
+    }
+
     /// Reads tokenizer.json of a folder, or otherwise its `tokenizer.model` with `added_tokens.json`.
     ///
     /// # Errors

@@ -50,6 +50,46 @@ async fn text_is_what_the_whole_says_more_than_the_prompt() {
 }
 
 #[tokio::test]
+async fn a_line_ends_at_a_newline_or_one_of_further_ends() {
+    let engine = engine();
+    assert!(engine.newline_is_unique() && engine.tokenizer().newline_is_unique());
+    let free = engine.generate(request("the inn")).await.unwrap();
+    // A generated piece as a further end: by its token, and as a text that spans tokens.
+    let piece = (5..40).map(|at| engine.tokenizer().decode(&free.tokens[at..=at]).unwrap());
+    let piece = piece.into_iter().find(|text| engine.tokenizer().id(text).is_some()).unwrap();
+    for end in [piece, free.text.chars().skip(7).take(4).collect()] {
+        let ends =
+            GenerateRequest { stop: StopCondition::NewlineOr(vec![end.clone()]), ..request("the inn") };
+        let stopped = engine.generate(ends).await.unwrap();
+        assert_eq!(stopped.finish, FinishReason::Stop, "{end:?}");
+        assert!(free.text.starts_with(&stopped.text) && !stopped.text.contains(&end), "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_ends_within_a_token_if_several_contain_a_newline() {
+    let Some(folder) = lumos_capabilities::shared("golden/engine").map(|folder| folder.join("llama-mha"))
+    else {
+        return;
+    };
+    let engine = Engine::load(ModelSource::Folder(folder), LoadOptions::default()).unwrap();
+    assert!(!engine.newline_is_unique());
+    let mut lines = 0;
+    for seed in 0..24 {
+        let sampled = |stop| GenerateRequest {
+            stop,
+            sampling: SamplingParams { temperature: 2.0, top_p: None, top_k: None, seed },
+            ..request("the inn")
+        };
+        let free = engine.generate(sampled(StopCondition::Never)).await.unwrap();
+        let line = engine.generate(sampled(StopCondition::Newline)).await.unwrap();
+        assert_eq!(line.text, free.text.split('\n').next().unwrap());
+        lines += usize::from(line.finish == FinishReason::Stop);
+    }
+    assert!(lines > 0, "no sequence has a newline");
+}
+
+#[tokio::test]
 async fn bad_requests_are_refused() {
     let engine = engine();
     let refused = |request| async { engine.generate(request).await.unwrap_err() };

@@ -1,4 +1,5 @@
-//! Models on an OpenAI-compatible server: `openai:<model>@<base url>`.
+//! Models on an OpenAI-compatible server: `openai:<model>@<base url>`, and `openai-chat:<model>@<base url>` for models
+//! that take conversations of planner and grounder over the chat interface.
 //!
 //! Chats go to `/chat/completions`; raw text and token ids go to `/completions`
 //! (<https://platform.openai.com/docs/api-reference/completions>). Lumos modules take raw text without BOS,
@@ -8,7 +9,9 @@
 //! weights are unknown. Before a run, a model is checked, because a name that the server does not know would fail every
 //! unit.
 
+mod chat_reply;
 mod explain;
+mod metrics;
 mod name;
 mod server;
 mod settings;
@@ -20,11 +23,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use http::StatusCode;
 use lumos_http::HttpError;
-use lumos_tasks::{Completion, Input, Message, Request, Role, Sampling, Stop};
+use lumos_tasks::{Completion, Input, Message, PromptTemplate, Request, Role, Sampling, ServerUse, Stop};
 use server::Server;
 use url::Url;
 use wire::{Dialect, Extension};
 
+use super::chat::{ChatTemplate, rendered};
 use super::{ModelBackend, ModelError};
 
 pub use name::OpenAiName;
@@ -63,7 +67,20 @@ impl Servers {
                 server
             }
         };
-        Ok(OpenAiBackend { model: name.model, server, dialect: Mutex::default() })
+        Ok(OpenAiBackend { model: name.model, is_chat: name.is_chat, server, dialect: Mutex::default() })
+    }
+}
+
+impl Servers {
+    /// Lists the servers that received requests, by address.
+    pub(super) fn used(&self) -> Vec<ServerUse> {
+        let servers = self.by_url.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = Vec::new();
+        for server in servers.values() {
+            ServerUse::merge(&mut used, server.used().as_slice());
+        }
+        used.sort_by(|one, other| one.server.cmp(&other.server));
+        used
     }
 }
 
@@ -71,6 +88,8 @@ impl Servers {
 #[derive(Debug)]
 pub(super) struct OpenAiBackend {
     model: String,
+    /// Whether conversations go to the chat interface.
+    is_chat: bool,
     server: Arc<Server>,
     /// The fields that the server supports for this model, as far as known.
     dialect: Mutex<Dialect>,
@@ -107,11 +126,19 @@ impl OpenAiBackend {
 
 #[async_trait]
 impl ModelBackend for OpenAiBackend {
-    async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
+    async fn complete(&self, mut request: Request) -> Result<Completion, ModelError> {
+        if let Input::Templated(prompt) = &request.input
+            && prompt.template != PromptTemplate::Chat
+        {
+            // The server's tokenizer is unknown, and so are its special tokens.
+            let rendered = rendered(prompt, &ChatTemplate::plain()).map_err(ModelError::Failed)?;
+            request.input = Input::Raw(rendered.text);
+        }
         let mut dialect = *self.dialect.lock().unwrap_or_else(PoisonError::into_inner);
         let mut completion = loop {
             let body = wire::body(&self.model, &request, dialect);
             let read = |answer: &[u8]| wire::read(answer, &request);
+            Server::watch_load(&self.server);
             match self.server.post(wire::path(&request), &body, false, read).await {
                 Ok(completion) => break completion,
                 Err(error) => match self.simpler(&request, dialect, &error) {
@@ -145,8 +172,8 @@ impl OpenAiBackend {
         }
         let hint = match status {
             StatusCode::NOT_FOUND if !wire::is_chat(request) => {
-                "; hint: planner, grounder and answerer need a server with /completions; a chat \
-                 model works for qa and judge only"
+                "; hint: this interface needs a server with /completions; for a server or model with a chat \
+                 interface only, pass openai-chat:<model>@<base url>"
             }
             StatusCode::NOT_FOUND => "; hint: check the address and the model name",
             _ => "",
@@ -168,7 +195,7 @@ impl OpenAiBackend {
         if listed.contains(&self.model) {
             return Ok(());
         }
-        let request = one_token(role);
+        let request = one_token(role, self.is_chat);
         let plain = Dialect { extensions: [false; 3], ..Dialect::default() };
         let body = wire::body(&self.model, &request, plain);
         let asked = self.server.post(wire::path(&request), &body, true, |_| Ok(())).await;
@@ -190,12 +217,11 @@ impl OpenAiBackend {
 }
 
 /// Creates the smallest request of a role.
-fn one_token(role: Role) -> Request {
-    let input = match role {
-        Role::Qa | Role::Judge => {
-            Input::Chat(vec![Message { role: "user".to_owned(), content: "Hello".to_owned() }])
-        }
-        Role::Planner | Role::Grounder | Role::Answerer => Input::Raw("Hello".to_owned()),
+fn one_token(role: Role, is_chat: bool) -> Request {
+    let input = if is_chat || matches!(role, Role::Qa | Role::Judge) {
+        Input::Chat(vec![Message { role: "user".to_owned(), content: "Hello".to_owned() }])
+    } else {
+        Input::Raw("Hello".to_owned())
     };
     Request { role, input, stop: Stop::Never, max_new_tokens: 1, sampling: Sampling::Greedy, seed: 0 }
 }

@@ -1,9 +1,10 @@
-//! Names of the form `openai:<model>@<base url>`.
+//! Names of the forms `openai:<model>@<base url>` and `openai-chat:<model>@<base url>`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use lumos_tasks::ContentHash;
+use lumos_tasks::families::chat_layout_hash;
+use lumos_tasks::{Configuration, ContentHash};
 use url::Url;
 
 /// Default base URL, unless `OPENAI_BASE_URL` is set.
@@ -16,6 +17,8 @@ pub struct OpenAiName {
     pub model: String,
     /// Base URL, without `/chat/completions`; `None` for the default.
     pub url: Option<Url>,
+    /// Whether conversations of planner, grounder and answerer go to the chat interface (`openai-chat:`).
+    pub is_chat: bool,
 }
 
 impl OpenAiName {
@@ -33,13 +36,17 @@ impl OpenAiName {
                 _ => address(USUAL)?,
             },
         };
-        Ok((Self { model: self.model, url: Some(url.clone()) }, url))
+        Ok((Self { url: Some(url.clone()), ..self }, url))
     }
 
     /// Returns a hash of what results depend on, as far as known, because there are no weights to hash. The
     /// number in it is incremented when requests change.
     pub(crate) fn content(&self) -> ContentHash {
-        ContentHash::of_json(&("openai/1", &self.model, self.url.as_ref().map(Url::as_str)))
+        let url = self.url.as_ref().map(Url::as_str);
+        if self.is_chat {
+            return ContentHash::of_json(&("openai-chat/1", &self.model, url, chat_layout_hash()));
+        }
+        ContentHash::of_json(&("openai/1", &self.model, url))
     }
 }
 
@@ -69,7 +76,7 @@ fn address(text: &str) -> Result<Url, String> {
 impl FromStr for OpenAiName {
     type Err = String;
 
-    /// Parses the part after `openai:`. Model names may contain `@`.
+    /// Parses the part after `openai:`, for the completions interface. Model names may contain `@`.
     fn from_str(text: &str) -> Result<Self, String> {
         // The scheme of the URL marks its start. The URL may also contain `@`.
         let at = ["@http://", "@https://"].iter().filter_map(|mark| text.find(mark)).min();
@@ -83,13 +90,14 @@ impl FromStr for OpenAiName {
         if model.is_empty() {
             return Err("missing model name".to_owned());
         }
-        Ok(Self { model: model.to_owned(), url })
+        Ok(Self { model: model.to_owned(), url, is_chat: false })
     }
 }
 
 impl fmt::Display for OpenAiName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "openai:{}", self.model)?;
+        let backend = if self.is_chat { Configuration::CHAT } else { "openai:" };
+        write!(formatter, "{backend}{}", self.model)?;
         match &self.url {
             Some(url) => write!(formatter, "@{}", url.as_str().trim_end_matches('/')),
             None => Ok(()),
@@ -136,5 +144,9 @@ mod tests {
         assert_eq!(content("m@http://host/v1"), content("m@http://host/v1/"));
         assert_ne!(content("m@http://host/v1"), content("m@http://other/v1"));
         assert_ne!(content("m@http://host/v1"), content("n@http://host/v1"));
+        let name: OpenAiName = "m@http://host/v1".parse().unwrap();
+        let chat = OpenAiName { is_chat: true, ..name.clone() };
+        assert_ne!(chat.content(), name.content());
+        assert_eq!(chat.to_string(), "openai-chat:m@http://host/v1");
     }
 }

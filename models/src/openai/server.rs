@@ -1,15 +1,21 @@
 //! Client of one server, shared by its models, and the interpretation of its responses.
 
 use std::future::ready;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use lumos_http::{HttpClient, HttpError, HttpRequest, HttpResponse, HttpSettings, host_and_port, is_private};
+use lumos_http::{
+    HttpClient, HttpError, HttpRequest, HttpResponse, HttpSettings, ServerLoad, host_and_port, is_private,
+};
+use lumos_tasks::ServerUse;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 use url::Url;
 
 use super::explain::{Explanation, explain};
+use super::metrics;
 use super::settings::{OpenAiSettings, key_variable, key_variables};
 
 /// How long no requests are sent after the server rejected the API key.
@@ -17,12 +23,25 @@ const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// Timeout for the list of models.
 const LISTING: Duration = Duration::from_secs(10);
 
+/// Interval at which a server's load is requested while requests are sent, and the timeout of such a request.
+const LOAD_EVERY: Duration = Duration::from_secs(2);
+
 /// Client of a server, shared by all its models.
 #[derive(Debug)]
 pub(super) struct Server {
     client: HttpClient,
     url: Url,
+    load: Mutex<LoadWatch>,
     pub(super) settings: OpenAiSettings,
+}
+
+/// Whether a server's load is requested.
+#[derive(Debug, Clone, Copy)]
+enum LoadWatch {
+    /// From this time on; `None` for at once.
+    Due(Option<Instant>),
+    /// No longer: the server reports none, or the number of requests is constant.
+    Off,
 }
 
 impl Server {
@@ -51,7 +70,65 @@ impl Server {
             bearer_for: Some(url.clone()),
             ..HttpSettings::default()
         })?;
-        Ok(Self { client, url, settings })
+        let watch = if settings.concurrency.least() == settings.concurrency.most() {
+            LoadWatch::Off
+        } else {
+            LoadWatch::Due(None)
+        };
+        Ok(Self { client, url, load: Mutex::new(watch), settings })
+    }
+
+    /// How many requests were sent at the same time; `None` if none succeeded and none were rejected.
+    pub(super) fn used(&self) -> Option<ServerUse> {
+        let (bounds, summary) = self.client.concurrency();
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        (summary.successes + summary.rejections > 0).then(|| ServerUse {
+            server: host_and_port(&self.url),
+            least: number(bounds.least()),
+            most: number(bounds.most()),
+            lowest: number(summary.lowest),
+            highest: number(summary.highest),
+            last: number(summary.last),
+            decreases: summary.decreases,
+            rejections: summary.rejections,
+            successes: summary.successes,
+            has_load: summary.has_load,
+        })
+    }
+
+    /// Requests the server's load in the background, if it is due and the server has not shown that it reports none.
+    /// The address belongs to the server itself, not to the interface below its base URL.
+    pub(super) fn watch_load(server: &Arc<Self>) {
+        {
+            let mut watch = server.load_watch();
+            match *watch {
+                LoadWatch::Due(at) if at.is_none_or(|at| at <= Instant::now()) => {
+                    *watch = LoadWatch::Due(Some(Instant::now() + LOAD_EVERY));
+                }
+                LoadWatch::Due(_) | LoadWatch::Off => return,
+            }
+        }
+        let server = Arc::clone(server);
+        tokio::spawn(async move {
+            match server.reported_load().await {
+                Some(load) => server.client.adjust(&load),
+                None if server.client.concurrency().1.has_load => {}
+                None => *server.load_watch() = LoadWatch::Off,
+            }
+        });
+    }
+
+    async fn reported_load(&self) -> Option<ServerLoad> {
+        let url = self.url.join("/metrics").ok()?;
+        let request =
+            HttpRequest { once: true, is_extra: true, timeout: Some(LOAD_EVERY), ..HttpRequest::get(url) };
+        let response = self.client.send(&request, |response| ready(response.accepted())).await.ok()?;
+        let text = str::from_utf8(&response.body).ok().filter(|text| text.len() <= metrics::MOST_BYTES)?;
+        metrics::load(text)
+    }
+
+    fn load_watch(&self) -> MutexGuard<'_, LoadWatch> {
+        self.load.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// URL of a path below the base URL.

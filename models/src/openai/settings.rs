@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lumos_http::{ServerKey, pace_of_rate};
+use lumos_http::{ConcurrencyBounds, ServerKey, pace_of_rate};
 use lumos_tasks::NanoDollars;
 use url::Url;
 
@@ -26,8 +26,8 @@ pub struct OpenAiSettings {
     pub first_pause: Duration,
     /// Longest pause. A request is not retried if the server asks for a longer one.
     pub longest_pause: Duration,
-    /// Maximum concurrent requests.
-    pub concurrency: usize,
+    /// Concurrent requests. Between different bounds, the number follows what the server can take.
+    pub concurrency: ConcurrencyBounds,
     /// Minimum time between two requests.
     pub pace: Duration,
     /// Maximum size of a response in bytes.
@@ -37,7 +37,7 @@ pub struct OpenAiSettings {
 }
 
 impl Default for OpenAiSettings {
-    /// No API key, a timeout of 120 s, 6 retries with pauses of 0.5 to 60 s, 16 concurrent requests, no rate
+    /// No API key, a timeout of 120 s, 6 retries with pauses of 0.5 to 60 s, 1 to 64 concurrent requests, no rate
     /// limit, no prices.
     fn default() -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Default for OpenAiSettings {
             retries: 6,
             first_pause: Duration::from_millis(500),
             longest_pause: Duration::from_secs(60),
-            concurrency: 16,
+            concurrency: ConcurrencyBounds::new(1, 64),
             pace: Duration::ZERO,
             largest_answer: 16 << 20,
             prices: BTreeMap::new(),
@@ -84,7 +84,8 @@ impl OpenAiSettings {
     ///   means no key.
     /// - `OPENAI_API_KEY`: key of `api.openai.com` and of the server of `OPENAI_BASE_URL`. It is not sent to
     ///   other servers, whose addresses may come from someone else.
-    /// - `LUMOS_OPENAI_RATE`: requests per second. `LUMOS_OPENAI_CONCURRENCY`: concurrent requests.
+    /// - `LUMOS_OPENAI_RATE`: requests per second. `LUMOS_OPENAI_CONCURRENCY`: concurrent requests, `16` or
+    ///   between bounds `2..64`.
     ///   `LUMOS_OPENAI_TIMEOUT`: timeout of one request in seconds. `LUMOS_OPENAI_RETRIES`: retries.
     /// - `LUMOS_OPENAI_PRICES`: US dollars per million tokens read and written, as
     ///   `gpt-4=30/60,other=0.5/1.5`.
@@ -119,10 +120,8 @@ impl OpenAiSettings {
                 })?;
         }
         if let Some(concurrency) = set("LUMOS_OPENAI_CONCURRENCY") {
-            settings.concurrency = concurrency.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
-                format!(
-                    "invalid value `{concurrency}` for LUMOS_OPENAI_CONCURRENCY: expected a positive integer"
-                )
+            settings.concurrency = concurrency.parse().map_err(|expected: String| {
+                format!("invalid value `{concurrency}` for LUMOS_OPENAI_CONCURRENCY: {expected}")
             })?;
         }
         if let Some(retries) = set("LUMOS_OPENAI_RETRIES") {
@@ -195,7 +194,10 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(settings.key, Some(ServerKey::new("general")));
-        assert_eq!((settings.pace, settings.concurrency), (Duration::from_millis(250), 3));
+        assert_eq!(
+            (settings.pace, settings.concurrency),
+            (Duration::from_millis(250), ConcurrencyBounds::fixed(3))
+        );
         assert_eq!(settings.prices["a=b"].of(1000, 10), NanoDollars(515_000));
         assert!(!format!("{settings:?}").contains("general"));
     }
@@ -247,6 +249,7 @@ mod tests {
             ("LUMOS_OPENAI_RATE", "fast"),
             ("LUMOS_OPENAI_TIMEOUT", "-1"),
             ("LUMOS_OPENAI_CONCURRENCY", "0"),
+            ("LUMOS_OPENAI_CONCURRENCY", "9..4"),
             ("LUMOS_OPENAI_RETRIES", "many"),
             ("LUMOS_OPENAI_PRICES", "gpt-4=30"),
             ("LUMOS_OPENAI_PRICES", "gpt-4=-1/2"),

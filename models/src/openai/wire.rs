@@ -4,6 +4,8 @@ use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop, python};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::chat_reply;
+
 /// A field beyond OpenAI's interface that makes a server handle a prompt as the engine does. Most servers
 /// ignore unknown fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,9 +78,9 @@ impl Dialect {
     }
 }
 
-/// Whether a request goes to the chat interface.
+/// Whether a request goes to the chat interface. Conversations in a text layout are rendered before.
 pub(super) fn is_chat(request: &Request) -> bool {
-    matches!(request.input, Input::Chat(_))
+    matches!(request.input, Input::Chat(_) | Input::Templated(_))
 }
 
 /// Path of a request below the base URL.
@@ -102,6 +104,7 @@ pub(super) fn body(model: &str, request: &Request, dialect: Dialect) -> Value {
         }
         Input::Tokens(tokens) => put("prompt", json!(tokens)),
         Input::Chat(messages) => put("messages", json!(messages)),
+        Input::Templated(prompt) => put("messages", json!(prompt.messages)),
     }
     let limit = if is_chat(request) && !dialect.max_tokens { "max_completion_tokens" } else { "max_tokens" };
     put(limit, json!(request.max_new_tokens));
@@ -125,6 +128,8 @@ pub(super) fn body(model: &str, request: &Request, dialect: Dialect) -> Value {
         }
     }
     match &request.stop {
+        // Chat models may begin a reply with an empty line: `chat_reply::line` selects the line.
+        Stop::Newline if is_chat(request) => {}
         Stop::Newline => put("stop", json!(["\n"])),
         Stop::Text(text) => put("stop", json!([text])),
         Stop::Tokens(tokens) => put("stop_token_ids", json!(tokens)),
@@ -170,6 +175,12 @@ pub(super) fn read(answer: &[u8], request: &Request) -> Result<Completion, Strin
     } else {
         choice.text.ok_or("invalid response: no text")?
     };
+    if let Input::Templated(prompt) = &request.input {
+        let (text, is_whole) = chat_reply::line(&text, &prompt.reply_start);
+        let is_cut = is_whole && choice.finish_reason.as_deref() == Some("length");
+        let finish = if is_cut { Finish::Length } else { Finish::Stop };
+        return Ok(completion(text.to_owned(), finish, &usage));
+    }
     // A server may include the stop text, or not support stop texts.
     let stop = match &request.stop {
         Stop::Newline => Some("\n"),
@@ -188,15 +199,19 @@ pub(super) fn read(answer: &[u8], request: &Request) -> Result<Completion, Strin
         Some(end) => text[..end].to_owned(),
         None => text,
     };
+    Ok(completion(text, finish, &usage))
+}
+
+fn completion(text: String, finish: Finish, usage: &Value) -> Completion {
     let count = |value: &Value| value.as_u64().and_then(|tokens| u32::try_from(tokens).ok());
-    Ok(Completion {
+    Completion {
         text,
         finish,
         prompt_tokens: count(&usage["prompt_tokens"]),
         completion_tokens: count(&usage["completion_tokens"]),
         cached_tokens: count(&usage["prompt_tokens_details"]["cached_tokens"]),
         cost: None,
-    })
+    }
 }
 
 #[cfg(test)]

@@ -11,9 +11,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use lumos_engine::{LoadError, ModelSource};
+use lumos_engine::{LoadError, ModelSource, Tokenizer};
 use lumos_http::AccessPolicy;
-use lumos_tasks::{Configuration, ContentHash, Device, EngineUse, Formulation, ModelIdentity, Role};
+use lumos_tasks::{
+    Configuration, ContentHash, Device, EngineUse, Formulation, ModelIdentity, PromptTemplate, Role,
+    ServerUse,
+};
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
 
@@ -145,7 +148,7 @@ impl ModelRegistry {
             ModelName::OpenAi(here) => return self.identify_remote(name, &here),
             ModelName::BuiltinTiny => {
                 let files = files::builtin_files(role, formulation).ok_or_else(|| unsupported(name, role))?;
-                (files::builtin_listed(files), Some(engine.computed_in()))
+                (files::builtin_listed(files), Some(engine.computed_in(true)))
             }
             ModelName::Candle(path) => self.located(name, &path, engine, &mut known_as)?,
             ModelName::Lumos(pair) => {
@@ -209,7 +212,10 @@ impl ModelRegistry {
         if let Some(pinned) = located.pinned.filter(|_| self.settings.here(name) == name) {
             *known_as = pinned;
         }
-        Ok((files_of(name, located.source)?, Some(engine.computed_in())))
+        // A model without a valid tokenizer fails when it is loaded.
+        let is_unique =
+            Tokenizer::of(&located.source).map_or(true, |tokenizer| tokenizer.newline_is_unique());
+        Ok((files_of(name, located.source)?, Some(engine.computed_in(is_unique))))
     }
 
     /// Returns the identity of a server's model: its name and address, because its weights cannot be hashed.
@@ -293,6 +299,10 @@ impl ModelRegistry {
                 is_exhaustion: matches!(&error, Blocking::Load(error) if error.is_exhaustion()),
                 ..failed(error.to_string())
             })?;
+        // Models that take turns are checked when their first prompt is rendered.
+        if configuration.format.template == PromptTemplate::Chat {
+            loaded.backend.chat.check_own().map_err(failed)?;
+        }
         Ok(Arc::clone(&loaded.backend) as Arc<dyn ModelBackend>)
     }
 
@@ -406,6 +416,11 @@ impl ModelRegistry {
         listed
     }
 
+    /// Lists the model servers used so far, with the number of requests that were in progress at the same time.
+    pub fn servers(&self) -> Vec<ServerUse> {
+        self.servers.used()
+    }
+
     /// Lists the engines requested so far, with the cost of loading them.
     pub fn engines(&self) -> Vec<EngineUse> {
         self.uses.told()
@@ -442,7 +457,10 @@ impl EngineLoad {
         let began = Instant::now();
         let loaded = EngineBackend::load(source, self.settings);
         self.uses.loaded(&self.key, loaded.as_ref().ok(), began.elapsed());
-        Ok((loaded?, bytes))
+        let loaded = loaded?;
+        EngineSettings::check_line_ends(self.key.1.as_deref(), loaded.engine.newline_is_unique())
+            .map_err(Blocking::Planned)?;
+        Ok((loaded, bytes))
     }
 }
 
@@ -467,6 +485,8 @@ pub(super) enum Blocking {
     Located(#[from] LocateError),
     #[error(transparent)]
     Io(#[from] io::Error),
+    #[error("{0}")]
+    Planned(String),
     #[error("loading was interrupted: {0}")]
     Join(#[from] tokio::task::JoinError),
 }

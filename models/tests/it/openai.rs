@@ -11,15 +11,15 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::future::join_all;
 use futures::stream;
+use lumos_models::{ConcurrencyBounds, ModelsSettings, OpenAiSettings, Price, ServerKey};
 use lumos_models::{ModelBackend, ModelError, ModelRegistry};
-use lumos_models::{ModelsSettings, OpenAiSettings, Price, ServerKey};
 use lumos_tasks::{
     Behaviour, Completion, Configuration, ContentHash, Finish, Formulation, GenerationSettings, Input,
-    Message, NanoDollars, Request, Role, Sampling, Stop,
+    Message, ModelIdentity, NanoDollars, PromptTemplate, Request, Role, Sampling, Stop, TemplatedPrompt,
 };
 use serde_json::{Value, json};
 
@@ -31,6 +31,8 @@ struct Server {
     in_flight: Arc<AtomicUsize>,
     most_in_flight: Arc<AtomicUsize>,
     elsewhere: Option<String>,
+    /// Metrics, if the server has any.
+    load: Option<&'static str>,
 }
 
 impl Server {
@@ -70,6 +72,19 @@ async fn complete(State(server): State<Server>, headers: HeaderMap, Json(body): 
 
 async fn behave(server: &Server, model: &str, request: usize, key: &str, body: &Value) -> Response {
     match model {
+        "crowded" if server.in_flight.load(Ordering::SeqCst) > 3 => {
+            complaint(429, "too many requests in progress")
+        }
+        "crowded" => {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            reply("done")
+        }
+        "chatty" => {
+            let message = json!({"content": "\n```\nAssistant: R1 = Calculator(1)\n```\n"});
+            let usage = json!({"prompt_tokens": 7, "completion_tokens": 3});
+            let choice = json!({"message": message, "finish_reason": "length"});
+            Json(json!({"choices": [choice], "usage": usage})).into_response()
+        }
         "good" => reply(" Subgoal 1: add\nSubgoal 2"),
         "steady" => {
             tokio::time::sleep(Duration::from_millis(40)).await;
@@ -125,12 +140,17 @@ async fn behave(server: &Server, model: &str, request: usize, key: &str, body: &
     }
 }
 
+async fn metrics(State(server): State<Server>) -> Response {
+    server.load.map_or_else(|| StatusCode::NOT_FOUND.into_response(), IntoResponse::into_response)
+}
+
 async fn listen(server: Server) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let routes = Router::new()
         .route("/v1/completions", post(complete))
         .route("/v1/chat/completions", post(complete))
+        .route("/metrics", get(metrics))
         .with_state(server);
     tokio::spawn(async move { axum::serve(listener, routes).await });
     url
@@ -148,6 +168,21 @@ fn settings() -> OpenAiSettings {
     }
 }
 
+fn configuration(models: BTreeMap<Role, ModelIdentity>) -> Configuration {
+    Configuration {
+        benchmark: "gsm8k".to_owned(),
+        formulation: Formulation::Iterative,
+        behaviour: Behaviour::Paper,
+        max_rounds: 8,
+        models,
+        tools: Vec::new(),
+        generation: GenerationSettings::default(),
+        seed: 0,
+        prompts: ContentHash::of_bytes(b""),
+        format: lumos_tasks::PromptFormat::default(),
+    }
+}
+
 /// Returns a server's model from the registry that workers use.
 async fn model(name: &str, url: &str, settings: OpenAiSettings) -> Arc<dyn ModelBackend> {
     let models = ModelRegistry::new(ModelsSettings { openai: Some(settings), ..ModelsSettings::default() });
@@ -155,17 +190,7 @@ async fn model(name: &str, url: &str, settings: OpenAiSettings) -> Arc<dyn Model
     let identified = models.identify(&name, Role::Planner, Formulation::Iterative).unwrap();
     assert_eq!((identified.identity.name.as_str(), &identified.identity.dtype), (name.as_str(), &None));
     assert!(identified.files.is_empty());
-    let configuration = Configuration {
-        benchmark: "gsm8k".to_owned(),
-        formulation: Formulation::Iterative,
-        behaviour: Behaviour::Paper,
-        max_rounds: 8,
-        models: BTreeMap::from([(Role::Planner, identified.identity.clone())]),
-        tools: Vec::new(),
-        generation: GenerationSettings::default(),
-        seed: 0,
-        prompts: ContentHash::of_bytes(b""),
-    };
+    let configuration = configuration(BTreeMap::from([(Role::Planner, identified.identity.clone())]));
     models.get(&identified.identity, Role::Planner, &configuration).await.unwrap()
 }
 
@@ -322,10 +347,80 @@ async fn chats_are_asked_in_the_server_s_words() {
 }
 
 #[tokio::test]
+async fn conversations_go_to_the_chat_interface_and_come_back_as_a_line() {
+    let server = Server::default();
+    let url = listen(server.clone()).await;
+    let messages: Vec<Message> = [("system", "Plan."), ("user", "Add.")]
+        .map(|(role, content)| Message { role: role.to_owned(), content: content.to_owned() })
+        .to_vec();
+    let prompt = |template| {
+        let (text, reply_start) = ("<|user|>\nAdd.\n<|assistant|>\n".to_owned(), "R1 = ".to_owned());
+        Box::new(TemplatedPrompt { text, messages: messages.clone(), reply_start, template })
+    };
+    let chat = Request { input: Input::Templated(prompt(PromptTemplate::Chat)), ..raw() };
+    let completion = model("chatty", &url, settings()).await.complete(chat).await.unwrap();
+    assert_eq!((completion.text.as_str(), completion.finish), ("Calculator(1)", Finish::Stop));
+    assert_eq!((completion.prompt_tokens, completion.completion_tokens), (Some(7), Some(3)));
+    let body = server.bodies().remove(0);
+    assert_eq!((&body["messages"], body.get("stop")), (&json!(messages), None));
+    // Any other layout is a text for the completions interface.
+    let rendered = Request { input: Input::Templated(prompt(PromptTemplate::Chatml)), ..raw() };
+    model("good", &url, settings()).await.complete(rendered).await.unwrap();
+    let body = server.bodies().remove(1);
+    assert!(body["prompt"].as_str().unwrap().ends_with("<|im_start|>assistant\nR1 = "), "{body}");
+    assert_eq!(body["stop"], json!(["\n"]));
+}
+
+/// Returns a server's model that is named by its backend too, and its registry.
+async fn named(name: &str, settings: OpenAiSettings) -> (Arc<ModelRegistry>, Arc<dyn ModelBackend>) {
+    let models = ModelRegistry::new(ModelsSettings { openai: Some(settings), ..ModelsSettings::default() });
+    let identity = models.identify(name, Role::Planner, Formulation::Iterative).unwrap().identity;
+    let planned = BTreeMap::from([(Role::Planner, identity.clone())]);
+    let configuration = configuration(planned);
+    let backend = models.get(&identity, Role::Planner, &configuration).await.unwrap();
+    (Arc::new(models), backend)
+}
+
+#[tokio::test]
+async fn a_storm_of_rejections_lowers_the_number_of_requests_and_fails_none() {
+    let server = Server::default();
+    let url = listen(server.clone()).await;
+    let patient = OpenAiSettings { retries: 60, longest_pause: Duration::from_millis(40), ..settings() };
+    let (models, backend) = named(&format!("openai:crowded@{url}"), patient).await;
+    assert_eq!(models.servers(), [], "no requests yet");
+    let answers = join_all((0..64).map(|_| backend.complete(raw()))).await;
+    assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|one| one.text == "done")));
+    let used = models.servers().remove(0);
+    assert!(url.contains(&used.server), "{used:?}");
+    assert_eq!((used.least, used.most, used.successes), (1, 64, 64));
+    assert!(used.rejections > 0 && used.decreases > 0 && used.lowest < 8, "{used:?}");
+    assert_eq!(used.rejections, server.requests() as u64 - 64, "every rejection is counted once");
+}
+
+#[tokio::test]
+async fn the_load_that_a_server_reports_lowers_the_number_of_requests() {
+    let server = Server {
+        load: Some("vllm:num_requests_running{a=\"b\"} 2\nvllm:num_requests_waiting 9\n"),
+        ..Server::default()
+    };
+    let url = listen(server.clone()).await;
+    let (models, backend) = named(&format!("openai:good@{url}"), settings()).await;
+    for _ in 0..1_000 {
+        backend.complete(raw()).await.unwrap();
+        if models.servers()[0].has_load {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let used = models.servers().remove(0);
+    assert!(used.has_load && used.lowest < 8 && used.rejections == 0, "{used:?}");
+}
+
+#[tokio::test]
 async fn limits_hold_for_all_models_of_a_server() {
     let server = Server::default();
     let url = listen(server.clone()).await;
-    let limited = OpenAiSettings { concurrency: 2, ..settings() };
+    let limited = OpenAiSettings { concurrency: ConcurrencyBounds::fixed(2), ..settings() };
     let model = model("steady", &url, limited).await;
     join_all((0..6).map(|_| model.complete(raw()))).await;
     assert_eq!(server.most_in_flight.load(Ordering::SeqCst), 2);

@@ -91,6 +91,7 @@ async fn backend(name: &str, role: Role) -> std::sync::Arc<dyn ModelBackend> {
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: ContentHash::of_bytes(b""),
+        format: lumos_tasks::PromptFormat::default(),
     };
     models.get(&identified.identity, role, &configuration).await.unwrap()
 }

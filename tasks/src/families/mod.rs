@@ -8,21 +8,27 @@
 //! | `sql` with try-again | its own: `sql::try_again` |
 //!
 //! `plan_loop` drives a `Family`, which supplies texts and executes actions. `parse`, `execution` and `prompts`
-//! have what several families share; `conversation` splits prompts into messages again.
+//! have what several families share; `conversation` splits prompts into messages again. `chat_layout` has the messages
+//! before a conversation, for models that were not trained on it.
 
+mod chat_layout;
 mod conversation;
 pub(crate) mod execution;
 pub mod maths;
 pub(crate) mod one_request;
 pub mod parse;
 pub(crate) mod plan_loop;
-mod prompts;
+pub(crate) mod prompts;
 pub mod qa;
 pub mod shop;
 pub mod sql;
 #[cfg(test)]
 mod tests;
 pub mod web;
+mod worked_examples;
+
+pub use chat_layout::chat_layout_hash;
+pub(crate) use chat_layout::{ExampleSet, opening};
 
 pub use conversation::{conversation, ends_planning};
 

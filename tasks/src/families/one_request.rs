@@ -7,6 +7,7 @@ use std::fmt;
 
 use super::{Failure, prompts};
 use crate::call::{ToolCall, ToolReply};
+use crate::dialogue::Dialogue;
 use crate::episode::{Machine, Started, Want};
 use crate::outcome::{Ending, Evidence, PlanEvidence, Stage, Step};
 use crate::request::{Message, Role};
@@ -19,7 +20,9 @@ pub(crate) struct SingleModel<A> {
 
 impl<A: Fn(&str) -> Option<String> + Send + Sync + 'static> SingleModel<A> {
     pub(crate) fn start(question: &str, answer: A, evidence: fn(PlanEvidence) -> Evidence) -> Started {
-        let want = Want::Generate { role: Role::Answerer, prompt: prompts::answer(question) };
+        let mut prompt = Dialogue::from(prompts::answer(question));
+        prompt.ask();
+        let want = Want::Generate { role: Role::Answerer, prompt };
         (Box::new(Self { answer, evidence }), want)
     }
 }
@@ -84,6 +87,7 @@ mod tests {
             generation: GenerationSettings::default(),
             seed: 0,
             prompts: ContentHash::of_bytes(b"prompt"),
+            format: crate::PromptFormat::default(),
         };
         let messages = vec![Message { role: "user".to_owned(), content: "Correct?".to_owned() }];
         let item = ItemId { content: ContentHash::of_json(&messages), occurrence: 0 };

@@ -15,6 +15,7 @@ use std::fmt;
 
 use super::{Failure, prompts};
 use crate::call::ToolReply;
+use crate::dialogue::Dialogue;
 use crate::episode::{Machine, Started, Want};
 use crate::outcome::{Ending, Evidence, Observation, PlanEvidence, Step, Value};
 use crate::python::strip;
@@ -158,20 +159,25 @@ pub(crate) struct PlanLoop<F> {
     family: F,
     max_rounds: u32,
     phase: Phase,
-    plan_prompt: String,
-    ground_prompt: String,
+    plan_prompt: Dialogue,
+    ground_prompt: Dialogue,
     state: LoopState,
 }
 
 impl<F: Family> PlanLoop<F> {
     /// Starts an episode with the planner's first prompt. The grounder's first prompt ends before the subgoal.
-    pub(crate) fn start(family: F, max_rounds: u32, plan_prompt: String, ground_prompt: String) -> Started {
+    pub(crate) fn start(
+        family: F,
+        max_rounds: u32,
+        plan_prompt: impl Into<Dialogue>,
+        ground_prompt: impl Into<Dialogue>,
+    ) -> Started {
         let mut machine = Self {
             family,
             max_rounds: max_rounds.max(1),
             phase: Phase::Planning,
-            plan_prompt,
-            ground_prompt,
+            plan_prompt: plan_prompt.into(),
+            ground_prompt: ground_prompt.into(),
             state: LoopState::start(),
         };
         let want = machine.plan();
@@ -180,11 +186,13 @@ impl<F: Family> PlanLoop<F> {
 
     fn plan(&mut self) -> Want {
         self.phase = Phase::Planning;
+        self.plan_prompt.ask();
         Want::Generate { role: Role::Planner, prompt: self.plan_prompt.clone() }
     }
 
     fn ground(&mut self, plan: &str) -> Want {
-        self.ground_prompt.push_str(&self.family.subgoal(plan, &self.state));
+        self.ground_prompt.push(&self.family.subgoal(plan, &self.state));
+        self.ground_prompt.ask();
         self.phase = Phase::Grounding { plan: plan.to_owned() };
         Want::Generate { role: Role::Grounder, prompt: self.ground_prompt.clone() }
     }
@@ -201,8 +209,8 @@ impl<F: Family> PlanLoop<F> {
         }
         match self.family.next_turn(&turn, &mut self.state) {
             Ok((plan, ground)) => {
-                self.plan_prompt.push_str(&plan);
-                self.ground_prompt.push_str(&ground);
+                self.plan_prompt.push(&plan);
+                self.ground_prompt.push(&ground);
                 self.state.turn += 1;
                 self.plan()
             }

@@ -3,27 +3,27 @@
 
 use crate::python::strip;
 
-pub(super) const PLAN: &str = "Please provide a reasonable subgoal-based plan to solve the given task.\n";
+pub(crate) const PLAN: &str = "Please provide a reasonable subgoal-based plan to solve the given task.\n";
 
 /// The beginning of the grounder's prompts, in the families' own texts.
 pub(super) const GROUNDED: &str = "Please ground the given subgoal";
 
-pub(super) const USER: &str = "<|user|>\n";
-pub(super) const ASSISTANT: &str = "\n<|assistant|>\n";
+pub(crate) const USER: &str = "<|user|>\n";
+pub(crate) const ASSISTANT: &str = "\n<|assistant|>\n";
 
 /// The text in the planner's reply that ends planning.
-pub(super) const STOP_PLANNING: &str = "Yes, I will stop planning";
+pub(crate) const STOP_PLANNING: &str = "Yes, I will stop planning";
 /// The text in the planner's reply that continues planning; removed before grounding.
-pub(super) const KEEP_PLANNING: &str = "No, I will keep planning.";
+pub(crate) const KEEP_PLANNING: &str = "No, I will keep planning.";
 
 /// The planner's first prompt.
-pub(super) fn plan(task: &str) -> String {
+pub(crate) fn plan(task: &str) -> String {
     let task = strip(task);
     format!("{USER}{PLAN}Task: {task}; Initial Environment Description: None.{ASSISTANT}")
 }
 
 /// Text appended to the planner's prompt after turn `turn`: its reply and the result of its subgoal.
-pub(super) fn plan_again(reply: &str, turn: u32, result: &str) -> String {
+pub(crate) fn plan_again(reply: &str, turn: u32, result: &str) -> String {
     let reply = strip(reply);
     format!(
         "{reply}\n\n{USER}The executed result for Subgoal {turn} is {result}. Should we stop planning?{ASSISTANT}"
@@ -32,40 +32,40 @@ pub(super) fn plan_again(reply: &str, turn: u32, result: &str) -> String {
 
 /// The grounder's first prompt, up to the subgoal, or to all subgoals of a one-time episode. `actions` is the
 /// family's list of actions.
-pub(super) fn ground(actions: &str, task: &str, one_time: bool) -> String {
+pub(crate) fn ground(actions: &str, task: &str, one_time: bool) -> String {
     let (task, subgoal) = (strip(task), if one_time { "Subgoals" } else { "Subgoal" });
     format!("{USER}{actions}Task: {task} \n{subgoal} to be grounded: ")
 }
 
 /// Text appended to the grounder's prompt after a turn: its reply, up to the next subgoal.
-pub(super) fn ground_again(reply: &str) -> String {
+pub(crate) fn ground_again(reply: &str) -> String {
     let reply = strip(reply);
     format!("{reply}\n\n{USER}Subgoal to be grounded: ")
 }
 
 /// The end of a grounder's first prompt: the planner's reply.
-pub(super) fn subgoal(plan: &str) -> String {
+pub(crate) fn subgoal(plan: &str) -> String {
     let plan = strip(plan);
     format!("{plan}{ASSISTANT}")
 }
 
 /// The end of a grounder's later prompt: the planner's reply without its decision to keep planning.
-pub(super) fn next_subgoal(plan: &str) -> String {
+pub(crate) fn next_subgoal(plan: &str) -> String {
     subgoal(kept(plan))
 }
 
 /// The planner's reply without its decision to keep planning.
-pub(super) fn kept(plan: &str) -> &str {
+pub(crate) fn kept(plan: &str) -> &str {
     strip(plan.rsplit(KEEP_PLANNING).next().unwrap_or_default())
 }
 
 /// A subgoal's name, which precedes the first colon of the planner's reply: `Subgoal 2`.
-pub(super) fn subgoal_name(plan: &str) -> &str {
+pub(crate) fn subgoal_name(plan: &str) -> &str {
     kept(strip(plan).split(':').next().unwrap_or_default())
 }
 
 /// The prompt of a model that answers on its own.
-pub(super) fn answer(question: &str) -> String {
+pub(crate) fn answer(question: &str) -> String {
     let question = strip(question);
     format!("{USER}{question}{ASSISTANT}")
 }

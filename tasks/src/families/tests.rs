@@ -26,6 +26,7 @@ fn unit(task: Task, formulation: Formulation, behaviour: Behaviour) -> EpisodeUn
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: ContentHash::of_bytes(b""),
+        format: crate::PromptFormat::default(),
     };
     let item = ItemId { content: ContentHash::of_json(&task), occurrence: 0 };
     EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration))

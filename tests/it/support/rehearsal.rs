@@ -150,6 +150,7 @@ fn case(
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: benchmark.prompts_hash(),
+        format: lumos_tasks::PromptFormat::default(),
     });
     let unit = EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
     let mut episode = Episode::start(&unit);

@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use lumos_queue::nats::{Change, NatsError};
 use lumos_tasks::fleet::{
-    MessageError, PROTOCOL, RunNotice, RunState, ShardId, SharedInputs, UnitMessage, WorkMessage,
+    MessageError, PROMPT_FORMATS, PROTOCOL, RunNotice, RunState, ShardId, SharedInputs, UnitMessage,
+    WorkMessage,
 };
 use lumos_tasks::{Assignment, Configuration, ContentHash, RunToken};
 use serde::Deserialize;
@@ -295,10 +296,10 @@ impl State {
 fn read(key: &str, value: &[u8]) -> Result<RunNotice, String> {
     let heading: Heading =
         serde_json::from_slice(value).map_err(|error| format!("invalid notice of run `{key}`: {error}"))?;
-    if heading.protocol != PROTOCOL {
+    if !(PROTOCOL..=PROMPT_FORMATS).contains(&heading.protocol) {
         let name = heading.name.unwrap_or_else(|| key.to_owned());
         return Err(format!(
-            "ignoring run `{name}`: it uses protocol {}, this worker uses {PROTOCOL}; hint: start a worker \
+            "ignoring run `{name}`: it uses protocol {}, this worker uses {PROTOCOL} to {PROMPT_FORMATS}; hint: start a worker \
              of the version that planned the run",
             heading.protocol
         ));

@@ -86,6 +86,7 @@ impl Presence {
         notice.holdings.models = parts.models.list().await.into_iter().map(|model| model.identity).collect();
         notice.engines = parts.models.engines();
         notice.oldest = parts.activity.oldest(None);
+        notice.servers = parts.models.servers();
         notice.written_ms = jiff::Timestamp::now().as_millisecond();
         let bytes = serde_json::to_vec(notice).map_err(|error| error.to_string())?;
         match timeout(PATIENCE, self.notices.put(&notice.name, &bytes)).await {

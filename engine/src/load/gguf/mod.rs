@@ -46,6 +46,13 @@ pub(super) fn open(path: &Path) -> Result<(ModelConfig, Tokenizer, GgufTensors),
     Ok((config, tokenizer, tensors))
 }
 
+/// Reads the tokenizer of a file.
+pub(super) fn tokenizer(path: &Path) -> Result<Tokenizer, LoadError> {
+    let bytes = files::map(path)?;
+    let content = read(&bytes, path)?;
+    vocabulary::tokenizer(&Metadata { file: path, values: &content.metadata })
+}
+
 /// Reads the metadata and the tensor table.
 fn read(bytes: &[u8], path: &Path) -> Result<Content, LoadError> {
     let head = &bytes[..bytes.len().min(LARGEST_HEADER)];

@@ -15,7 +15,7 @@ use crate::identity::ContentHash;
 use crate::outcome::{Evidence, Observation};
 use crate::python::strip;
 
-const GROUND: &str = "Please ground the given subgoal to corresponding executable actions for solving the \
+pub(crate) const GROUND: &str = "Please ground the given subgoal to corresponding executable actions for solving the \
 given task. The grounded actions must be the one in available action list.\n\n\
 The available action list is 'Calculator', 'SetEquation', 'SolveEquation', 'Count', 'SolveInequality', \
 'Code', and 'Define'.\n\

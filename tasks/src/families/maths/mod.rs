@@ -6,7 +6,7 @@ pub mod parse;
 mod results;
 
 pub use family::prompts_hash;
-pub(crate) use family::start;
+pub(crate) use family::{GROUND, start};
 
 /// Extracts the answer from a single model's reply.
 pub mod answer {

@@ -3,7 +3,7 @@
 mod execution;
 mod family;
 pub mod page;
-mod prompts;
+pub(super) mod prompts;
 mod results;
 
 pub(crate) use family::start;

@@ -8,7 +8,7 @@ use crate::python::strip;
 use crate::request::Message;
 
 /// The grounder's instruction. It describes `Calculator` twice, as the original does.
-pub(super) const GROUND: &str = "Please ground the given subgoal to corresponding executable actions for solving the \
+pub(crate) const GROUND: &str = "Please ground the given subgoal to corresponding executable actions for solving the \
 given task. The grounded actions must be the one in available action list.\n\n\
 The available action list is 'KnowledgeQuery', 'ParagraphRetrieve', 'QA', 'Calculator', and 'Code'.\n\
 Calculator(formula): Calculate the input formula; KnowledgeQuery(query): Capture the relevant webpages according to \

@@ -2,6 +2,7 @@
 
 use super::execution::ShopValue;
 use super::exemplars::Exemplars;
+use crate::dialogue::Dialogue;
 use crate::families::prompts::{self, ASSISTANT, KEEP_PLANNING, PLAN, USER};
 use crate::identity::ContentHash;
 use crate::python::strip;
@@ -24,7 +25,7 @@ pub fn hash(exemplars: &Exemplars) -> ContentHash {
 }
 
 /// The planner's first prompt.
-pub(super) fn plan(exemplars: &Exemplars, task: &str) -> String {
+pub(super) fn plan(exemplars: &Exemplars, task: &str) -> Dialogue {
     let mut prompt = String::new();
     for exemplar in &exemplars.plan {
         prompt.push_str(&prompts::plan(&exemplar.instruction));
@@ -36,7 +37,7 @@ pub(super) fn plan(exemplars: &Exemplars, task: &str) -> String {
         }
         prompt.push_str("\n\n");
     }
-    prompt + &prompts::plan(task)
+    Dialogue::with_examples(&prompt, &prompts::plan(task))
 }
 
 /// Text appended to the planner's prompt for the next turn.
@@ -46,7 +47,7 @@ pub(super) fn plan_again(plan: &str, turn: u32, result: &ShopValue) -> String {
 }
 
 /// The grounder's first prompt, up to the subgoal.
-pub(super) fn ground(exemplars: &Exemplars, task: &str) -> String {
+pub(super) fn ground(exemplars: &Exemplars, task: &str) -> Dialogue {
     let mut prompt = String::new();
     for (planned, exemplar) in exemplars.plan.iter().zip(&exemplars.ground) {
         prompt.push_str(&prompts::ground(GROUND, &exemplar.instruction, false));
@@ -59,7 +60,7 @@ pub(super) fn ground(exemplars: &Exemplars, task: &str) -> String {
         }
         prompt.push_str("\n\n");
     }
-    prompt + &prompts::ground(GROUND, task, false)
+    Dialogue::with_examples(&prompt, &prompts::ground(GROUND, task, false))
 }
 
 #[cfg(test)]
@@ -71,8 +72,9 @@ mod tests {
     fn prompts_of_the_modules() {
         let exemplars = Exemplars::shipped();
         let again = ShopValue::Clickables(vec!["back to search".to_owned(), "it's".to_owned()]);
-        let planner = plan(&exemplars, "Find me a lamp") + &plan_again(" Subgoal 1: Search. ", 1, &again);
-        let grounder = ground(&exemplars, "Find me a lamp")
+        let planner =
+            plan(&exemplars, "Find me a lamp").into_text() + &plan_again(" Subgoal 1: Search. ", 1, &again);
+        let grounder = ground(&exemplars, "Find me a lamp").into_text()
             + &next_subgoal("No, I will keep planning. Subgoal 1: Search.")
             + FIRST_VARIABLE
             + &prompts::ground_again("R1 = Search(lamp) ")

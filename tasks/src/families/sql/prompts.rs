@@ -2,6 +2,7 @@
 //! worked examples are specific to lumos, and so is the wording of the try-again loop (its layout and its answer
 //! to a reply without a statement are the benchmark's).
 
+use crate::dialogue::Dialogue;
 use crate::families::prompts::{ASSISTANT, PLAN, STOP_PLANNING, USER, plan_again};
 use crate::identity::ContentHash;
 use crate::python::{repr_float, strip};
@@ -41,7 +42,13 @@ pub(super) const MAX_REPLY_TOKENS: u32 = 512;
 /// Hash of everything in this file that reaches a model.
 pub fn hash() -> ContentHash {
     ContentHash::of_json(&(
-        (plan("?", "d"), plan_again("a", 1, "b"), ground("?", "d"), ground_again("a", "b"), STOP_PLANNING),
+        (
+            plan("?", "d").into_text(),
+            plan_again("a", 1, "b"),
+            ground("?", "d").into_text(),
+            ground_again("a", "b"),
+            STOP_PLANNING,
+        ),
         (INSTRUCTION, ask("?"), again("?", "a", Some(0.5)), NO_CODE, DIALOGUE_LIMIT, MAX_REPLY_TOKENS),
         "prompts/sql/1",
     ))
@@ -53,13 +60,15 @@ fn task(question: &str, database: &str) -> String {
 }
 
 /// The planner's first prompt.
-pub(super) fn plan(question: &str, database: &str) -> String {
-    format!("{PLAN_EXAMPLE}\n{USER}{PLAN}{}{ASSISTANT}", task(question, database))
+pub(super) fn plan(question: &str, database: &str) -> Dialogue {
+    let rest = format!("{USER}{PLAN}{}{ASSISTANT}", task(question, database));
+    Dialogue::with_examples(&format!("{PLAN_EXAMPLE}\n"), &rest)
 }
 
 /// The grounder's first prompt, without its subgoal.
-pub(super) fn ground(question: &str, database: &str) -> String {
-    format!("{GROUND_EXAMPLE}\n{USER}{GROUND}{}\nSubgoal to be grounded: ", task(question, database))
+pub(super) fn ground(question: &str, database: &str) -> Dialogue {
+    let rest = format!("{USER}{GROUND}{}\nSubgoal to be grounded: ", task(question, database));
+    Dialogue::with_examples(&format!("{GROUND_EXAMPLE}\n"), &rest)
 }
 
 /// Text appended to the grounder's prompt after a turn: its reply and its results, up to the next subgoal.
@@ -92,9 +101,9 @@ mod tests {
 
     #[test]
     fn prompts_of_all_models() {
-        let planner =
-            plan("Who?", "library") + &plan_again("Subgoal 1: Look.\n", 1, "R1 = ListTables() = [('a',)]");
-        let grounder = ground("Who?", "library")
+        let planner = plan("Who?", "library").into_text()
+            + &plan_again("Subgoal 1: Look.\n", 1, "R1 = ListTables() = [('a',)]");
+        let grounder = ground("Who?", "library").into_text()
             + &next_subgoal("Subgoal 1: Look.")
             + &ground_again("R1 = ListTables()", "R1 = ListTables() = [('a',)]")
             + &next_subgoal("No, I will keep planning. Subgoal 2: Ask.");

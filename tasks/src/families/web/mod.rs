@@ -10,7 +10,7 @@ mod action;
 mod element;
 mod family;
 mod page_action;
-mod prompts;
+pub(super) mod prompts;
 #[cfg(test)]
 mod tests;
 

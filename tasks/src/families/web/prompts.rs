@@ -9,7 +9,7 @@ use crate::families::prompts::{
 use crate::identity::ContentHash;
 use crate::python::{Characters, strip};
 
-pub(super) const GROUND: &str = "Please ground the given subgoal to corresponding executable actions for solving the \
+pub(crate) const GROUND: &str = "Please ground the given subgoal to corresponding executable actions for solving the \
 given task. The grounded actions must be the one in available action list.\n\n\
 The available action list is 'CLICK', 'TYPE', 'SELECT'.\n\
 CLICK(Env, Query): Click the relevant html region in Env according to Query; TYPE(Env, Query, Text): Type Text into \
@@ -33,7 +33,7 @@ pub fn hash() -> ContentHash {
 }
 
 /// Text appended to the planner's prompt after step `step` (counted from 1): the sentence of the gold action.
-pub(super) fn plan_again(step: u32, sentence: &str) -> String {
+pub(crate) fn plan_again(step: u32, sentence: &str) -> String {
     let mut characters = sentence.chars();
     let first = characters.next().map(|first| first.to_lowercase().collect::<String>()).unwrap_or_default();
     let done = format!("{first}{}", characters.as_str());

@@ -32,6 +32,7 @@ fn unit(behaviour: Behaviour, steps: u32, rounds: u32) -> EpisodeUnit {
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: prompts_hash(),
+        format: crate::PromptFormat::default(),
     };
     let item = ItemId { content: ContentHash::of_bytes(b"item"), occurrence: 0 };
     let history = REPRESENTATIONS.iter().cycle().take(steps as usize).map(|&text| text.to_owned());

@@ -100,6 +100,7 @@ mod tests {
             generation: GenerationSettings::default(),
             seed: 0,
             prompts: prompts_hash(),
+            format: lumos_tasks::PromptFormat::default(),
         };
         let item = ItemId { content: ContentHash::of_bytes(b"item"), occurrence: 0 };
         let task = Task::Web {

@@ -70,6 +70,7 @@ pub(crate) fn configuration(model: ModelIdentity) -> Arc<Configuration> {
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: ContentHash::of_bytes(b""),
+        format: lumos_tasks::PromptFormat::default(),
     })
 }
 

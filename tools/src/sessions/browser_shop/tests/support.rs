@@ -46,6 +46,7 @@ pub(crate) fn unit(goal: &Goal) -> EpisodeUnit {
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: ContentHash::of_bytes(b"prompts"),
+        format: lumos_tasks::PromptFormat::default(),
     };
     let goal = serde_json::to_value(goal).unwrap();
     let item = ItemId { content: ContentHash::of_json(&goal), occurrence: 0 };

@@ -24,6 +24,7 @@ fn unit(database: &str, gold: &str, behaviour: Behaviour) -> EpisodeUnit {
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: ContentHash::of_bytes(b"prompts"),
+        format: lumos_tasks::PromptFormat::default(),
     };
     let task = Task::Sql { question: "?".to_owned(), database: database.to_owned() };
     let setup = Setup::Sql { database: database.to_owned(), gold: gold.to_owned() };

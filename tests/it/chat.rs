@@ -1,0 +1,152 @@
+//! Planner over a server's chat interface and grounder in this process; prompts in other layouts than Lumos's.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::model_server::Server;
+use crate::support::nats::NatsServer;
+use crate::support::{
+    Fleet, Lumos, PATIENCE, content, lumos, results, set_up, settled, unwrapped, wait_until,
+};
+
+/// Replies as a chat model does, with text around the reply.
+fn planner(body: &Value) -> String {
+    let last = body["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["role"], "user");
+    if last["content"].as_str().unwrap().contains("The executed result") {
+        "\n\nYes, I will stop planning.\nAnything else?".to_owned()
+    } else {
+        "Assistant: Subgoal 1: Calculate the total amount.\n".to_owned()
+    }
+}
+
+/// Holds replies from a number of requests on, until it is opened.
+#[derive(Default)]
+struct Gate {
+    /// `None`: open.
+    first_held: Mutex<Option<usize>>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn pass(&self, request: usize) {
+        let held = self.first_held.lock().unwrap();
+        let is_held = |held: &mut Option<usize>| held.is_some_and(|first| request >= first);
+        drop(self.opened.wait_timeout_while(held, PATIENCE, is_held).unwrap());
+    }
+
+    fn set(&self, first_held: Option<usize>) {
+        *self.first_held.lock().unwrap() = first_held;
+        self.opened.notify_all();
+    }
+}
+
+fn run(server: &Server, arguments: &str, folder: &Path, name: &str) -> Lumos {
+    let models = format!("--planner openai-chat:tiny@{} --grounder builtin:tiny", server.url);
+    lumos().args("run --tasks gsm8k").args(models).args(arguments).output(folder, name)
+}
+
+#[test]
+fn a_run_with_a_chat_planner_goes_on_after_an_interrupt() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate::default());
+    let held = Arc::clone(&gate);
+    let server = Server::start(move |request, body| {
+        held.pass(request);
+        Ok(planner(body))
+    });
+    let arguments = "--limit 10 --batch-size 2";
+    let whole = run(&server, arguments, folder.path(), "whole").ok();
+    let printed = unwrapped(&whole.stdout);
+    assert!(printed.contains("interface: planner chat"), "{whole}");
+    assert!(printed.contains("requests at once within 1 to 64"), "{whole}");
+    {
+        let bodies = server.state.bodies.lock().unwrap();
+        let messages = bodies[0]["messages"].as_array().unwrap();
+        assert_eq!(messages.len(), 14, "instructions, two examples and the task");
+        assert_eq!(messages[0]["role"], "system");
+        assert!(bodies.iter().all(|body| body.get("stop").is_none() && body["max_tokens"] == 512));
+    }
+    let whole_requests = server.requests();
+    let held_from = whole_requests + 7;
+    gate.set(Some(held_from));
+    let mut interrupted = run(&server, arguments, folder.path(), "interrupted").follow();
+    wait_until(|| server.requests() > held_from, || "no request is held".to_owned());
+    interrupted.signal("-INT");
+    interrupted.until_said("interrupted: waiting for");
+    gate.set(None);
+    assert_eq!(interrupted.end(), Some(130), "{}", interrupted.said());
+    let folders = ["whole", "interrupted"].map(|name| folder.path().join(name));
+    let rows: usize = content(&folders[1]).0.values().map(Vec::len).sum();
+    assert!(rows < 10, "{rows} items are recorded");
+    lumos().args("resume").arg(&folders[1]).ok();
+    assert_eq!(content(&folders[0]), content(&folders[1]));
+    let (samples, _) = content(&folders[0]);
+    let row = &samples["gsm8k"][0];
+    assert_eq!(row["resps"][0][0], "Subgoal 1: Calculate the total amount.");
+    let prompt = row["trajectory"][0]["prompt"].as_str().unwrap();
+    assert!(prompt.starts_with("<|user|>\n") && !prompt.contains("bakery"), "{prompt}");
+    let written = results(&folders[0]);
+    assert_eq!(written["lumos"]["interface"], json!({"planner": "chat"}));
+    let used = &written["lumos"]["telemetry"]["computing"][0]["servers"][0];
+    assert_eq!((&used["most"], &used["successes"]), (&json!(64), &json!(whole_requests)), "{used}");
+}
+
+#[test]
+fn two_workers_send_chats_and_templates_as_one_machine_does() {
+    let Some(nats) = NatsServer::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(|_, body| Ok(planner(body)));
+    let arguments = "--limit 12 --prompt-template chatml --exemplars-per-prompt 1 --max-new-tokens 24";
+    run(&server, arguments, folder.path(), "alone").ok();
+    set_up(&nats);
+    let fleet = Fleet::new(folder.path(), &nats.url());
+    let workers = [fleet.worker("--concurrency 2"), fleet.worker("--concurrency 2")];
+    fleet.until("both workers", |status| status["workers"].as_array().unwrap().len() == 2);
+    let models = format!("--planner openai-chat:tiny@{} --grounder builtin:tiny", server.url);
+    let mut coordinator = fleet.coordinator("together", format!("--tasks gsm8k {models} {arguments}"));
+    coordinator.exits(0);
+    fleet.until("all units", |status| settled(status) == 12);
+    for worker in workers {
+        worker.drained();
+    }
+    let together = folder.path().join("together");
+    assert_eq!(content(&folder.path().join("alone")), content(&together));
+    let printed = unwrapped(&coordinator.said());
+    assert!(printed.contains("prompt template: chatml, 1 worked examples per prompt"), "{printed}");
+    assert!(printed.contains("requests at once within 1 to 64"), "{printed}");
+}
+
+#[test]
+fn templates_are_checked_and_are_part_of_a_run_s_identity() {
+    let folder = tempfile::tempdir().unwrap();
+    let tiny = |template: &str, name: &str| {
+        let run = lumos().args("run --tasks svamp --limit 2 --model builtin:tiny --max-new-tokens 8");
+        run.args(format!("--prompt-template '{template}'")).output(folder.path(), name)
+    };
+    tiny("alpaca", "missing").exits(2).reports(["invalid prompt template `alpaca`", "chatml, llama-3, chat"]);
+    tiny("chat", "chat").exits(1).reports(["the model has no chat template", "--prompt-template"]);
+    let file = folder.path().join("prompts.jinja");
+    let path = file.display().to_string();
+    fs::write(&file, "{% for %}").unwrap();
+    tiny(&path, "invalid").exits(2).reports(["invalid prompt template", "prompts.jinja"]);
+    let template =
+        "{% for message in messages %}[{{ message.role }}] {{ message.content }}\n{% endfor %}[assistant]";
+    fs::write(&file, template).unwrap();
+    tiny(&path, "run").ok();
+    let run = folder.path().join("run");
+    let format = |run: &Path| {
+        let manifest: Value = serde_json::from_slice(&fs::read(run.join("manifest.json")).unwrap()).unwrap();
+        manifest["configurations"][0]["configuration"]["format"].clone()
+    };
+    assert_eq!(format(&run), json!({"template": {"file": template}}));
+    fs::write(&file, template.replace("[assistant]", "")).unwrap();
+    tiny(&path, "run").exits(2).reports(["configurations"]);
+    // The recorded template is used, whatever the file contains.
+    lumos().args("resume").arg(&run).ok();
+    tiny("tulu", "plain").ok();
+    assert_eq!(format(&folder.path().join("plain")), Value::Null);
+}
