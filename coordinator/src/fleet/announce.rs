@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lumos_queue::nats::{Blobs, KeyValue, KeyValueError};
-use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunState, RunStatus, ShardId, SharedInputs, protocol_of};
+use lumos_tasks::fleet::{RunNotice, RunState, RunStatus, ShardId, SharedInputs, protocol_of};
 use lumos_tasks::{ContentHash, RunToken};
 
 use super::Around;
