@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &GateArgs) -> CommandResult {
     } else {
         let (mut side, _) = open_side(&arguments.runs, given, &arguments.selection)?;
         side.name = given.display().to_string();
-        BaselineSource::Run(side)
+        BaselineSource::Run(Box::new(side))
     };
     let report = gate(&candidate, &baseline, &rules(arguments)?).map_err(refused)?;
     let format = match (arguments.json, arguments.format) {

@@ -15,8 +15,8 @@ use super::unpaired::unpaired;
 use super::{CompareOptions, Side};
 use crate::display::thousands;
 use crate::results::{
-    BenchmarkItems, ItemShares, MetricComparison, PairedItems, RunTable, SeedGroup, SettingsAxis, UnitRow,
-    UnitState, is_right, item_shares,
+    BenchmarkItems, ItemPair, ItemShares, MetricComparison, PairedItems, RunTable, SeedGroup, SettingsAxis,
+    UnitRow, UnitState, is_right, item_shares,
 };
 
 /// Compares the first side with every other one, or the configurations of a single side along an axis. The difference
@@ -307,17 +307,19 @@ impl Builder<'_> {
                     chosen.push((*metric, at_a, at_b));
                 }
                 (Some(_), Some(_)) if asked.is_some() => {
-                    self.refusals.push(Refusal::JudgesDiffer { metric: name })
+                    self.refusals.push(Refusal::JudgesDiffer { metric: name });
                 }
                 (Some(_), Some(_)) => {
-                    self.warn(format!("{benchmark}: {name} is not compared: the judges differ"))
+                    self.warn(format!("{benchmark}: {name} is not compared: the judges differ"));
                 }
                 (None, None) if asked.is_none() => {}
                 _ if asked.is_some() => {
                     self.refusals.push(Refusal::NotMeasured { benchmark: benchmark.clone(), metric: name });
                 }
                 _ => {
-                    self.warn(format!("{benchmark}: {name} is not compared: it is measured on one side only"))
+                    self.warn(format!(
+                        "{benchmark}: {name} is not compared: it is measured on one side only"
+                    ));
                 }
             }
         }
@@ -342,7 +344,7 @@ impl Builder<'_> {
         let items = pairs
             .pairs
             .iter()
-            .map(|&(a, b)| (shares_a[a as usize].as_slice(), shares_b[b as usize].as_slice()))
+            .map(|&(a, b)| ItemPair { a: &shares_a[a as usize], b: &shares_b[b as usize] })
             .collect();
         let clusters = items_a
             .is_clustered

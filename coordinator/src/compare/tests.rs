@@ -45,7 +45,7 @@ fn rendered(comparison: &Comparison, format: CompareFormat) -> String {
 
 #[test]
 fn a_run_does_not_differ_from_itself() {
-    let make = || side("a", &[configuration(0)], &items(0..40), |_, index| index % 3 == 0);
+    let make = || side("a", &[configuration(0)], &items(0..40), |_, index| index.is_multiple_of(3));
     let comparison = compare(&[make(), make()], &CompareOptions::default()).unwrap();
     let pair = &comparison.comparisons[0];
     let metric = &pair.metrics[0];
@@ -57,8 +57,8 @@ fn a_run_does_not_differ_from_itself() {
 
 #[test]
 fn swapping_the_runs_mirrors_the_comparison() {
-    let before = || side("before", &[configuration(0)], &items(0..40), |_, index| index % 3 == 0);
-    let after = || side("after", &[configuration(1)], &items(0..40), |_, index| index % 4 == 0);
+    let before = || side("before", &[configuration(0)], &items(0..40), |_, index| index.is_multiple_of(3));
+    let after = || side("after", &[configuration(1)], &items(0..40), |_, index| index.is_multiple_of(4));
     let forwards = compare(&[before(), after()], &CompareOptions::default()).unwrap();
     let backwards = compare(&[after(), before()], &CompareOptions::default()).unwrap();
     let (first, second) = (&forwards.comparisons[0], &backwards.comparisons[0]);
@@ -75,7 +75,7 @@ fn swapping_the_runs_mirrors_the_comparison() {
 #[test]
 fn items_are_paired_by_content_and_not_by_position() {
     let (all, later) = (items(0..40), items(8..40));
-    let right = |_: usize, index: u64| index % 3 == 0;
+    let right = |_: usize, index: u64| index.is_multiple_of(3);
     let sides =
         [side("all", &[configuration(0)], &all, right), side("later", &[configuration(0)], &later, right)];
     let comparison = compare(&sides, &CompareOptions::default()).unwrap();
@@ -125,8 +125,8 @@ fn misleading_comparisons_are_refused() {
 fn different_items_are_compared_without_pairing_on_request() {
     let options = CompareOptions { unpaired: true, ..CompareOptions::default() };
     let sides = [
-        side("a", &[configuration(0)], &items(0..40), |_, index| index % 4 == 0),
-        side("b", &[configuration(0)], &items(40..80), |_, index| index % 2 == 0),
+        side("a", &[configuration(0)], &items(0..40), |_, index| index.is_multiple_of(4)),
+        side("b", &[configuration(0)], &items(40..80), |_, index| index.is_multiple_of(2)),
     ];
     let comparison = compare(&sides, &options).unwrap();
     let (pair, metric) = (&comparison.comparisons[0], &comparison.comparisons[0].metrics[0]);
@@ -143,7 +143,8 @@ fn configurations_of_one_run_are_compared_along_an_axis() {
         with(Formulation::Iterative, Behaviour::Corrected),
         with(Formulation::OneTime, Behaviour::Corrected),
     ];
-    let run = || side("sweep", &cells, &items(0..40), |cell, index| index % 5 != 0 || cell % 2 == 1);
+    let run =
+        || side("sweep", &cells, &items(0..40), |cell, index| !index.is_multiple_of(5) || cell % 2 == 1);
     let error = compare(&[run()], &CompareOptions::default()).unwrap_err();
     assert_eq!(error.to_string(), "several settings vary: formulation, behaviour");
     assert!(error.hint().unwrap().contains("--by formulation"), "{:?}", error.hint());
@@ -238,9 +239,9 @@ fn models_are_told_apart_by_content() {
 #[test]
 fn every_format_says_what_is_compared_with_what() {
     let sides = [
-        side("before", &[configuration(0)], &items(0..40), |_, index| index % 3 == 0),
+        side("before", &[configuration(0)], &items(0..40), |_, index| index.is_multiple_of(3)),
         side("after", &[with(Formulation::OneTime, Behaviour::Paper)], &items(0..40), |_, index| {
-            index % 4 == 0
+            index.is_multiple_of(4)
         }),
     ];
     let options = CompareOptions {

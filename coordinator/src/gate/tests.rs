@@ -24,7 +24,7 @@ fn checked(candidate: &Side, baseline: Side, rules: &GateRules) -> GateReport {
     let file = BaselineFile::parse(&bytes).unwrap();
     assert_eq!(file, BaselineFile::of(&baseline));
     let of_file = gate(candidate, &BaselineSource::File(file), rules).unwrap();
-    let of_run = gate(candidate, &BaselineSource::Run(baseline), rules).unwrap();
+    let of_run = gate(candidate, &BaselineSource::Run(Box::new(baseline)), rules).unwrap();
     assert_eq!(of_file.checks, of_run.checks);
     of_run
 }
@@ -91,8 +91,8 @@ fn items_and_thresholds_are_required() {
     };
     assert_eq!((verdict(&with("2")), verdict(&with("svamp:3"))), (GateVerdict::Pass, GateVerdict::Fail));
     assert_eq!(verdict(&with("item-3")), GateVerdict::Fail);
-    let error =
-        gate(&candidate, &BaselineSource::Run(run("old", 40, |_| true)), &with("item-77")).unwrap_err();
+    let error = gate(&candidate, &BaselineSource::Run(Box::new(run("old", 40, |_| true))), &with("item-77"))
+        .unwrap_err();
     assert!(error.to_string().contains("item `item-77` not found"), "{error}");
     let threshold = |text: &str| GateRules {
         thresholds: vec![text.parse().unwrap()],
@@ -102,7 +102,8 @@ fn items_and_thresholds_are_required() {
     assert_eq!(verdict(&threshold("svamp:exact_match=97")), GateVerdict::CannotTell);
     assert_eq!(verdict(&threshold("exact_match=99.9")), GateVerdict::Fail);
     let error =
-        gate(&candidate, &BaselineSource::Run(run("old", 40, |_| true)), &threshold("f1=1")).unwrap_err();
+        gate(&candidate, &BaselineSource::Run(Box::new(run("old", 40, |_| true))), &threshold("f1=1"))
+            .unwrap_err();
     assert!(matches!(error, CompareError::UnknownMetric(_)), "{error}");
 }
 
@@ -111,7 +112,7 @@ fn differences_in_prompts_data_and_items_are_refused() {
     let baseline = || run("old", 40, |_| true);
     let refused = |candidate: &Side, rules: &GateRules| match gate(
         candidate,
-        &BaselineSource::Run(baseline()),
+        &BaselineSource::Run(Box::new(baseline())),
         rules,
     ) {
         Err(CompareError::Refused(refusals)) => refusals,
@@ -121,7 +122,7 @@ fn differences_in_prompts_data_and_items_are_refused() {
     let candidate = side("new", &[prompts], &items(0..40), |_, _| true);
     assert!(matches!(refused(&candidate, &rules())[..], [Refusal::PromptsDiffer { .. }]));
     let allowed = GateRules { allow: [AllowedDifference::Prompts].into(), ..rules() };
-    assert!(gate(&candidate, &BaselineSource::Run(baseline()), &allowed).is_ok());
+    assert!(gate(&candidate, &BaselineSource::Run(Box::new(baseline())), &allowed).is_ok());
     let mut candidate = run("new", 40, |_| true);
     candidate.table.manifest.data[0].sha256 = ContentHash::of_bytes(b"other");
     assert!(matches!(refused(&candidate, &rules())[..], [Refusal::DataDiffers { .. }]));
@@ -156,7 +157,7 @@ fn damaged_baselines_are_refused() {
 fn every_format_has_the_verdicts() {
     let report = gate(
         &run("new", 40, |index| index % 2 == 1),
-        &BaselineSource::Run(run("old", 40, |_| true)),
+        &BaselineSource::Run(Box::new(run("old", 40, |_| true))),
         &GateRules { must_pass: vec!["1".parse().unwrap()], ..rules() },
     )
     .unwrap();
@@ -202,7 +203,7 @@ fn fewer_turns_are_better() {
         ..rules()
     };
     let verdicts = |candidate: u32, baseline: u32, threshold: &str| {
-        let candidate = turns("new", |index| candidate + u32::from(index % 2 == 0));
+        let candidate = turns("new", |index| candidate + u32::from(index.is_multiple_of(2)));
         let report = checked(&candidate, turns("old", |_| baseline), &with(threshold));
         let difference = report.checks[0].difference.unwrap();
         (report.checks[0].verdict, difference, report.checks[1].verdict)
@@ -218,9 +219,10 @@ fn several_groups_make_failing_harder_and_passing_no_easier() {
     let one = [configuration(0)];
     let two = [configuration(0), Configuration { formulation: Formulation::OneTime, ..configuration(0) }];
     let check = |cells: &[Configuration]| {
-        let candidate = side("new", cells, &items(0..40), |cell, index| cell == 1 || index % 4 != 0);
+        let candidate =
+            side("new", cells, &items(0..40), |cell, index| cell == 1 || !index.is_multiple_of(4));
         let baseline = side("old", cells, &items(0..40), |_, _| true);
-        gate(&candidate, &BaselineSource::Run(baseline), &rules()).unwrap().checks
+        gate(&candidate, &BaselineSource::Run(Box::new(baseline)), &rules()).unwrap().checks
     };
     let (alone, both) = (check(&one), check(&two));
     let p = |checks: &[GateCheck]| checks[0].p_adjusted.unwrap();

@@ -25,7 +25,7 @@ const POWER: f64 = 0.8;
 #[derive(Debug)]
 pub enum BaselineSource {
     /// Another run.
-    Run(Side),
+    Run(Box<Side>),
     /// A file of item scores.
     File(BaselineFile),
 }

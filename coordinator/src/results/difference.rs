@@ -38,12 +38,18 @@ pub(crate) fn item_shares(table: &RunTable, group: &SeedGroup, metric: usize) ->
     (0..items).map(|item| group.cells.iter().filter_map(|&cell| share(item, cell)).collect()).collect()
 }
 
+/// The shares of one item on both sides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ItemPair<'a> {
+    pub(crate) a: &'a [Option<Share>],
+    pub(crate) b: &'a [Option<Share>],
+}
+
 /// A metric's shares of the same items on two sides.
 #[derive(Debug)]
 pub(crate) struct PairedItems<'a> {
     pub(crate) metric: &'a MetricDefinition,
-    /// Items with their shares on side a and on side b.
-    pub(crate) items: Vec<(&'a [Option<Share>], &'a [Option<Share>])>,
+    pub(crate) items: Vec<ItemPair<'a>>,
     /// The items' clusters, if the benchmark has clusters.
     pub(crate) clusters: Option<Vec<u32>>,
     /// Numbers of seeds of a and b.
@@ -125,11 +131,11 @@ impl PairedItems<'_> {
     /// if either side has no weight.
     pub(crate) fn compare(&self) -> Option<MetricComparison> {
         let paired: Vec<usize> = (0..self.items.len()).filter(|&at| self.is_paired(at)).collect();
-        let side = |of: fn(&(&[Option<Share>], &[Option<Share>])) -> Vec<Share>| -> Vec<Share> {
+        let side = |of: fn(&ItemPair<'_>) -> Vec<Share>| -> Vec<Share> {
             paired.iter().map(|&at| item_share(self.metric.kind, &of(&self.items[at]))).collect()
         };
-        let a = side(|(a, _)| a.iter().copied().flatten().collect());
-        let b = side(|(_, b)| b.iter().copied().flatten().collect());
+        let a = side(|item| item.a.iter().copied().flatten().collect());
+        let b = side(|item| item.b.iter().copied().flatten().collect());
         let clusters: Option<Vec<u32>> =
             self.clusters.as_ref().map(|clusters| paired.iter().map(|&at| clusters[at]).collect());
         let sides = SidedShares { a: &b, b: &a, clusters: clusters.as_deref() };
@@ -181,14 +187,14 @@ impl PairedItems<'_> {
     }
 
     fn is_paired(&self, at: usize) -> bool {
-        let (a, b) = self.items[at];
+        let ItemPair { a, b } = self.items[at];
         a.iter().any(Option::is_some) && b.iter().any(Option::is_some)
     }
 
     fn flips(&self, paired: &[usize]) -> Flips {
         let mut flips = Flips::default();
         for &at in paired {
-            let (a, b) = self.items[at];
+            let ItemPair { a, b } = self.items[at];
             let count = match (is_right(a) == Some(true), is_right(b) == Some(true)) {
                 (true, true) => &mut flips.both_right,
                 (true, false) => &mut flips.only_a,
@@ -203,13 +209,13 @@ impl PairedItems<'_> {
     /// Splits the variance of an item's difference into that of the items and that of the seeds.
     fn variances(&self, difference: &PairedDifference, paired: &[usize]) -> Variances {
         let measured = difference.standard_error * difference.standard_error * difference.items as f64;
-        let sigma2 = |of: fn(&(&[Option<Share>], &[Option<Share>])) -> Vec<f64>| {
+        let sigma2 = |of: fn(&ItemPair<'_>) -> Vec<f64>| {
             let within: Vec<f64> =
                 paired.iter().filter_map(|&at| sample_variance(&of(&self.items[at]))).collect();
             if within.is_empty() { 0.0 } else { within.iter().sum::<f64>() / within.len() as f64 }
         };
-        let sigma2_a = sigma2(|(a, _)| ratios(a));
-        let sigma2_b = sigma2(|(_, b)| ratios(b));
+        let sigma2_a = sigma2(|item| ratios(item.a));
+        let sigma2_b = sigma2(|item| ratios(item.b));
         let (attempts_a, attempts_b) = self.seeds;
         let of_seeds = sigma2_a / attempts_a.max(1) as f64 + sigma2_b / attempts_b.max(1) as f64;
         Variances { omega2: (measured - of_seeds).max(0.0), sigma2_a, sigma2_b, attempts_a, attempts_b }
@@ -218,11 +224,11 @@ impl PairedItems<'_> {
     /// Returns the least and the greatest difference over all items if every unit that is not settled had the lowest
     /// or the highest value and the average weight. `None` if all are settled or values have no range.
     pub(crate) fn bounds(&self) -> Option<Limits> {
-        let all = || self.items.iter().flat_map(|(a, b)| a.iter().chain(b.iter()));
+        let all = || self.items.iter().flat_map(|item| item.a.iter().chain(item.b));
         let (least, most) = self.metric.kind.range().filter(|_| all().any(Option::is_none))?;
         let settled: Vec<Share> = all().copied().flatten().collect();
         let weight = sum(&settled).denominator / settled.len() as f64;
-        let value = |of: fn(&(&[Option<Share>], &[Option<Share>])) -> Vec<Option<Share>>, missing: f64| {
+        let value = |of: fn(&ItemPair<'_>) -> Vec<Option<Share>>, missing: f64| {
             let missing = Share { numerator: missing * weight, denominator: weight };
             let shares: Vec<Share> = self
                 .items
@@ -236,8 +242,8 @@ impl PairedItems<'_> {
             let sum = sum(&shares);
             (sum.denominator > 0.0).then(|| sum.numerator / sum.denominator)
         };
-        let low = value(|(_, b)| b.to_vec(), least)? - value(|(a, _)| a.to_vec(), most)?;
-        let high = value(|(_, b)| b.to_vec(), most)? - value(|(a, _)| a.to_vec(), least)?;
+        let low = value(|item| item.b.to_vec(), least)? - value(|item| item.a.to_vec(), most)?;
+        let high = value(|item| item.b.to_vec(), most)? - value(|item| item.a.to_vec(), least)?;
         Some((low, high))
     }
 }

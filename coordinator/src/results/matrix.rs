@@ -6,7 +6,7 @@ use lumos_tasks::{Configuration, ModelIdentity, Role};
 use serde::Serialize;
 
 use super::alias::{Labels, aliases};
-use super::difference::{PairedItems, item_shares};
+use super::difference::{ItemPair, PairedItems, item_shares};
 use super::pooled::pooled;
 use super::seeds::{SeedGroup, SettingsAxis, seed_groups};
 use super::table::RunTable;
@@ -137,7 +137,7 @@ fn judged(
         let Some((of_row, other_seeds)) = shares(row) else { continue };
         let paired = PairedItems {
             metric,
-            items: of_row.iter().zip(&of_best).map(|(a, b)| (a.as_slice(), b.as_slice())).collect(),
+            items: of_row.iter().zip(&of_best).map(|(a, b)| ItemPair { a, b }).collect(),
             clusters: items.filter(|items| items.is_clustered).map(|items| items.clusters.clone()),
             seeds: (other_seeds, seeds),
         };

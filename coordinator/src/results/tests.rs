@@ -164,7 +164,7 @@ fn compared(table: &RunTable) -> MetricComparison {
     let shares = |group: &SeedGroup| item_shares(table, group, 0);
     let (a, b) = (shares(&groups[0]), shares(groups.last().unwrap()));
     let metric = table.cells[0].metrics[0];
-    let items = a.iter().zip(&b).map(|(a, b)| (a.as_slice(), b.as_slice())).collect();
+    let items = a.iter().zip(&b).map(|(a, b)| ItemPair { a, b }).collect();
     let seeds = (groups[0].cells.len() as u64, groups.last().unwrap().cells.len() as u64);
     PairedItems { metric: &metric, items, clusters: None, seeds }.compare().unwrap()
 }

@@ -94,14 +94,10 @@ pub(super) fn items(pair: &PairComparison) -> String {
 pub(super) fn notes(pair: &PairComparison) -> Vec<String> {
     let mut lines: Vec<String> = pair.metrics.iter().filter_map(flips).collect();
     let Some(main) = pair.metrics.first() else { return lines };
-    if main.difference != 0.0 && main.difference.abs() < main.detectable {
-        if let Some(needed) = main.items_needed {
-            let needed = thousands(needed);
-            lines.push(format!(
-                "about {needed} items would be needed to show this difference of {}",
-                main.metric
-            ));
-        }
+    if let Some(needed) = main.items_needed.filter(|_| main.difference.abs() < main.detectable) {
+        let needed = thousands(needed);
+        lines
+            .push(format!("about {needed} items would be needed to show this difference of {}", main.metric));
     }
     if let Some((low, high)) = main.bounds {
         lines.push(format!(
