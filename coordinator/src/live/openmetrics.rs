@@ -280,7 +280,7 @@ mod tests {
         }
         assert_eq!(text.matches("lumos_worker_slots{").count(), 2 * (WORKERS + 1));
         assert!(text.contains(r#"a\"b\\c\nd 0123456789abcdef"#), "{text}");
-        assert!(text.contains(r#"lumos_worker_slots{worker="other",state="in_use"} 1800"#), "{text}");
+        assert!(text.contains(r#"lumos_worker_slots{worker="other",state="in_use"} 1812"#), "{text}");
     }
 
     /// The dashboard asks for metrics that exist.

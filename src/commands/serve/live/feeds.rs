@@ -31,7 +31,7 @@ pub(super) struct PageEvent {
 }
 
 /// The latest states.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Feeds {
     /// By key; the list of runs has the empty key.
     feeds: Mutex<BTreeMap<String, Feed>>,
@@ -39,18 +39,23 @@ pub(super) struct Feeds {
 }
 
 impl Feeds {
+    /// Creates the feeds of runs whose state is not known yet.
+    pub(super) fn new<'a>(keys: impl Iterator<Item = &'a String>) -> Self {
+        let feeds = keys.map(|key| (key.clone(), Feed::default())).collect();
+        Self { feeds: Mutex::new(feeds), latest: Mutex::default() }
+    }
+
     /// Publishes the state of all runs, and of all workers on the queue. Runs that are missing have ended their feed.
-    pub(super) fn publish(&self, runs: Vec<LiveRun>, workers: Vec<LiveWorker>) {
+    pub(super) fn publish(&self, runs: &[LiveRun], workers: &[LiveWorker]) {
+        *lock(&self.latest) = (runs.to_vec(), workers.to_vec());
         let mut feeds = lock(&self.feeds);
         feeds.retain(|key, _| key.is_empty() || runs.iter().any(|run| run.key == *key));
-        let list = json!({ "runs": runs.iter().map(summary).collect::<Vec<_>>(), "workers": &workers });
+        let list = json!({ "runs": runs.iter().map(summary).collect::<Vec<_>>(), "workers": workers });
         update(feeds.entry(String::new()).or_default(), list, false);
-        for run in &runs {
+        for run in runs {
             let state = serde_json::to_value(run).unwrap_or_default();
             update(feeds.entry(run.key.clone()).or_default(), state, run.is_complete());
         }
-        drop(feeds);
-        *lock(&self.latest) = (runs, workers);
     }
 
     /// Whether this run is known.
@@ -209,23 +214,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_gets_a_snapshot_then_changes_then_the_end() {
-        let (feeds, drain) = (Feeds::default(), CancellationToken::new());
+        let (feeds, drain) = (Feeds::new([].iter()), CancellationToken::new());
         assert!(feeds.events(&run(0).key, drain.clone()).is_none());
-        feeds.publish(vec![run(0)], Vec::new());
+        feeds.publish(&[run(0)], &[]);
         let mut events = pin!(feeds.events(&run(0).key, drain.clone()).unwrap());
         let first = events.next().await.unwrap();
         assert_eq!((first.kind, first.sequence), ("snapshot", 1));
         assert_eq!(first.data["fields"]["ledger"]["outstanding"], 10);
         // An equal state is no event, and states that were missed are merged.
         for answered in [0, 1, 2, 3] {
-            feeds.publish(vec![run(answered)], Vec::new());
+            feeds.publish(&[run(answered)], &[]);
         }
         let second = events.next().await.unwrap();
         assert_eq!((second.kind, second.sequence), ("delta", 4));
         let fields = second.data["fields"].as_object().unwrap();
         assert_eq!(fields["ledger"]["answered"], 3);
         assert!(!fields.contains_key("name"), "{fields:?}");
-        feeds.publish(vec![run(10)], Vec::new());
+        feeds.publish(&[run(10)], &[]);
         let last: Vec<_> = events.map(|event| event.kind).collect().await;
         assert_eq!(last, ["delta", "end"]);
         assert_eq!(run(10).state, LiveState::Complete);
@@ -233,11 +238,11 @@ mod tests {
 
     #[tokio::test]
     async fn the_events_end_when_the_server_drains_or_the_run_is_gone() {
-        let (feeds, drain) = (Feeds::default(), CancellationToken::new());
-        feeds.publish(vec![run(1)], Vec::new());
+        let (feeds, drain) = (Feeds::new([].iter()), CancellationToken::new());
+        feeds.publish(&[run(1)], &[]);
         let of_run = feeds.events(&run(1).key, drain.clone()).unwrap();
         let of_list = feeds.events("", drain.clone()).unwrap();
-        feeds.publish(Vec::new(), Vec::new());
+        feeds.publish(&[], &[]);
         // The last state of the run was not read before the run was gone.
         assert_eq!(of_run.count().await, 1);
         let mut of_list = pin!(of_list);

@@ -70,7 +70,7 @@ pub(crate) async fn serve_runs(arguments: &ServeRunsArgs) -> CommandResult {
         .iter()
         .map(|folder| (folder.token().as_str().to_owned(), folder.folder().to_owned()))
         .collect();
-    let feeds = Arc::new(Feeds::default());
+    let feeds = Arc::new(Feeds::new(paths.keys()));
     let polling = tokio::spawn(Sources::new(folders, server).poll(Arc::clone(&feeds), drain.clone()));
     let shared = Shared::new(access, feeds, paths, drain.clone());
     let serving = serve(listener, routes::router(shared), HttpLimits::default(), drain.clone());

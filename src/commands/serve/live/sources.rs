@@ -17,7 +17,7 @@ use super::feeds::Feeds;
 /// Interval between two states.
 const EVERY: Duration = Duration::from_secs(1);
 /// Interval between two requests for the depth of the queue.
-const DEPTH_EVERY: Duration = Duration::from_secs(5);
+const DEPTH_EVERY: Duration = Duration::from_secs(2);
 /// Time limit for reading the queue.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of runs on a queue that are shown, the newest first, and of shards whose depth is requested.
@@ -75,7 +75,7 @@ impl Sources {
                 queue.read().await;
                 workers = queue.add_to(&mut runs, now_ms());
             }
-            feeds.publish(runs, workers);
+            feeds.publish(&runs, &workers);
             tokio::select! {
                 () = drain.cancelled() => return,
                 () = tokio::time::sleep(EVERY) => {}
