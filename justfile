@@ -40,6 +40,10 @@ campaign *arguments:
 long:
     LUMOS_ATTACKS=full LUMOS_DAMAGED=200 LUMOS_EMULATED=1000 LUMOS_GENERATED=50000 LUMOS_LEAVES=1000 LUMOS_SEQUENCES=200 ./test.sh
 
+# Check pages with axe-core in Chromium and take screenshots: `just pages runs/first/report/index.html`.
+pages *arguments:
+    tests/tools/pages.sh {{arguments}}
+
 bench:
     cargo bench --profile dist --workspace --locked
 

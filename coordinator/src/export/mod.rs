@@ -1,4 +1,4 @@
-//! Writes the files of a run: results and samples with lm-eval's fields, and reports.
+//! Writes the files of a run: results and samples with lm-eval's fields, reports and the item viewer.
 //!
 //! [`export()`] writes all of them to the run's folder, next to the checkpoint. [`is_current`] tests whether
 //! the files in a folder match a report, so that a complete run is not exported again, and `sample`
@@ -22,8 +22,12 @@ use crate::judge::Verdicts;
 use crate::manifest::Manifest;
 use crate::report::{Format, Report, report};
 use crate::unit_view::{ScoreError, for_each_unit};
+use crate::viewer::{PAGE, ViewerSource, write_viewer};
 
 use sample::sample;
+
+/// Folder of the item viewer in a run's folder.
+pub const VIEWER: &str = "report";
 
 /// Error of an export.
 #[derive(Debug, Error)]
@@ -39,6 +43,14 @@ pub enum ExportError {
         /// The I/O error.
         source: io::Error,
     },
+}
+
+impl ExportError {
+    /// Returns a function that adds the file to an I/O error.
+    pub(crate) fn at(file: &Path) -> impl Fn(io::Error) -> Self + use<> {
+        let file = file.to_owned();
+        move |source| Self::Io { file: file.clone(), source }
+    }
 }
 
 impl From<CheckpointError> for ExportError {
@@ -67,11 +79,7 @@ pub fn export(
     let time = now.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H-%M-%S.%6f").to_string();
     let mut files = Vec::new();
     let results = folder.join(format!("results_{time}.json"));
-    for (file, format) in [
-        (results, Format::Json),
-        (folder.join("report.md"), Format::Markdown),
-        (folder.join("report.html"), Format::Html),
-    ] {
+    for (file, format) in [(results, Format::Json), (folder.join("report.md"), Format::Markdown)] {
         write_whole(&file, |out| report.render(format, out))
             .map_err(|source| ExportError::Io { file: file.clone(), source })?;
         files.push(file);
@@ -83,6 +91,8 @@ pub fn export(
         samples(&file, benchmark, manifest, checkpoint, (&scorings, verdicts.as_ref()))?;
         files.push(file);
     }
+    let source = ViewerSource { manifest, checkpoint, scorings: &scorings };
+    write_viewer(&folder.join(VIEWER), Some(&folder.join("report.html")), &report, &source)?;
     remove_older(folder, &files).map_err(|source| ExportError::Io { file: folder.to_owned(), source })?;
     Ok(report)
 }
@@ -132,7 +142,7 @@ fn remove_older(folder: &Path, kept: &[PathBuf]) -> io::Result<()> {
     sync_folder(folder)
 }
 
-/// Whether the folder contains the results of this report and a samples file for every benchmark.
+/// Whether the folder contains the results of this report, the viewer, and a samples file for every benchmark.
 ///
 /// Results are written before samples, so an interrupted export is not current. Equal records render to equal
 /// reports, so equal bytes mean that nothing has changed.
@@ -146,6 +156,9 @@ pub fn is_current(folder: &Path, report: &Report) -> io::Result<bool> {
     let time = |name: &String| Some(name.strip_prefix("results_")?.strip_suffix(".json")?.to_owned());
     let mut times = names.iter().filter_map(time);
     let (Some(time), None) = (times.next(), times.next()) else { return Ok(false) };
+    if !folder.join(VIEWER).join(PAGE).is_file() {
+        return Ok(false);
+    }
     let sampled = |benchmark: &str| names.contains(&format!("samples_{benchmark}_{time}.jsonl"));
     if !report.configurations.iter().all(|configuration| sampled(&configuration.benchmark)) {
         return Ok(false);

@@ -13,6 +13,7 @@ mod model;
 mod numbers;
 mod render;
 mod rows;
+mod summary;
 mod svg;
 mod terminal;
 mod usage;
@@ -23,8 +24,9 @@ pub use {
     crate::unit_view::ScoreError,
     build::report,
     model::{ConfigurationReport, Report},
-    render::Format,
+    render::{Format, ReportDetail},
 };
+pub(crate) use {html::page as report_page, model::Cause, svg::class as cause_class};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lumos_benchmarks::{Estimate, MetricKind, Scoring, Unit};
-use lumos_tasks::{Ending, Outcome, Stage};
+use lumos_tasks::{Ending, Outcome, Stage, Step};
 use serde::Serialize;
 
 use crate::computing::{Computing, WorkerComputing};
@@ -47,6 +47,12 @@ impl Report {
         Some((rate(self.total.settled()), rate(tokens)))
     }
 
+    /// Returns the benchmark and the position of the first recorded item that is not correct.
+    pub fn first_failure(&self) -> Option<(&str, u64)> {
+        let mut failures = self.configurations.iter().filter_map(|one| Some((one, one.examples.first()?)));
+        failures.next().map(|(configuration, example)| (configuration.benchmark.as_str(), example.item))
+    }
+
     /// Checks that the units of every configuration, and those of the whole run, add up.
     ///
     /// # Errors
@@ -70,6 +76,8 @@ pub struct ConfigurationReport {
     pub(crate) scores: Vec<ScoringReport>,
     /// Numbers of units by cause, under the main scoring. Their sum is the number of planned units.
     pub(crate) attribution: BTreeMap<Cause, u64>,
+    /// Numbers of units whose stage failed, by cause and turn.
+    pub(crate) failed_turns: BTreeMap<(Cause, u32), u64>,
     /// Failed components in faulted units, most frequent first.
     pub(crate) faults: Vec<(String, u64)>,
     /// The most frequent fault messages, most frequent first.
@@ -116,6 +124,21 @@ impl Cause {
             Ending::GaveUp(reason) => Self::Stage(reason.stage),
             Ending::Answered if rounds_exhausted(outcome) => Self::Stage(Stage::Limit),
             Ending::Answered => Self::WrongAnswer,
+        }
+    }
+
+    /// All causes, in the order of reports.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let stages = Stage::ALL.into_iter().map(Self::Stage);
+        [Self::Correct, Self::WrongAnswer].into_iter().chain(stages).chain([Self::Faulted, Self::Outstanding])
+    }
+
+    /// Returns the turn in which a stage failed, counted from 1; 0 for other causes.
+    pub(crate) fn turn(self, outcome: &Outcome) -> u32 {
+        match (self, &outcome.ending) {
+            (Self::Stage(_), Ending::GaveUp(reason)) => reason.turn,
+            (Self::Stage(_), _) => outcome.steps.last().map_or(0, Step::turn),
+            _ => 0,
         }
     }
 

@@ -1,0 +1,193 @@
+//! The item viewer: a report page that lists every unit and shows its trajectory.
+//!
+//! [`write_viewer`] writes a folder that opens from disk in any browser:
+//!
+//! ```text
+//! index.html         the report, and the list of items (`index`)
+//! data/0000.js …     trajectories, at most 200 units each (`chunks`, `unit`)
+//! screenshots/…      of episodes in a browser (`screenshots`)
+//! ```
+//!
+//! [`write_page`] writes the report as one file, with the list and without trajectories. `page` has the frame and the
+//! content-security policy of all pages; `report::html` has the values of a report.
+
+mod chunks;
+mod index;
+mod page;
+mod screenshots;
+mod unit;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use lumos_benchmarks::Scoring;
+
+use crate::atomic_file::{FolderDraft, write_whole};
+use crate::checkpoint::CheckpointReader;
+use crate::export::ExportError;
+use crate::judge::Verdicts;
+use crate::manifest::Manifest;
+use crate::report::{Report, report_page};
+use crate::unit_view::{ScoreError, UnitView, for_each_unit};
+
+pub(crate) use page::{PageMode, escaped, render_page};
+
+use chunks::ChunkWriter;
+use index::ItemIndex;
+use screenshots::ScreenshotFolder;
+use unit::{ScoredUnit, Scorer, UnitTexts};
+
+/// The page in a viewer's folder.
+pub const PAGE: &str = "index.html";
+
+/// The record that a viewer shows.
+#[derive(Debug, Clone, Copy)]
+pub struct ViewerSource<'a> {
+    /// The manifest of the run.
+    pub manifest: &'a Manifest,
+    /// Its checkpoint.
+    pub checkpoint: &'a CheckpointReader,
+    /// The scorings of the report; those of the run if empty.
+    pub scorings: &'a [Scoring],
+}
+
+/// Size of a viewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ViewerSize {
+    /// Length of the page in bytes.
+    pub page: u64,
+    /// Number of chunks.
+    pub chunks: u32,
+    /// Length of all chunks in bytes.
+    pub bytes: u64,
+}
+
+/// Collects trajectories and screenshots while units are listed.
+struct TrajectorySink<'a> {
+    chunks: &'a mut ChunkWriter,
+    screenshots: Option<&'a ScreenshotFolder>,
+    /// Cell and first row of the chunk in progress.
+    open: Option<(usize, usize)>,
+}
+
+impl TrajectorySink<'_> {
+    /// Adds the unit of a row. Chunks contain units of one cell.
+    fn add(
+        &mut self,
+        index: &mut ItemIndex,
+        (cell, row): (usize, usize),
+        view: &UnitView<'_>,
+        scored: ScoredUnit,
+    ) -> Result<(), ExportError> {
+        if self.open.is_some_and(|(before, _)| before != cell) {
+            self.end(index);
+        }
+        self.open.get_or_insert((cell, row));
+        let shots = self.screenshots.map(|screenshots| (screenshots, screenshots.take(&view.unit)));
+        let shots = match shots {
+            Some((screenshots, shots)) => shots.map_err(ExportError::at(screenshots.folder()))?,
+            None => Vec::new(),
+        };
+        let texts = UnitTexts::of(view, scored, shots);
+        if self.chunks.add(&texts).map_err(ExportError::at(Path::new(chunks::FOLDER)))? {
+            self.end(index);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, index: &mut ItemIndex) {
+        if let (Some((cell, row)), Some((units, name))) = (self.open.take(), self.chunks.end_chunk()) {
+            index.add_chunk(cell, row, units, name);
+        }
+    }
+}
+
+impl ViewerSource<'_> {
+    /// Adds every unit to a list, and its trajectory to a sink if given.
+    fn collect(
+        &self,
+        index: &mut ItemIndex,
+        mut sink: Option<TrajectorySink<'_>>,
+    ) -> Result<(), ExportError> {
+        let scorings = if self.scorings.is_empty() { &self.manifest.spec.scoring } else { self.scorings };
+        let verdicts = Verdicts::beside(self.checkpoint).map_err(ScoreError::from)?;
+        let scorer = Scorer { scorings, verdicts };
+        let first = index.add_cells(self.manifest, "");
+        for_each_unit(self.manifest, self.checkpoint, |view| {
+            if !index.has_room() {
+                return Ok::<_, ExportError>(());
+            }
+            let (cell, row, scored) = (first + view.position, index.len(), scorer.score(view)?);
+            index.add(cell, view, &scored);
+            sink.as_mut().map_or(Ok(()), |sink| sink.add(index, (cell, row), view, scored))
+        })?;
+        if let Some(sink) = &mut sink {
+            sink.end(index);
+        }
+        Ok(())
+    }
+}
+
+/// Writes a viewer to a folder, which is replaced as a whole. Also writes the report as one file to `single`,
+/// if given.
+///
+/// # Errors
+/// If the checkpoint cannot be read, a benchmark is unknown, or a file cannot be written.
+pub fn write_viewer(
+    folder: &Path,
+    single: Option<&Path>,
+    report: &Report,
+    source: &ViewerSource<'_>,
+) -> Result<ViewerSize, ExportError> {
+    let draft = FolderDraft::new(folder).map_err(ExportError::at(folder))?;
+    let run = source.checkpoint.folder().parent();
+    let screenshots = run.and_then(|run| ScreenshotFolder::of(run, draft.folder()));
+    let mut index = ItemIndex::new();
+    let written = ChunkWriter::run(draft.folder(), "", |chunks| {
+        let sink = TrajectorySink { chunks, screenshots: screenshots.as_ref(), open: None };
+        source.collect(&mut index, Some(sink))
+    })?;
+    let write = |file: &Path, index: &mut ItemIndex, mode| {
+        let page = index.pack().and_then(|index| report_page(report, Some(&index), mode));
+        let page = page.map_err(ExportError::at(file))?;
+        write_whole(file, |out| out.write_all(page.as_bytes())).map_err(ExportError::at(file))?;
+        Ok::<_, ExportError>(page.len() as u64)
+    };
+    let page = write(&draft.folder().join(PAGE), &mut index, PageMode::Folder)?;
+    draft.publish().map_err(ExportError::at(folder))?;
+    if let Some(single) = single {
+        index.remove_chunks();
+        write(single, &mut index, PageMode::Single)?;
+    }
+    Ok(ViewerSize { page, chunks: written.chunks, bytes: written.bytes })
+}
+
+/// Writes the report as one page, with the list of items.
+///
+/// # Errors
+/// If the checkpoint cannot be read, a benchmark is unknown, or writing fails.
+pub fn write_page(
+    out: &mut dyn Write,
+    report: &Report,
+    source: &ViewerSource<'_>,
+) -> Result<(), ExportError> {
+    let mut index = ItemIndex::new();
+    source.collect(&mut index, None)?;
+    let page = index.pack().and_then(|index| report_page(report, Some(&index), PageMode::Single));
+    page.and_then(|page| out.write_all(page.as_bytes())).map_err(ExportError::at(Path::new("report.html")))
+}
+
+/// Whether a folder is absent, empty, or has a viewer, so that a viewer may replace it.
+pub fn may_replace(folder: &Path) -> bool {
+    let Ok(mut entries) = fs::read_dir(folder) else { return !folder.exists() };
+    if entries.next().is_none() {
+        return true;
+    }
+    let mut start = Vec::new();
+    let read = fs::File::open(folder.join(PAGE)).and_then(|page| page.take(1024).read_to_end(&mut start));
+    read.is_ok() && String::from_utf8_lossy(&start).contains(page::GENERATOR)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! Tests of the viewer's files: the page, its list of items and its chunks.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::GzDecoder;
+use lumos_tasks::{Finish, Item, Role, Step};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::*;
+use crate::checkpoint::{Checkpoint, Record};
+use crate::report::report;
+use crate::samples::{configuration, item, manifest_of, state};
+use crate::unit_view::unit_of;
+
+fn unpacked(text: &str) -> Value {
+    let packed = STANDARD.decode(text.trim()).unwrap();
+    serde_json::from_reader(GzDecoder::new(&packed[..])).unwrap()
+}
+
+/// Returns the text between the only element that starts with `start` and its end.
+fn between<'a>(page: &'a str, start: &str, end: &str) -> &'a str {
+    let (_, after) = page.split_once(start).unwrap_or_else(|| panic!("`{start}` not found"));
+    assert!(!after.contains(start), "`{start}` occurs twice");
+    after.split_once(end).unwrap().0
+}
+
+fn index_of(page: &str) -> Value {
+    unpacked(between(page, r#"<script type="application/json+gzip" id="index">"#, "</script>"))
+}
+
+/// Returns the units of a chunk.
+fn chunk(folder: &Path, name: &str) -> Vec<Value> {
+    let script = fs::read_to_string(folder.join(format!("data/{name}.js"))).unwrap();
+    let packed = between(&script, &format!("lumosChunk(\"{name}\",\""), "\");\n");
+    unpacked(packed).as_array().unwrap().clone()
+}
+
+/// Records units of two configurations, changed by `change`, and writes a viewer to `report` in a folder.
+async fn written(folder: &Path, items: u64, change: impl Fn(&mut Record)) -> (Manifest, ViewerSize) {
+    let items: Vec<Item> = (0..items).map(item).collect();
+    let manifest = manifest_of(&[configuration(0), configuration(1)], &items);
+    let checkpoint = Checkpoint::create(&folder.join("checkpoint")).unwrap();
+    checkpoint.store_items("svamp", &items).unwrap();
+    for planned in &manifest.configurations {
+        for item in &items {
+            let unit = unit_of(planned, item);
+            if let Some(mut record) = state(item.index, &unit) {
+                change(&mut record);
+                checkpoint.record(record).await.unwrap();
+            }
+        }
+    }
+    let source = ViewerSource { manifest: &manifest, checkpoint: &checkpoint, scorings: &[] };
+    let report = report(&manifest, &checkpoint, &[]).unwrap();
+    let single = folder.join("report.html");
+    let size = write_viewer(&folder.join("report"), Some(&single), &report, &source).unwrap();
+    let mut page = Vec::new();
+    write_page(&mut page, &report, &source).unwrap();
+    assert_eq!(fs::read(single).unwrap(), page, "the page that `lumos report` prints");
+    (manifest, size)
+}
+
+#[tokio::test]
+async fn every_unit_is_listed_with_its_trajectory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (manifest, size) = written(folder.path(), 10, |_| {}).await;
+    let viewer = folder.path().join("report");
+    let page = fs::read_to_string(viewer.join(PAGE)).unwrap();
+    assert_eq!((size.page, size.chunks), (page.len() as u64, 2));
+    let index = index_of(&page);
+    let rows = index["rows"].as_object().unwrap();
+    assert!(rows.values().all(|column| column.as_array().unwrap().len() == 20), "{index:#}");
+    assert_eq!(index["items"]["svamp"]["task"].as_array().unwrap().len(), 10, "items are stored once");
+    assert_eq!(index["groups"], serde_json::json!(["Addition", "Subtraction"]));
+    let causes: Vec<&str> = rows["cause"].as_array().unwrap()[..10]
+        .iter()
+        .map(|cause| index["causes"][cause.as_u64().unwrap() as usize]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(causes[..4], ["correct"; 4]);
+    assert_eq!(causes[4..6], ["wrong answer"; 2]);
+    assert_eq!(causes[6..], ["limit", "grounder: unknown action", "faulted", "outstanding"]);
+    assert_eq!((&rows["turn"][6], &rows["turn"][7], &rows["turn"][8]), (&1.into(), &1.into(), &0.into()));
+    assert_eq!(
+        (&rows["score"][0], &rows["score"][5], &rows["score"][8]),
+        (&1.0.into(), &0.0.into(), &Value::Null)
+    );
+    assert_eq!((&rows["tokens"][0], &rows["ms"][3]), (&220.into(), &1000.into()));
+    for (cell, entry) in index["cells"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(entry["label"], manifest.configurations[cell].label);
+        let [first, count, name] = &entry["chunks"][0].as_array().unwrap()[..] else { panic!("{entry}") };
+        assert_eq!((first.as_u64(), count.as_u64()), (Some(10 * cell as u64), Some(10)));
+        let units = chunk(&viewer, name.as_str().unwrap());
+        for (at, unit) in units.iter().enumerate() {
+            let short = rows["unit"][10 * cell + at].as_str().unwrap();
+            assert!(short.len() == 12 && unit["unit"].as_str().unwrap().starts_with(short), "{unit}");
+        }
+        assert_eq!(units[0]["scores"]["paper"]["exact_match"], serde_json::json!([1.0, 1.0]));
+        let record = &units[5]["records"][0];
+        assert_eq!(record["ending"], "answered: <script>alert(1)</script>");
+        let kinds: Vec<_> = record["steps"].as_array().unwrap().iter().map(|step| &step["k"]).collect();
+        assert_eq!(kinds, ["g", "g", "c", "a"]);
+        assert_eq!(record["steps"][0]["reply"], "Subgoal 1: <b>Add</b> & 'count'");
+        assert_eq!(record["steps"][2]["call"], "maths: 5 + 2");
+        let exhausted = units[6]["records"][0]["ending"].as_str().unwrap();
+        assert!(exhausted.ends_with("its rounds were used up"), "{exhausted}");
+        assert_eq!(
+            units[7]["records"][0]["ending"],
+            "gave up: grounder: unknown action in turn 1: there is no action `Sum`"
+        );
+        assert!(units[9]["records"].as_array().unwrap().is_empty());
+    }
+    // The page in one file has the same rows and no chunks.
+    let single = index_of(&fs::read_to_string(folder.path().join("report.html")).unwrap());
+    assert_eq!(single["rows"], index["rows"]);
+    assert_eq!(single["cells"][0]["chunks"], serde_json::json!([]));
+    // A filter of the table of causes names a cell and a cause of the list.
+    assert!(
+        page.contains(r#"data-filter="cell=0&amp;cause=grounder: unknown action&amp;turn=1">1</a>"#),
+        "{page}"
+    );
+}
+
+#[tokio::test]
+async fn a_page_runs_and_loads_only_its_own_files() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path(), 10, |_| {}).await;
+    let page = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
+    let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
+    for (path, chunks, images) in
+        [("report/index.html", "'self' ", "; img-src 'self'"), ("report.html", "", "")]
+    {
+        let page = page(path);
+        let (style, script) =
+            (between(&page, "<style>", "</style>"), between(&page, "<script>", "</script>"));
+        let policy = format!(
+            "content=\"default-src 'none'; script-src {chunks}{}; style-src {}{images}; base-uri 'none'; form-action 'none'\"",
+            hash(script),
+            hash(style)
+        );
+        assert!(page.contains(&policy), "{path}: {policy}");
+        assert_eq!(page.matches("</script>").count(), 2, "texts of models are packed or escaped");
+        assert!(!page.contains(" style=") && !page.contains(" onclick="), "the policy would block them");
+    }
+}
+
+#[test]
+fn the_script_writes_texts_as_text_nodes_only() {
+    let script = page::SCRIPT;
+    for forbidden in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "Function(",
+        "setAttribute(\"style",
+        "fetch(",
+        "XMLHttpRequest",
+        "localStorage",
+        "javascript:",
+        "</script",
+        "<!--",
+    ] {
+        assert!(!script.contains(forbidden), "{forbidden}");
+    }
+    assert!(!page::STYLE.contains("url(") && !page::STYLE.contains("@import"));
+}
+
+#[tokio::test]
+async fn long_texts_are_cut_and_hidden_characters_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let hostile = "a\u{202e}b\u{1b}[31m\u{0}</script><script>window.hit=1</script>";
+    written(folder.path(), 2, |record| {
+        let Step::Generate { reply, .. } = &mut record.outcome.steps[0] else { panic!("a query") };
+        *reply = format!("{hostile}{}", "ä".repeat(1 << 16));
+        let query = || Step::Generate {
+            turn: 2,
+            role: Role::Planner,
+            prompt: "p".repeat(70 << 10),
+            reply: String::new(),
+            finish: Finish::Length,
+            prompt_tokens: None,
+            completion_tokens: None,
+        };
+        record.outcome.steps.extend(std::iter::repeat_with(query).take(80));
+    })
+    .await;
+    let viewer = folder.path().join("report");
+    let files: Vec<_> = fs::read_dir(viewer.join("data")).unwrap().collect();
+    assert_eq!(files.len(), 4, "4 MB of texts end a chunk");
+    let units = chunk(&viewer, "0000");
+    let steps = units[0]["records"][0]["steps"].as_array().unwrap();
+    let reply = steps[0]["reply"].as_str().unwrap();
+    assert!(reply.starts_with("a\u{fffd}b\u{fffd}[31m\u{fffd}</script>"), "{}", &reply[..40]);
+    assert!(reply.ends_with(" more bytes: lumos show RUN 0 --json]"), "{}", &reply[reply.len() - 60..]);
+    assert!(reply.len() <= (64 << 10) + 100);
+    assert_eq!(steps[10]["cut"], true);
+    let lengths: Vec<usize> = steps[4..].iter().map(|step| step["prompt"].as_str().unwrap().len()).collect();
+    assert!(lengths[0] > 60_000 && lengths[79] < 600, "{lengths:?}");
+    let script = fs::read_to_string(viewer.join("data/0000.js")).unwrap();
+    assert!(!script.contains('<'), "chunks are packed");
+}
+
+#[tokio::test]
+async fn chunks_have_two_hundred_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, size) = written(folder.path(), 250, |_| {}).await;
+    assert_eq!(size.chunks, 4);
+    let viewer = folder.path().join("report");
+    let index = index_of(&fs::read_to_string(viewer.join(PAGE)).unwrap());
+    let chunks = serde_json::json!([[250, 200, "0002"], [450, 50, "0003"]]);
+    assert_eq!(index["cells"][1]["chunks"], chunks);
+    let last = chunk(&viewer, "0003");
+    assert_eq!((last.len(), &last[49]["item"]), (50, &249.into()));
+}
+
+/// Texts that cannot be compressed to less than half.
+fn noise(index: u64, part: &str, length: usize) -> String {
+    (0..)
+        .map(|at| hex::encode(Sha256::digest(format!("{index} {part} {at}"))))
+        .take(length / 64 + 1)
+        .collect()
+}
+
+#[test]
+fn a_page_of_twenty_thousand_items_is_below_two_megabytes() {
+    let manifest = manifest_of(&[configuration(0)], &[item(0)]);
+    let scorer = Scorer { scorings: &[Scoring::Paper], verdicts: None };
+    let mut index = ItemIndex::new();
+    index.add_cells(&manifest, "");
+    let planned = &manifest.configurations[0];
+    for number in 0..20_000u64 {
+        let mut item = item(number);
+        item.task = lumos_tasks::Task::Maths { question: noise(number, "task", 128) };
+        item.target = lumos_tasks::Target::Number { answer: noise(number, "gold", 64) };
+        let unit = unit_of(planned, &item);
+        let record = state(number, &unit);
+        let view =
+            UnitView { position: 0, configuration: planned, item: &item, unit, record, earlier: Vec::new() };
+        let scored = scorer.score(&view).unwrap();
+        index.add(0, &view, &scored);
+    }
+    let packed = index.pack().unwrap();
+    assert!(packed.len() < 1_900_000, "{} bytes", packed.len());
+    assert_eq!(index.pack().unwrap(), packed, "notes are not repeated");
+    let index = unpacked(&packed);
+    assert!(index["notes"][0].as_str().unwrap().contains("shortened"), "{}", index["notes"]);
+    let units = index["rows"]["unit"].as_array().unwrap();
+    let distinct: BTreeSet<&str> = units.iter().map(|unit| unit.as_str().unwrap()).collect();
+    assert_eq!(distinct.len(), 20_000);
+}
+
+#[test]
+fn only_a_viewer_or_an_empty_folder_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    assert!(may_replace(folder) && may_replace(&folder.join("new")));
+    fs::write(folder.join("index.html"), "<!doctype html>\n<title>mine</title>").unwrap();
+    assert!(!may_replace(folder));
+    fs::write(folder.join("index.html"), format!("<!doctype html>\n{}", page::GENERATOR)).unwrap();
+    assert!(may_replace(folder));
+    assert!(!may_replace(&folder.join("index.html")), "a file");
+}
