@@ -18,7 +18,7 @@ mod screenshots;
 mod unit;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use lumos_benchmarks::Scoring;
@@ -104,16 +104,18 @@ impl TrajectorySink<'_> {
 }
 
 impl ViewerSource<'_> {
-    /// Adds every unit to a list, and its trajectory to a sink if given.
+    /// Adds every unit to a list, and its trajectory to a sink if given. `side` is put before the labels of
+    /// configurations.
     fn collect(
         &self,
+        side: &str,
         index: &mut ItemIndex,
         mut sink: Option<TrajectorySink<'_>>,
     ) -> Result<(), ExportError> {
         let scorings = if self.scorings.is_empty() { &self.manifest.spec.scoring } else { self.scorings };
         let verdicts = Verdicts::beside(self.checkpoint).map_err(ScoreError::from)?;
         let scorer = Scorer { scorings, verdicts };
-        let first = index.add_cells(self.manifest, "");
+        let first = index.add_cells(self.manifest, side);
         for_each_unit(self.manifest, self.checkpoint, |view| {
             if !index.has_room() {
                 return Ok::<_, ExportError>(());
@@ -129,6 +131,12 @@ impl ViewerSource<'_> {
     }
 }
 
+/// A run of a viewer, with the text that is put before the labels of its configurations.
+pub(crate) type ViewedRun<'a> = (&'a str, ViewerSource<'a>);
+
+/// Renders a page, given the packed list of items.
+pub(crate) type RenderPage<'a> = &'a dyn Fn(&str, PageMode) -> io::Result<String>;
+
 /// Writes a viewer to a folder, which is replaced as a whole. Also writes the report as one file to `single`,
 /// if given.
 ///
@@ -140,27 +148,45 @@ pub fn write_viewer(
     report: &Report,
     source: &ViewerSource<'_>,
 ) -> Result<ViewerSize, ExportError> {
+    write_runs(folder, single, &[("", *source)], &|index, mode| report_page(report, Some(index), mode))
+}
+
+/// Writes a viewer of one or several runs. Equal items of several runs are one item in the list.
+///
+/// # Errors
+/// As for [`write_viewer`].
+pub(crate) fn write_runs(
+    folder: &Path,
+    single: Option<&Path>,
+    runs: &[ViewedRun<'_>],
+    render: RenderPage<'_>,
+) -> Result<ViewerSize, ExportError> {
     let draft = FolderDraft::new(folder).map_err(ExportError::at(folder))?;
-    let run = source.checkpoint.folder().parent();
-    let screenshots = run.and_then(|run| ScreenshotFolder::of(run, draft.folder()));
     let mut index = ItemIndex::new();
-    let written = ChunkWriter::run(draft.folder(), "", |chunks| {
-        let sink = TrajectorySink { chunks, screenshots: screenshots.as_ref(), open: None };
-        source.collect(&mut index, Some(sink))
-    })?;
+    let mut size = ViewerSize { page: 0, chunks: 0, bytes: 0 };
+    for (position, (side, source)) in runs.iter().enumerate() {
+        let screenshots = source.checkpoint.folder().parent();
+        let screenshots = screenshots.and_then(|run| ScreenshotFolder::of(run, draft.folder()));
+        let prefix = if runs.len() > 1 { format!("{position}-") } else { String::new() };
+        let written = ChunkWriter::run(draft.folder(), &prefix, |chunks| {
+            let sink = TrajectorySink { chunks, screenshots: screenshots.as_ref(), open: None };
+            source.collect(side, &mut index, Some(sink))
+        })?;
+        size.chunks += written.chunks;
+        size.bytes += written.bytes;
+    }
     let write = |file: &Path, index: &mut ItemIndex, mode| {
-        let page = index.pack().and_then(|index| report_page(report, Some(&index), mode));
-        let page = page.map_err(ExportError::at(file))?;
+        let page = index.pack().and_then(|index| render(&index, mode)).map_err(ExportError::at(file))?;
         write_whole(file, |out| out.write_all(page.as_bytes())).map_err(ExportError::at(file))?;
         Ok::<_, ExportError>(page.len() as u64)
     };
-    let page = write(&draft.folder().join(PAGE), &mut index, PageMode::Folder)?;
+    size.page = write(&draft.folder().join(PAGE), &mut index, PageMode::Folder)?;
     draft.publish().map_err(ExportError::at(folder))?;
     if let Some(single) = single {
         index.remove_chunks();
         write(single, &mut index, PageMode::Single)?;
     }
-    Ok(ViewerSize { page, chunks: written.chunks, bytes: written.bytes })
+    Ok(size)
 }
 
 /// Writes the report as one page, with the list of items.
@@ -173,7 +199,7 @@ pub fn write_page(
     source: &ViewerSource<'_>,
 ) -> Result<(), ExportError> {
     let mut index = ItemIndex::new();
-    source.collect(&mut index, None)?;
+    source.collect("", &mut index, None)?;
     let page = index.pack().and_then(|index| report_page(report, Some(&index), PageMode::Single));
     page.and_then(|page| out.write_all(page.as_bytes())).map_err(ExportError::at(Path::new("report.html")))
 }

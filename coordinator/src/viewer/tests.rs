@@ -253,6 +253,27 @@ fn a_page_of_twenty_thousand_items_is_below_two_megabytes() {
     assert_eq!(distinct.len(), 20_000);
 }
 
+#[tokio::test]
+async fn items_of_two_runs_are_listed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    let (a, _) = written(&first, 4, |_| {}).await;
+    let (b, _) = written(&second, 6, |_| {}).await;
+    let readers = [&first, &second].map(|run| CheckpointReader::open(&run.join("checkpoint")).unwrap());
+    let source = |manifest, checkpoint| ViewerSource { manifest, checkpoint, scorings: &[] };
+    let runs = [("A: ", source(&a, &readers[0])), ("B: ", source(&b, &readers[1]))];
+    let viewer = folder.path().join("both");
+    let size = write_runs(&viewer, None, &runs, &|index, _| Ok(index.to_owned())).unwrap();
+    let index = unpacked(&fs::read_to_string(viewer.join(PAGE)).unwrap());
+    assert_eq!(index["items"]["svamp"]["task"].as_array().unwrap().len(), 6, "four are in both runs");
+    assert_eq!((size.chunks, index["rows"]["cell"].as_array().unwrap().len()), (4, 2 * 4 + 2 * 6));
+    let labels: Vec<_> = index["cells"].as_array().unwrap().iter().map(|cell| &cell["label"]).collect();
+    assert_eq!(labels[0].as_str().unwrap(), format!("A: {}", a.configurations[0].label));
+    assert_eq!(labels[2].as_str().unwrap(), format!("B: {}", b.configurations[0].label));
+    assert_eq!(index["cells"][3]["chunks"], serde_json::json!([[14, 6, "1-0001"]]));
+    assert_eq!(chunk(&viewer, "1-0001").len(), 6);
+}
+
 #[test]
 fn only_a_viewer_or_an_empty_folder_is_replaced() {
     let folder = tempfile::tempdir().unwrap();

@@ -534,7 +534,8 @@
         const row = rowOfUnit(link.dataset.unit);
         if (row < 0) return;
         event.preventDefault();
-        if (link.dataset.with !== undefined) set({ ...EMPTY, cell: String(rows.cell[row]), with: link.dataset.with });
+        const compared = rowOfUnit(link.dataset.other);
+        if (compared >= 0) set({ ...EMPTY, cell: String(rows.cell[row]), with: String(rows.cell[compared]) });
         section.scrollIntoView({ block: "start" });
         open(row);
       });
