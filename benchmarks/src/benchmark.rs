@@ -3,7 +3,7 @@
 //! A benchmark reads its items from a data file, lists the formulations, roles and tools of its episodes,
 //! scores outcomes and provides [`PublishedFigure`]s. The registry lists the implementations.
 
-use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, Outcome, Role, Target};
+use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, Item, Outcome, Role, Target};
 
 use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, RecordError};
@@ -100,6 +100,12 @@ pub trait Benchmark: Send + Sync {
     /// Label of its groups, if figures are also reported by group (SVAMP: `Type`).
     fn group_label(&self) -> Option<&'static str> {
         self.description().group_label
+    }
+
+    /// Name of the cluster of an item whose score is not independent of others: questions about the same database,
+    /// tasks on the same website. `None` if items are independent.
+    fn cluster(&self, _item: &Item) -> Option<String> {
+        None
     }
 
     /// The built-in samples, in the official format.

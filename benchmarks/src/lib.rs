@@ -3,7 +3,7 @@
 //! [`all`] lists the benchmarks, and [`find`] returns one by name. A [`Benchmark`] streams its items from a
 //! file or from the built-in samples ([`DataSource`]), scores outcomes ([`Scoring`]) into values that can be
 //! summed ([`Tally`]), and provides published figures for comparison. [`replay`](mod@replay) runs recorded
-//! cases with the current code.
+//! cases with the current code. [`statistics`] has intervals, paired tests and power.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -22,6 +22,7 @@ mod python_float;
 mod registry;
 pub mod replay;
 mod score;
+pub mod statistics;
 mod strategyqa;
 mod svamp;
 mod webshop;

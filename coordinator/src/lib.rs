@@ -2,7 +2,7 @@
 //!
 //! A run passes through these modules: [`spec`] reads the request, [`plan`] creates configurations and units,
 //! [`manifest`] stores the plan before anything runs, [`Checkpoint`] records every outcome, and [`report`]
-//! and [`export`] write the results.
+//! and [`export`] write the results. [`results`] scores a run's units into a table.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -10,12 +10,14 @@ struct Readme;
 
 mod atomic_file;
 mod checkpoint;
+pub mod compare;
 mod computing;
 pub mod dispatch;
 mod display;
 mod events;
 pub mod export;
 pub mod fleet;
+pub mod gate;
 mod identity;
 pub mod judge;
 mod ledger;
@@ -23,6 +25,7 @@ pub mod manifest;
 pub mod merge;
 pub mod plan;
 pub mod report;
+pub mod results;
 #[cfg(test)]
 mod samples;
 pub mod spec;

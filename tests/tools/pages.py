@@ -83,6 +83,7 @@ def check(browser, page, axe, output):
                 if state == "item":
                     browser.execute_script("document.querySelector('.scroller tbody a').click()")
                     wait(browser, "!document.querySelector('.panel').textContent.includes('Loading')")
+                    browser.execute_script("document.querySelector('.panel').scrollIntoView()")
                     browser.save_screenshot(str(output / f"{name}-item.png"))
                 count, passes = violations(browser, axe)
                 failures += count

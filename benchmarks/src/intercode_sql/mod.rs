@@ -4,7 +4,7 @@
 mod score;
 
 use lumos_tasks::families::sql;
-use lumos_tasks::{Formulation, Setup, Target, Task};
+use lumos_tasks::{Formulation, Item, Setup, Target, Task};
 use serde_json::Value;
 
 use crate::benchmark::{
@@ -44,6 +44,14 @@ static INTERCODE_SQL: BenchmarkDescription = BenchmarkDescription {
 impl Benchmark for IntercodeSql {
     fn description(&self) -> &'static BenchmarkDescription {
         &INTERCODE_SQL
+    }
+
+    /// The database.
+    fn cluster(&self, item: &Item) -> Option<String> {
+        match &item.task {
+            Task::Sql { database, .. } => Some(database.clone()),
+            _ => None,
+        }
     }
 }
 

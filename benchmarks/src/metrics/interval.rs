@@ -1,27 +1,12 @@
-//! Confidence intervals and standard errors of proportions and means.
+//! Choice of a figure's 95 % interval by the kind of its metric. The formulas are in [`crate::statistics`].
 
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::definition::MetricKind;
+use crate::statistics::{Limits, student_interval, wilson};
 
-/// The 97.5th percentile of the standard normal distribution.
-const NORMAL_95: f64 = 1.959_963_984_540_054;
-
-/// Wilson's 95 % score interval of a proportion (Wilson 1927): the proportions that a test at that level
-/// would not reject. Returns `None` without items.
-pub(crate) fn wilson(successes: f64, items: f64) -> Option<(f64, f64)> {
-    if items.is_nan() || items <= 0.0 {
-        return None;
-    }
-    let share = (successes / items).clamp(0.0, 1.0);
-    let squared = NORMAL_95 * NORMAL_95;
-    let scale = 1.0 + squared / items;
-    let centre = (share + squared / (2.0 * items)) / scale;
-    let spread = share * (1.0 - share) / items + squared / (4.0 * items * items);
-    let half = NORMAL_95 * spread.sqrt() / scale;
-    Some(((centre - half).max(0.0), (centre + half).min(1.0)))
-}
+/// Level of all intervals in reports.
+const LEVEL: f64 = 0.95;
 
 /// Method by which a 95 % interval was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -50,7 +35,7 @@ impl IntervalMethod {
 }
 
 /// Bounds of an interval, and the method.
-pub(super) type Interval = ((f64, f64), IntervalMethod);
+pub(super) type Interval = (Limits, IntervalMethod);
 
 /// Values that differ by less than this fraction of the range (or of 1) count as equal, because sums are
 /// rounded.
@@ -68,53 +53,24 @@ pub(super) fn interval_of(
 ) -> Option<Interval> {
     let mean = sum / items as f64;
     match kind {
-        MetricKind::Proportion => Some((wilson(sum, items as f64)?, IntervalMethod::Wilson)),
-        MetricKind::UnboundedMean => Some((student(mean, standard_error?, items)?, IntervalMethod::StudentT)),
+        MetricKind::Proportion => Some((wilson(sum, items as f64, LEVEL)?, IntervalMethod::Wilson)),
+        MetricKind::UnboundedMean => {
+            Some((student_interval(mean, standard_error?, items)?, IntervalMethod::StudentT))
+        }
         MetricKind::BoundedMean { least, most } => {
             let range = most - least;
             if let Some(error) = standard_error.filter(|error| *error > EQUAL * range) {
-                let (low, high) = student(mean, error, items)?;
+                let (low, high) = student_interval(mean, error, items)?;
                 return Some(((low.max(least), high.min(most)), IntervalMethod::StudentT));
             }
             let items = items as f64;
-            let (low, high) = wilson((mean - least) / range * items, items)?;
+            let (low, high) = wilson((mean - least) / range * items, items, LEVEL)?;
             Some(((least + low * range, least + high * range), IntervalMethod::StretchedWilson))
         }
     }
 }
 
-/// Student's 95 % interval of a mean; `None` for fewer than two items.
-fn student(mean: f64, standard_error: f64, items: u64) -> Option<(f64, f64)> {
-    let distribution = StudentsT::new(0.0, 1.0, items.checked_sub(1)? as f64).ok()?;
-    let half = distribution.inverse_cdf(0.975) * standard_error;
-    Some((mean - half, mean + half))
-}
-
-/// Standard error of a mean, from the sums of `items` values and of their squares: the sample standard
-/// deviation divided by the square root of the sample size, as reported by lm-eval. `None` for fewer than two
-/// items.
-pub(crate) fn standard_error(sum: f64, sum_of_squares: f64, items: u64) -> Option<f64> {
-    if items < 2 {
-        return None;
-    }
-    let items = items as f64;
-    let variance = (sum_of_squares - sum * sum / items).max(0.0) / (items - 1.0);
-    Some((variance / items).sqrt())
-}
-
-/// Standard error of a proportion whose trials come in clusters (the steps of a task), from the sum over
-/// clusters of the squared deviations of the numerator from the expected share of the denominator: the
-/// linearised ratio estimator (Cochran 1977, section 6.4), with one degree of freedom less than there are
-/// clusters. `None` for fewer than two clusters.
-pub(crate) fn clustered_error(deviations: f64, trials: f64, clusters: u64) -> Option<f64> {
-    if clusters < 2 || trials <= 0.0 {
-        return None;
-    }
-    let clusters = clusters as f64;
-    Some((deviations.max(0.0) * clusters / (clusters - 1.0)).sqrt() / trials)
-}
-
-/// Wilson's 95 % interval of such a proportion, with the number of independent trials that would have the
+/// Wilson's 95 % interval of a proportion whose trials come in clusters, with the number of independent trials that would have the
 /// same standard error (the effective sample size), between one and the number of trials. If the standard
 /// error is not informative, because there is one cluster or everything is right or wrong, uses the number of
 /// clusters.
@@ -123,14 +79,14 @@ pub(crate) fn clustered_interval(
     standard_error: Option<f64>,
     trials: f64,
     clusters: u64,
-) -> Option<(f64, f64)> {
+) -> Option<Limits> {
     let clusters = clusters as f64;
     let effective = match standard_error {
         Some(error) if share > 0.0 && share < 1.0 => (share * (1.0 - share) / (error * error)).min(trials),
         _ => clusters.min(trials),
     };
     let effective = effective.max(1.0);
-    wilson(share * effective, effective)
+    wilson(share * effective, effective, LEVEL)
 }
 
 #[cfg(test)]
@@ -138,24 +94,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::statistics::standard_error;
 
     fn close(left: f64, right: f64) -> bool {
         (left - right).abs() < 5e-5
-    }
-
-    #[test]
-    fn known_intervals() {
-        // Newcombe (1998), Statistics in Medicine 17: 857-872, table I, method 3.
-        for (successes, items, low, high) in [
-            (81.0, 263.0, 0.2553, 0.3662),
-            (15.0, 148.0, 0.0624, 0.1605),
-            (0.0, 20.0, 0.0, 0.1611),
-            (1.0, 29.0, 0.0061, 0.1718),
-        ] {
-            let (lower, upper) = wilson(successes, items).unwrap();
-            assert!(close(lower, low) && close(upper, high), "{successes}/{items}: {lower} {upper}");
-        }
-        assert_eq!(wilson(0.0, 0.0), None);
     }
 
     /// Returns the interval of these values.
@@ -187,7 +129,7 @@ mod tests {
         assert_eq!((low, high), (0.0, 10.0), "half the width is 7.59");
         let ((low, high), method) = of(TURNS, &[10.0; 3]).unwrap();
         assert_eq!((high, method), (10.0, IntervalMethod::StretchedWilson));
-        assert!(close(low / 10.0, wilson(3.0, 3.0).unwrap().0), "{low}");
+        assert!(close(low / 10.0, wilson(3.0, 3.0, LEVEL).unwrap().0), "{low}");
         assert_eq!(
             of(UNIT, &[0.1; 3]).unwrap().1,
             IntervalMethod::StretchedWilson,
@@ -197,14 +139,6 @@ mod tests {
         assert_eq!(of(MetricKind::UnboundedMean, &[7.0]), None, "one value proves nothing");
         assert_eq!(of(MetricKind::UnboundedMean, &[7.0, 7.0]).unwrap().0, (7.0, 7.0));
         assert_eq!(of(UNIT, &[]), None);
-    }
-
-    #[test]
-    fn known_standard_errors() {
-        // 1, 0, 1, 1: mean 0.75, sample variance 0.25.
-        assert_eq!(standard_error(3.0, 3.0, 4), Some(0.25));
-        assert_eq!(standard_error(5.0, 5.0, 5), Some(0.0));
-        assert_eq!(standard_error(1.0, 1.0, 1), None);
     }
 
     proptest! {
@@ -220,7 +154,7 @@ mod tests {
         fn intervals_hold_the_share(items in 1u32..5000, part in 0.0f64..=1.0) {
             let successes = (f64::from(items) * part).floor();
             let share = successes / f64::from(items);
-            let (low, high) = wilson(successes, f64::from(items)).unwrap();
+            let (low, high) = wilson(successes, f64::from(items), LEVEL).unwrap();
             prop_assert!(0.0 <= low && low <= share + 1e-12 && share <= high + 1e-12 && high <= 1.0);
         }
     }

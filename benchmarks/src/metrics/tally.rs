@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::MetricDefinition;
-use super::interval::{IntervalMethod, clustered_error, clustered_interval, interval_of, standard_error};
+use super::interval::{IntervalMethod, clustered_interval, interval_of};
 use crate::score::ItemScore;
+use crate::statistics::{clustered_error, standard_error};
 
 /// A number in steps of 2⁻⁶⁰. Each summand is rounded separately and sums are computed in integers, so a sum
 /// is independent of order and grouping. The values of scores (counts, rewards in hundredths) are exact.
@@ -176,9 +177,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::metrics::interval::wilson;
     use crate::metrics::{EXACT_MATCH, MetricKind, Unit};
     use crate::score::Share;
+    use crate::statistics::wilson;
 
     const REWARD: MetricDefinition = MetricDefinition::unit_mean("reward", "a mean");
     const STEPS: MetricDefinition = MetricDefinition::proportion("steps", "a share of steps");
@@ -218,7 +219,7 @@ mod tests {
         let (low, high) = turns.interval.unwrap();
         assert!(low < 4.0 && high == 10.0, "{low} {high}");
         let share = tally.finish(&EXACT_MATCH).unwrap();
-        assert_eq!((share.interval, share.method), (wilson(2.0, 3.0), Some(IntervalMethod::Wilson)));
+        assert_eq!((share.interval, share.method), (wilson(2.0, 3.0, 0.95), Some(IntervalMethod::Wilson)));
     }
 
     #[test]
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(alike.standard_error, Some(0.0));
         let width = |estimate: &Estimate| estimate.interval.map(|(low, high)| high - low).unwrap();
         assert!(width(&clustered) > 2.0 * width(&alike), "{clustered:?} {alike:?}");
-        assert_eq!(alike.interval, wilson(20.0, 40.0));
+        assert_eq!(alike.interval, wilson(20.0, 40.0, 0.95));
         assert_eq!(alike.method, Some(IntervalMethod::ClusteredWilson));
     }
 

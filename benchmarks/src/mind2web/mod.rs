@@ -7,7 +7,7 @@ mod score;
 use std::path::{Path, PathBuf};
 
 use lumos_tasks::families::web;
-use lumos_tasks::{Behaviour, Configuration, Formulation};
+use lumos_tasks::{Behaviour, Configuration, Formulation, Item};
 
 use crate::benchmark::{
     Benchmark, BenchmarkDescription, LATER_LISTING, MODULES, PROJECT_PAGE, PublishedFigure, figure,
@@ -74,6 +74,12 @@ impl Benchmark for Mind2Web {
     fn is_measured(&self, metric: &MetricDefinition, configuration: &Configuration) -> bool {
         let takes_a_browser = [score::EXECUTABLE.name, score::REACHABLE.name].contains(&metric.name);
         !takes_a_browser || configuration.has_browser()
+    }
+
+    /// The website.
+    fn cluster(&self, item: &Item) -> Option<String> {
+        let groups = item.group.as_deref()?.split(record::BETWEEN_GROUPS);
+        groups.into_iter().find(|group| group.starts_with(record::WEBSITE)).map(str::to_owned)
     }
 
     /// Prompts contain verbs for earlier actions, which are drawn at random.

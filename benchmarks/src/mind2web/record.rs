@@ -13,6 +13,9 @@ pub(super) const TOP_K: u64 = 50;
 /// Separator between the groups of an item.
 pub(super) const BETWEEN_GROUPS: &str = "\n";
 
+/// Label of the group that an item's website forms.
+pub(super) const WEBSITE: &str = "website";
+
 /// Removes unneeded fields from a record (`raw_html`, the candidates' attributes), which are most of a file.
 /// `split` is the split to which the file belongs.
 pub(super) fn reduced(mut record: Value, split: Option<&str>) -> Value {
@@ -55,7 +58,7 @@ pub(super) fn read(record: &Value) -> Result<Content, RecordError> {
     }
     let group =
         |label: &str, field: &str| optional_text(record, field).map(|value| format!("{label}: {value}"));
-    let groups = [("split", "split"), ("domain", "domain"), ("website", "website")];
+    let groups = [("split", "split"), ("domain", "domain"), (WEBSITE, "website")];
     let groups: Vec<String> = groups.into_iter().filter_map(|(label, field)| group(label, field)).collect();
     let words = history.join("; ");
     Ok(Content {

@@ -1,6 +1,6 @@
 //! Builds a report from a run's records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lumos_benchmarks::{Benchmark, GroupedTally, MetricDefinition, Scoring};
 use lumos_tasks::{Ending, Item, Outcome, UnitId};
@@ -11,12 +11,13 @@ use crate::display::{prediction_text, shortened, task_text, thousands};
 use crate::judge::Verdicts;
 use crate::ledger::{Ledger, Split};
 use crate::manifest::{Manifest, PlannedConfiguration};
+use crate::results::{Cause, Labels, TableBuilder, group_figures, matrix};
 use crate::unit_view::{ScoreError, benchmark, for_each_unit};
 
 use super::comparison::obstacles;
 use super::model::{
-    Cause, ConfigurationReport, Example, FaultMessage, GroupReport, MetricReport, PublishedComparison,
-    Report, ScoringReport,
+    ConfigurationReport, Example, FaultMessage, GroupReport, MetricReport, PublishedComparison, Report,
+    ScoringReport,
 };
 use super::usage::UsageSum;
 
@@ -39,13 +40,40 @@ pub fn report(
     checkpoint: &CheckpointReader,
     scorings: &[Scoring],
 ) -> Result<Report, ScoreError> {
+    labelled_report(manifest, checkpoint, scorings, &Labels::default())
+}
+
+/// The same, with names for models in the table of models and benchmarks.
+///
+/// # Errors
+/// If the checkpoint cannot be read or the benchmark is unknown.
+pub fn labelled_report(
+    manifest: &Manifest,
+    checkpoint: &CheckpointReader,
+    scorings: &[Scoring],
+    labels: &Labels,
+) -> Result<Report, ScoreError> {
     let mut builder = ReportBuilder::new(manifest, scorings)?;
     builder.verdicts = Verdicts::beside(checkpoint)?;
+    // Figures over several configurations need the scores of single items.
+    let benchmarks: BTreeSet<&str> =
+        manifest.configurations.iter().map(|one| one.configuration.benchmark.as_str()).collect();
+    let scoring = scorings.first().or(manifest.spec.scoring.first()).copied().unwrap_or(Scoring::Paper);
+    let has_several = manifest.configurations.len() > benchmarks.len();
+    let mut table =
+        has_several.then(|| TableBuilder::new(manifest, scoring, builder.verdicts.clone())).transpose()?;
     for_each_unit(manifest, checkpoint, |view| {
         builder.add(view.position, view.item, &view.unit, view.record.as_ref());
+        if let Some(table) = &mut table {
+            table.add(view);
+        }
         Ok::<_, ScoreError>(())
     })?;
     let mut report = builder.finish();
+    if let Some(table) = table.map(|table| table.finish(manifest)) {
+        report.matrix = matrix(&table, labels);
+        report.groups = group_figures(&table);
+    }
     report.duplicates = checkpoint.duplicates();
     report.seconds = checkpoint.seconds()?;
     report.computing = checkpoint.computing()?;
@@ -100,6 +128,8 @@ impl ReportBuilder {
             workers: Vec::new(),
             seconds: None,
             judge,
+            matrix: None,
+            groups: Vec::new(),
         }
     }
 }

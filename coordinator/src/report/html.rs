@@ -11,12 +11,13 @@ use crate::display::thousands;
 use crate::manifest::compare::settings;
 use crate::viewer::{PageMode, render_page};
 
-use super::model::{Cause, ConfigurationReport, Example, Report};
+use super::model::{ConfigurationReport, Example, Report};
 use super::numbers::{bounds, dash, distance, distances, figure, interval, items, published};
 use super::rows::{
-    COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, metrics, splits, usages,
+    self, COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, metrics, splits, usages,
 };
 use super::svg;
+use crate::results::Cause;
 
 /// Columns of [`usage_rows`].
 const USAGES: [&str; 8] = [
@@ -71,6 +72,10 @@ fn contents(report: &Report) -> Value {
         total => report.total.to_string(),
         sections,
         unfinished => unfinished(report),
+        matrix => report.matrix.as_ref().map(|matrix| {
+            let (header, rows) = rows::matrix(matrix);
+            context! { header, rows, notes => rows::matrix_notes(matrix) }
+        }),
         heads => report.configurations.iter().filter_map(head).collect::<Value>(),
         failures => report.configurations.iter().enumerate().filter_map(failures).collect::<Value>(),
         figures_chart => Value::from_safe_string(svg::figures(report)),

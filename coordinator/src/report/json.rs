@@ -9,7 +9,7 @@ use crate::manifest::PlannedConfiguration;
 use super::model::{ConfigurationReport, Report};
 
 /// Incremented when the scores of equal records change.
-const TASK_VERSION: f64 = 1.0;
+pub(crate) const TASK_VERSION: f64 = 1.0;
 
 /// Writes a report with lm-eval's layout: `results`, `configs`, `versions`, `n-shot`, `higher_is_better`,
 /// `n-samples`, `config`, `git_hash`, `date`, `task_hashes`.
@@ -117,6 +117,12 @@ fn document(report: &Report) -> Value {
     }
     if !report.workers.is_empty() {
         document["lumos"]["telemetry"]["workers"] = json!(report.workers);
+    }
+    if let Some(matrix) = &report.matrix {
+        document["lumos"]["matrix"] = json!(matrix);
+    }
+    if !report.groups.is_empty() {
+        document["lumos"]["groups"] = json!(report.groups);
     }
     if let Some(judge) = &report.judge {
         document["lumos"]["judge"] = json!(judge);

@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use super::model::Report;
 use super::rows::{
-    COMPARED, INTERVALS, SPLITS, attributions, faults, figures, groups, ledgers, lines, splits, usages,
+    self, COMPARED, INTERVALS, SPLITS, attributions, faults, figures, groups, ledgers, lines, splits, usages,
 };
 
 /// Escapes a text for Markdown.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -23,7 +23,13 @@ fn escaped(text: &str) -> String {
     plain
 }
 
-fn table(out: &mut dyn Write, header: &[&str], numbers: usize, rows: &[Vec<String>]) -> io::Result<()> {
+/// Writes a table whose columns from `numbers` on are right-aligned.
+pub(crate) fn table(
+    out: &mut dyn Write,
+    header: &[&str],
+    numbers: usize,
+    rows: &[Vec<String>],
+) -> io::Result<()> {
     writeln!(out, "| {} |", header.join(" | "))?;
     let marks: Vec<_> =
         (0..header.len()).map(|column| if column < numbers { "---" } else { "---:" }).collect();
@@ -40,6 +46,15 @@ pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let manifest = &report.manifest;
     writeln!(out, "# {}\n", escaped(&manifest.spec.name))?;
     writeln!(out, "Run `{}`, planned {}.", manifest.identity.short(), manifest.created)?;
+    if let Some(matrix) = &report.matrix {
+        writeln!(out, "\n## Models and benchmarks\n")?;
+        let (header, rows) = rows::matrix(matrix);
+        let header: Vec<String> = header.iter().map(|name| escaped(name)).collect();
+        table(out, &header.iter().map(String::as_str).collect::<Vec<_>>(), 1, &rows)?;
+        for note in rows::matrix_notes(matrix) {
+            writeln!(out, "- {}", escaped(&note))?;
+        }
+    }
     writeln!(out, "\n## Figures\n")?;
     let header =
         ["configuration", "scoring", "metric", "value", "95 % interval", "items", "published", "difference"];

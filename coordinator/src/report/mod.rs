@@ -8,25 +8,26 @@ mod comparison;
 mod csv;
 mod html;
 mod json;
-mod markdown;
+pub(crate) mod markdown;
 mod model;
 mod numbers;
 mod render;
 mod rows;
 mod summary;
 mod svg;
-mod terminal;
+pub(crate) mod terminal;
 mod usage;
 mod workers;
 
+pub(crate) use json::TASK_VERSION as SCORING_VERSION;
 pub use {
     crate::ledger::{Ledger, LedgerError},
     crate::unit_view::ScoreError,
-    build::report,
+    build::{labelled_report, report},
     model::{ConfigurationReport, Report},
     render::{Format, ReportDetail},
 };
-pub(crate) use {html::page as report_page, model::Cause, svg::class as cause_class};
+pub(crate) use {html::page as report_page, svg::class as cause_class};
 
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,15 @@
-//! Data of a report, and the stage that caused each result ([`Cause`]).
+//! Data of a report.
 
 use std::collections::BTreeMap;
 
 use lumos_benchmarks::{Estimate, MetricKind, Scoring, Unit};
-use lumos_tasks::{Ending, Outcome, Stage, Step};
 use serde::Serialize;
 
 use crate::computing::{Computing, WorkerComputing};
-use crate::display::rounds_exhausted;
 use crate::judge::JudgeReport;
 use crate::ledger::{Ledger, LedgerError};
 use crate::manifest::Manifest;
+use crate::results::{Cause, GroupFigure, Matrix};
 
 use super::usage::TokenTotals;
 
@@ -34,6 +33,10 @@ pub struct Report {
     pub(crate) seconds: Option<f64>,
     /// Figures of the judge, if the run was judged.
     pub(crate) judge: Option<JudgeReport>,
+    /// Models and settings by benchmark, if the run has several or several seeds.
+    pub(crate) matrix: Option<Matrix>,
+    /// Figures pooled over seeds, for groups of at least two seeds.
+    pub(crate) groups: Vec<GroupFigure>,
 }
 
 impl Report {
@@ -97,60 +100,6 @@ impl ConfigurationReport {
     /// Returns the value of the main metric under the main scoring, if any unit is settled.
     pub fn main_value(&self) -> Option<f64> {
         Some(self.main()?.estimate.as_ref()?.value)
-    }
-}
-
-/// Result category of a unit, in the order of reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Cause {
-    /// Full score.
-    Correct,
-    /// An answer that differs from the gold answer.
-    WrongAnswer,
-    /// The stage that caused a missing answer, or a wrong answer after the rounds were used up.
-    Stage(Stage),
-    /// Every attempt so far ended with a fault.
-    Faulted,
-    /// Nothing is recorded yet.
-    Outstanding,
-}
-
-impl Cause {
-    /// Returns the cause for an outcome.
-    pub(crate) fn of(outcome: &Outcome, correct: bool) -> Self {
-        match &outcome.ending {
-            Ending::Faulted(_) => Self::Faulted,
-            _ if correct => Self::Correct,
-            Ending::GaveUp(reason) => Self::Stage(reason.stage),
-            Ending::Answered if rounds_exhausted(outcome) => Self::Stage(Stage::Limit),
-            Ending::Answered => Self::WrongAnswer,
-        }
-    }
-
-    /// All causes, in the order of reports.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        let stages = Stage::ALL.into_iter().map(Self::Stage);
-        [Self::Correct, Self::WrongAnswer].into_iter().chain(stages).chain([Self::Faulted, Self::Outstanding])
-    }
-
-    /// Returns the turn in which a stage failed, counted from 1; 0 for other causes.
-    pub(crate) fn turn(self, outcome: &Outcome) -> u32 {
-        match (self, &outcome.ending) {
-            (Self::Stage(_), Ending::GaveUp(reason)) => reason.turn,
-            (Self::Stage(_), _) => outcome.steps.last().map_or(0, Step::turn),
-            _ => 0,
-        }
-    }
-
-    /// Returns the name used in reports.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Correct => "correct",
-            Self::WrongAnswer => "wrong answer",
-            Self::Stage(stage) => stage.name(),
-            Self::Faulted => "faulted",
-            Self::Outstanding => "outstanding",
-        }
     }
 }
 

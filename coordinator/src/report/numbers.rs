@@ -10,7 +10,7 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// Formats a value for a unit, without the unit's symbol.
-fn number(value: f64, unit: Unit) -> String {
+pub(super) fn number(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Percent => percent(value),
         Unit::Count(_) => format!("{value:.2}"),
@@ -31,7 +31,7 @@ pub(super) fn figure(estimate: Option<&Estimate>, unit: Unit) -> String {
 }
 
 /// Formats `42.1 to 45.0`.
-fn range((low, high): (f64, f64), unit: Unit) -> String {
+pub(super) fn range((low, high): (f64, f64), unit: Unit) -> String {
     format!("{} to {}", number(low, unit), number(high, unit))
 }
 

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use lumos_benchmarks::Unit;
 use lumos_tasks::{Device, Role};
 
 use crate::computing::Computing;
 use crate::display::thousands;
 use crate::judge::JudgeReport;
+use crate::results::{Matrix, MatrixCell, MatrixColumn, MatrixRow};
 
 use super::model::{ConfigurationReport, FaultMessage, MetricReport, Report, ScoringReport};
-use super::numbers::{bounds, dash, distance, duration, figure, interval, items, published, seconds};
+use super::numbers::{
+    bounds, dash, distance, duration, figure, interval, items, number, published, range, seconds,
+};
 
 /// Returns every metric with its configuration and scoring, in the order of reports.
 pub(super) fn metrics(
@@ -78,6 +82,43 @@ pub(super) fn splits(report: &Report) -> Vec<Vec<String>> {
             (configuration, row)
         })
     }))
+}
+
+/// Returns the table of models and benchmarks: its column names and rows. A star marks a figure that differs from every
+/// other one in its column.
+pub(crate) fn matrix(matrix: &Matrix) -> (Vec<String>, Vec<Vec<String>>) {
+    let names = matrix.columns.iter().map(|column| column.benchmark.clone());
+    let header = std::iter::once("configuration".to_owned()).chain(names).collect();
+    let cell = |row: usize, (column, cell): (&MatrixColumn, &Option<MatrixCell>)| {
+        let Some(cell) = cell else { return dash() };
+        let star = if column.is_distinguishable && column.best == Some(row) { "*" } else { "" };
+        let seeds = if cell.seeds > 1 { format!(" × {}", cell.seeds) } else { String::new() };
+        let interval = cell.interval.map(|interval| format!(" ({})", range(interval, column.unit)));
+        format!(
+            "{}{star}{} n {}{seeds}",
+            number(cell.value, column.unit),
+            interval.unwrap_or_default(),
+            thousands(cell.items)
+        )
+    };
+    let row = |(at, row): (usize, &MatrixRow)| {
+        let cells = matrix.columns.iter().zip(&row.cells).map(|pair| cell(at, pair));
+        std::iter::once(row.label.clone()).chain(cells).collect()
+    };
+    (header, matrix.rows.iter().enumerate().map(row).collect())
+}
+
+/// Returns the notes on the table of models and benchmarks: its metrics, and the columns without a distinguishable best
+/// figure.
+pub(crate) fn matrix_notes(matrix: &Matrix) -> Vec<String> {
+    let metric = |column: &MatrixColumn| {
+        let unit = if column.unit == Unit::Percent { "%" } else { column.unit.name() };
+        format!("{} {} ({unit})", column.benchmark, column.metric)
+    };
+    let metrics = matrix.columns.iter().map(metric).collect::<Vec<_>>().join(", ");
+    let marked = "* differs from every other figure of its column (p < 0.05 after Holm's correction)";
+    let note = |column: &MatrixColumn| Some(format!("{}: {}", column.benchmark, column.note.as_ref()?));
+    std::iter::once(format!("{metrics}; {marked}")).chain(matrix.columns.iter().filter_map(note)).collect()
 }
 
 /// Note on how intervals are computed.

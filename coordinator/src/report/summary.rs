@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use crate::display::thousands;
+use crate::results::Cause;
 use crate::unit_view::benchmark;
 
-use super::model::{Cause, ConfigurationReport, MetricReport, Report};
+use super::model::{ConfigurationReport, MetricReport, Report};
 use super::numbers::{dash, distance, figure, interval, items};
 use super::rows::{faults, labelled_once, lines, warnings};
 use super::terminal::{Rows, Terminal};
 
-/// Maximum numbers of configurations, causes, lines about faults, and lines about the computation.
+/// Maximum numbers of configurations, published systems, causes, lines about faults, and lines about the computation.
 const CONFIGURATIONS: usize = 10;
+const SYSTEMS: usize = 4;
 const CAUSES: usize = 3;
 const FAULTS: usize = 2;
 const LINES: usize = 5;
@@ -36,9 +38,11 @@ impl Terminal {
             report.configurations.iter().filter_map(|one| Some(one.scores.first()?.scoring.name())).collect();
         let scorings: Vec<_> = scorings.into_iter().collect();
         let (name, identity) = (&manifest.spec.name, manifest.identity.short());
-        self.text(out, &format!("run {name} ({identity}), {} scoring", scorings.join(" and ")))?;
+        let common = common_ending(report);
+        let settings = if common.is_empty() { String::new() } else { format!(", {common}") };
+        self.text(out, &format!("run {name} ({identity}){settings}, {} scoring", scorings.join(" and ")))?;
         writeln!(out)?;
-        self.headlines(report, out)?;
+        self.headlines(report, &common, out)?;
         for configuration in &report.configurations {
             if let Err(error) = configuration.ledger.check() {
                 let label = &configuration.label;
@@ -70,7 +74,7 @@ impl Terminal {
     }
 
     /// Writes the table of main figures.
-    fn headlines(self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    fn headlines(self, report: &Report, common_ending: &str, out: &mut dyn Write) -> io::Result<()> {
         let shown = &report.configurations[..report.configurations.len().min(CONFIGURATIONS)];
         let metrics: BTreeSet<&str> =
             shown.iter().flat_map(headline).map(|metric| metric.metric.as_str()).collect();
@@ -103,7 +107,11 @@ impl Terminal {
         header.extend(common.is_none().then_some("metric"));
         header.extend([common.unwrap_or("value"), "95%", "items", "published", "points"]);
         let numbers = header.len() - 5;
-        let rows = Rows::new(header, numbers, labelled_once(rows.into_iter()));
+        let mut rows = labelled_once(rows.into_iter());
+        for label in rows.iter_mut().filter_map(|row| row.first_mut()) {
+            label.truncate(label.strip_suffix(common_ending).unwrap_or(label).trim_end().len());
+        }
+        let rows = Rows::new(header, numbers, rows);
         self.table(
             out,
             Rows { spare: &["published", "items"], wrapped: Some("points"), whole_names: true, ..rows },
@@ -113,11 +121,29 @@ impl Terminal {
             self.text(out, &format!("and {more} more configurations with -v"))?;
         }
         let systems: Vec<_> = systems.into_iter().collect();
-        if !systems.is_empty() {
+        if (1..=SYSTEMS).contains(&systems.len()) {
             self.text(out, &format!("published: {}", systems.join(", ")))?;
         }
         Ok(())
     }
+}
+
+/// Returns the words with which the labels of all configurations end: `paper seed 0`. Empty for a single one.
+fn common_ending(report: &Report) -> String {
+    let mut labels = report.configurations.iter().map(|one| one.label.split_whitespace().collect::<Vec<_>>());
+    let Some(mut common) = labels.next().filter(|_| report.configurations.len() > 1) else {
+        return String::new();
+    };
+    let mut shortest = common.len();
+    for label in labels {
+        let equal =
+            common.iter().rev().zip(label.iter().rev()).take_while(|(left, right)| left == right).count();
+        common.drain(..common.len() - equal);
+        shortest = shortest.min(label.len());
+    }
+    // Every label keeps its first word.
+    common.drain(..common.len().saturating_sub(shortest.saturating_sub(1)));
+    common.join(" ")
 }
 
 /// Describes the most frequent causes of units that are recorded and not correct.

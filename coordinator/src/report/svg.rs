@@ -5,9 +5,10 @@ use std::fmt::Write;
 use lumos_benchmarks::Unit;
 use lumos_tasks::Stage;
 
-use super::model::{Cause, Report};
+use super::model::Report;
 use super::numbers::{distance, figure, interval, percent};
 use crate::display::{shortened, thousands};
+use crate::results::Cause;
 use crate::viewer::escaped;
 
 const WIDTH: f64 = 960.0;

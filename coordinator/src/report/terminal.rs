@@ -11,7 +11,7 @@ use crate::display::thousands;
 use super::model::Report;
 use super::numbers::{dash, distance, figure, interval, items};
 use super::rows::{
-    SPLITS, attributions, faults, groups, labelled_once, ledgers, lines, metrics, splits, usages,
+    self, SPLITS, attributions, faults, groups, labelled_once, ledgers, lines, metrics, splits, usages,
 };
 
 /// Minimum width of tables.
@@ -23,29 +23,30 @@ const LONGEST_HEADER: usize = 12;
 
 /// Renders tables of a given width.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     /// Width of the terminal in columns.
-    pub(super) width: u16,
+    pub(crate) width: u16,
 }
 
 /// A table before layout.
-pub(super) struct Rows<'a> {
-    pub(super) header: Vec<&'a str>,
+pub(crate) struct Rows<'a> {
+    pub(crate) header: Vec<&'a str>,
     /// Index of the first right-aligned column.
-    pub(super) numbers: usize,
+    pub(crate) numbers: usize,
     /// Names of columns that may be omitted if the table is too wide; the first is omitted first.
-    pub(super) spare: &'a [&'a str],
+    pub(crate) spare: &'a [&'a str],
     /// Name of the numeric column that may be wrapped if the table is still too wide.
-    pub(super) wrapped: Option<&'a str>,
-    pub(super) rows: Vec<Vec<String>>,
+    pub(crate) wrapped: Option<&'a str>,
+    pub(crate) rows: Vec<Vec<String>>,
     /// Whether to omit columns rather than wrap names of configurations.
-    pub(super) whole_names: bool,
+    pub(crate) whole_names: bool,
     /// Whether the table is too wide even without the omitted columns.
-    pub(super) tight: bool,
+    pub(crate) tight: bool,
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(header: Vec<&'a str>, numbers: usize, rows: Vec<Vec<String>>) -> Self {
+    /// Creates a table whose columns from `numbers` on are right-aligned.
+    pub(crate) fn new(header: Vec<&'a str>, numbers: usize, rows: Vec<Vec<String>>) -> Self {
         Self { header, numbers, spare: &[], wrapped: None, rows, whole_names: false, tight: false }
     }
 }
@@ -113,7 +114,7 @@ impl Rows<'_> {
 
 impl Terminal {
     /// Writes a table.
-    pub(super) fn table(self, out: &mut dyn Write, mut rows: Rows<'_>) -> io::Result<()> {
+    pub(crate) fn table(self, out: &mut dyn Write, mut rows: Rows<'_>) -> io::Result<()> {
         let width = self.width.max(NARROWEST);
         rows.fit(width);
         let widths = rows.widths(width);
@@ -140,7 +141,7 @@ impl Terminal {
     }
 
     /// Writes an indented text, wrapped between words. Lines after the first are indented further.
-    pub(super) fn text(self, out: &mut dyn Write, text: &str) -> io::Result<()> {
+    pub(crate) fn text(self, out: &mut dyn Write, text: &str) -> io::Result<()> {
         let width = usize::from(self.width.max(NARROWEST));
         let mut line = String::new();
         for word in text.split_whitespace() {
@@ -205,6 +206,14 @@ impl Terminal {
         let manifest = &report.manifest;
         self.text(out, &format!("run {} ({})", manifest.spec.name, manifest.identity.short()))?;
         writeln!(out)?;
+        if let Some(matrix) = &report.matrix {
+            let (header, rows) = rows::matrix(matrix);
+            self.table(out, Rows::new(header.iter().map(String::as_str).collect(), 1, rows))?;
+            for note in rows::matrix_notes(matrix) {
+                self.text(out, &note)?;
+            }
+            writeln!(out)?;
+        }
         self.figures(report, out)?;
         let header = vec!["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
         self.table(out, Rows::new(header, 1, ledgers(report)))?;

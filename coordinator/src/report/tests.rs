@@ -372,10 +372,21 @@ fn the_summary_fits_a_screen() {
         // The path of the report and the next command follow.
         assert!(count > 6 || text.lines().count() <= 21, "{} lines:\n{text}", text.lines().count());
         assert_eq!(text.contains("and 2 more configurations with -v"), count == 12, "{text}");
+        assert!(text.contains("svamp iterative paper seed 0 "), "seeds differ: {text}");
         if count == 1 {
             insta::assert_snapshot!(text);
         }
     }
+}
+
+#[test]
+fn settings_that_all_configurations_share_are_named_once() {
+    let items: Vec<_> = (0..2).map(item).collect();
+    let onetime = Configuration { formulation: lumos_tasks::Formulation::OneTime, ..configuration(0) };
+    let manifest = manifest_of(&[configuration(0), onetime], &items);
+    let text = rendered(SUMMARY, &ReportBuilder::new(&manifest, &[]).unwrap().finish());
+    assert!(text.contains("), paper seed 0, paper scoring\n"), "{text}");
+    assert!(text.contains("\n svamp iterative  ") && text.contains("\n svamp onetime  "), "{text}");
 }
 
 #[test]

@@ -17,7 +17,8 @@ use super::page::visible_text;
 use super::unit::ScoredUnit;
 use crate::display::{prediction_text, shortened, task_text, thousands};
 use crate::manifest::Manifest;
-use crate::report::{Cause, cause_class};
+use crate::report::cause_class;
+use crate::results::Cause;
 use crate::unit_view::UnitView;
 
 /// Maximum number of rows. Further units are in the samples only.

@@ -25,6 +25,7 @@ use lumos_benchmarks::Scoring;
 
 use crate::atomic_file::{FolderDraft, write_whole};
 use crate::checkpoint::CheckpointReader;
+use crate::compare::{Comparison, comparison_page};
 use crate::export::ExportError;
 use crate::judge::Verdicts;
 use crate::manifest::Manifest;
@@ -149,6 +150,27 @@ pub fn write_viewer(
     source: &ViewerSource<'_>,
 ) -> Result<ViewerSize, ExportError> {
     write_runs(folder, single, &[("", *source)], &|index, mode| report_page(report, Some(index), mode))
+}
+
+/// Writes a viewer of a comparison, with the trajectories of all compared runs. `runs` are in the order in which they
+/// were compared: one run, or A and then every B.
+///
+/// # Errors
+/// As for [`write_viewer`].
+pub fn write_comparison(
+    folder: &Path,
+    comparison: &Comparison,
+    runs: &[ViewerSource<'_>],
+) -> Result<ViewerSize, ExportError> {
+    let side = |position: usize, source: &ViewerSource<'_>| match (runs.len(), position) {
+        (1, _) => String::new(),
+        (_, 0) => "A: ".to_owned(),
+        (2, _) => "B: ".to_owned(),
+        _ => format!("B, {}: ", source.manifest.spec.name),
+    };
+    let sides: Vec<String> = runs.iter().enumerate().map(|(position, run)| side(position, run)).collect();
+    let runs: Vec<_> = sides.iter().map(String::as_str).zip(runs.iter().copied()).collect();
+    write_runs(folder, None, &runs, &|index, mode| comparison_page(comparison, Some(index), mode))
 }
 
 /// Writes a viewer of one or several runs. Equal items of several runs are one item in the list.

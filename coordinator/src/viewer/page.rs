@@ -41,6 +41,7 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     for (name, source) in [
         ("layout.html.jinja", include_str!("assets/layout.html.jinja")),
         ("report.html.jinja", include_str!("assets/report.html.jinja")),
+        ("compare.html.jinja", include_str!("assets/compare.html.jinja")),
     ] {
         environment.add_template(name, source).expect("the shipped template is well-formed");
     }

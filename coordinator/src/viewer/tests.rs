@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
-use lumos_tasks::{Finish, Item, Role, Step};
+use lumos_tasks::{Evidence, Finish, Item, Role, Step};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::*;
 use crate::checkpoint::{Checkpoint, Record};
+use crate::compare::{CompareOptions, Side, compare};
 use crate::report::report;
+use crate::results::RunTable;
 use crate::samples::{configuration, item, manifest_of, state};
 use crate::unit_view::unit_of;
 
@@ -284,4 +286,50 @@ fn only_a_viewer_or_an_empty_folder_is_replaced() {
     fs::write(folder.join("index.html"), format!("<!doctype html>\n{}", page::GENERATOR)).unwrap();
     assert!(may_replace(folder));
     assert!(!may_replace(&folder.join("index.html")), "a file");
+}
+
+#[tokio::test]
+async fn a_comparison_lists_changed_items_and_has_both_trajectories() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("before"), folder.path().join("after"));
+    let (a, _) = written(&first, 10, |_| {}).await;
+    let (b, _) = written(&second, 10, |record| {
+        if let (0, Some(Evidence::Maths(evidence))) = (record.item, &mut record.outcome.evidence) {
+            evidence.prediction = Some("<b>41</b>".into());
+        }
+    })
+    .await;
+    let readers = [&first, &second].map(|run| CheckpointReader::open(&run.join("checkpoint")).unwrap());
+    let side = |name: &str, manifest, checkpoint| Side {
+        name: name.to_owned(),
+        folder: folder.path().join(name),
+        table: RunTable::read(manifest, checkpoint, Scoring::Paper).unwrap(),
+    };
+    let sides = [side("before", &a, &readers[0]), side("after", &b, &readers[1])];
+    let mut comparison = compare(&sides, &CompareOptions::default()).unwrap();
+    comparison.read_texts(&[&readers[0], &readers[1]], 10, false).unwrap();
+    let source = |manifest, checkpoint| ViewerSource { manifest, checkpoint, scorings: &[Scoring::Paper] };
+    let runs = [source(&a, &readers[0]), source(&b, &readers[1])];
+    let viewer = folder.path().join("compared");
+    let size = write_comparison(&viewer, &comparison, &runs).unwrap();
+    assert_eq!(size.chunks, 4);
+    let page = fs::read_to_string(viewer.join(PAGE)).unwrap();
+    assert!(page.contains("<title>after compared with before – lumos</title>"), "{page}");
+    assert!(page.contains("newly wrong: 1<") && page.contains("newly right: 0<"), "{page}");
+    assert!(page.contains("&lt;b&gt;41&lt;/b&gt;"), "{page}");
+    // The link of the changed item names units of both sides that are in the list.
+    let index = index_of(&page);
+    let units = index["rows"]["unit"].as_array().unwrap();
+    for attribute in ["data-unit", "data-other"] {
+        let unit = between(&page, &format!("{attribute}=\""), "\"");
+        assert_eq!(
+            units.iter().filter(|short| unit.starts_with(short.as_str().unwrap())).count(),
+            2,
+            "{unit}"
+        );
+    }
+    let labels: Vec<_> =
+        index["cells"].as_array().unwrap().iter().map(|cell| cell["label"].as_str().unwrap()).collect();
+    assert!(labels[0].starts_with("A: svamp") && labels[3].starts_with("B: svamp"), "{labels:?}");
+    assert!(page.contains("aria-label=\"Differences with their 95 % intervals\""), "{page}");
 }

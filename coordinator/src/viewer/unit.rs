@@ -16,7 +16,7 @@ use crate::display::{
     rounds_exhausted, task_text,
 };
 use crate::judge::Verdicts;
-use crate::report::Cause;
+use crate::results::Cause;
 use crate::unit_view::{ScoreError, UnitView, benchmark};
 
 /// Maximum length of a text in bytes, of all texts of a unit, and of a text after that.

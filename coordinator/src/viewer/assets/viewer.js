@@ -214,7 +214,7 @@
     };
     const numbered = (texts) => texts.map((text, at) => [at, text]);
     const turns = [...new Set(rows.turn)].filter(Boolean).sort((a, b) => a - b);
-    const search = element("input", { type: "search", id: "filter-q", autocomplete: "off", spellcheck: "false", oninput: () => set({ q: search.value }) });
+    const search = element("input", { type: "search", id: "filter-q", autocomplete: "off", spellcheck: "false", oninput: () => set({ q: search.value }), onchange: () => set({ q: search.value }) });
     const present = new Set(rows.cause);
     const kinds = new Set([...present].map((cause) => causes[cause].kind));
     const controls = [
@@ -531,10 +531,11 @@
     }
     for (const link of document.querySelectorAll("a[data-unit]")) {
       link.addEventListener("click", (event) => {
-        const row = rowOfUnit(link.dataset.unit);
+        // The same configuration on both sides has equal units: the first row is that of A.
+        const compared = rowOfUnit(link.dataset.other);
+        const row = compared < 0 ? rowOfUnit(link.dataset.unit) : rows.unit.findLastIndex((one) => link.dataset.unit.startsWith(one));
         if (row < 0) return;
         event.preventDefault();
-        const compared = rowOfUnit(link.dataset.other);
         if (compared >= 0) set({ ...EMPTY, cell: String(rows.cell[row]), with: String(rows.cell[compared]) });
         section.scrollIntoView({ block: "start" });
         open(row);

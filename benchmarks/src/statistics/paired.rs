@@ -1,0 +1,203 @@
+//! The difference of two runs over the same items.
+//!
+//! Items differ in difficulty, so the difference per item varies less than either run's figure
+//! (Miller 2024, arXiv 2411.00640). [`PairedDifference::of`] takes one value per item and side. Figures that are ratios
+//! (steps of tasks, several seeds) are turned into such values by [`linearised`].
+
+use std::hash::Hash;
+
+use super::Limits;
+use super::mean::{mean_and_error, sums_by_cluster};
+use super::normal::{p_of_normal, p_of_student, student_quantile, two_sided};
+use crate::score::Share;
+
+/// Distribution whose quantile scales an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantile {
+    /// The normal distribution.
+    Normal,
+    /// Student's distribution, with one degree of freedom less than there are independent items.
+    Student,
+}
+
+/// Mean difference a − b over the same items.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PairedDifference {
+    /// Number of items.
+    pub items: usize,
+    /// Number of independent groups of items; the number of items unless they are clustered.
+    pub clusters: usize,
+    /// Mean of a minus mean of b.
+    pub difference: f64,
+    /// Standard error of the difference.
+    pub standard_error: f64,
+    /// Standard error if the items of both sides were different ones.
+    pub unpaired_error: f64,
+    /// Correlation of both sides over items; `None` if either side has the same value everywhere.
+    pub correlation: Option<f64>,
+    /// The difference in standard errors; `None` if the standard error is 0.
+    pub t: Option<f64>,
+    /// Two-sided p value of `t` under Student's distribution; 1 if no item differs.
+    pub p_t: f64,
+    /// Two-sided p value of `t` under the normal distribution; 1 if no item differs.
+    pub p_z: f64,
+}
+
+impl PairedDifference {
+    /// Compares the values of two sides at the same positions. Returns `None` for fewer than two items, or if the
+    /// lengths differ.
+    ///
+    /// ```
+    /// use lumos_benchmarks::statistics::{PairedDifference, Quantile};
+    ///
+    /// let (a, b) = ([1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0]);
+    /// let paired = PairedDifference::of(&a, &b).unwrap();
+    /// assert_eq!((paired.difference, paired.standard_error), (0.25, 0.25));
+    /// let (low, high) = paired.interval(0.95, Quantile::Student);
+    /// assert!(low < 0.0 && high > 0.5);
+    /// ```
+    pub fn of(a: &[f64], b: &[f64]) -> Option<Self> {
+        Self::with_clusters::<u32>(a, b, None)
+    }
+
+    /// The same for items in clusters, which are at the same positions as the items: the standard error is that of sums
+    /// by cluster, with the factor G / (G − 1) for G clusters. Returns `None` for fewer than two clusters.
+    pub fn clustered<C: Eq + Hash>(a: &[f64], b: &[f64], clusters: &[C]) -> Option<Self> {
+        Self::with_clusters(a, b, Some(clusters))
+    }
+
+    fn with_clusters<C: Eq + Hash>(a: &[f64], b: &[f64], clusters: Option<&[C]>) -> Option<Self> {
+        if a.len() != b.len() || clusters.is_some_and(|clusters| clusters.len() != a.len()) {
+            return None;
+        }
+        let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+        let count = differences.len() as f64;
+        let (difference, independent) = mean_and_error(&differences)?;
+        let ((_, error_a), (_, error_b)) = (mean_and_error(a)?, mean_and_error(b)?);
+        let (clusters, standard_error) = match clusters {
+            None => (differences.len(), independent),
+            Some(clusters) => {
+                let deviations: Vec<f64> = differences.iter().map(|one| one - difference).collect();
+                let sums = sums_by_cluster(&deviations, clusters);
+                let groups = sums.len() as f64;
+                let between: f64 = sums.iter().map(|sum| sum * sum).sum();
+                (sums.len(), (between * groups / (groups - 1.0)).sqrt() / count)
+            }
+        };
+        if clusters < 2 {
+            return None;
+        }
+        let unpaired = error_a * error_a + error_b * error_b;
+        let correlation = (error_a > 0.0 && error_b > 0.0)
+            .then(|| (unpaired - independent * independent) / (2.0 * error_a * error_b));
+        let t = (standard_error > 0.0).then(|| difference / standard_error);
+        let certain = if difference == 0.0 { 1.0 } else { 0.0 };
+        Some(Self {
+            items: differences.len(),
+            clusters,
+            difference,
+            standard_error,
+            unpaired_error: unpaired.sqrt(),
+            correlation: correlation.map(|correlation| correlation.clamp(-1.0, 1.0)),
+            t,
+            p_t: t.map_or(certain, |t| p_of_student(t, clusters as f64 - 1.0)),
+            p_z: t.map_or(certain, p_of_normal),
+        })
+    }
+
+    /// Returns the interval of the difference at a level such as 0.95.
+    pub fn interval(&self, level: f64, quantile: Quantile) -> Limits {
+        let quantile = match quantile {
+            Quantile::Normal => two_sided(level),
+            Quantile::Student => student_quantile(0.5 + level / 2.0, self.clusters as f64 - 1.0),
+        };
+        let half = quantile * self.standard_error;
+        (self.difference - half, self.difference + half)
+    }
+}
+
+/// Shares of the same items on both sides, at the same positions.
+#[derive(Debug, Clone, Copy)]
+pub struct SidedShares<'a> {
+    /// Shares of side a.
+    pub a: &'a [Share],
+    /// Shares of side b.
+    pub b: &'a [Share],
+    /// The items' clusters, if items of one cluster are not independent.
+    pub clusters: Option<&'a [u32]>,
+}
+
+/// Compares two ratios of sums, Σ numerator / Σ denominator, over the same items by their linearised values (Cochran
+/// 1977, section 6.4). With denominators of 1 this is [`PairedDifference::of`]. Returns `None` for fewer than two items
+/// or clusters, and if either side has no weight.
+pub fn paired_ratio(sides: &SidedShares<'_>) -> Option<PairedDifference> {
+    let (a, b) = (linearised(sides.a)?, linearised(sides.b)?);
+    PairedDifference::with_clusters(&a, &b, sides.clusters)
+}
+
+/// Returns one value per item whose mean is the ratio R = Σ numerator / Σ denominator, and whose standard error is that
+/// of the ratio: R + (numerator − R · denominator) / mean denominator. If all denominators are equal, these are the
+/// items' own values. Returns `None` without weight.
+pub fn linearised(shares: &[Share]) -> Option<Vec<f64>> {
+    let first = shares.first()?.denominator;
+    let weight: f64 = shares.iter().map(|share| share.denominator).sum();
+    if weight <= 0.0 {
+        return None;
+    }
+    // Exact, so that equal items stay equal.
+    if shares.iter().all(|share| share.denominator == first) {
+        return Some(shares.iter().map(|share| share.numerator / first).collect());
+    }
+    let ratio = shares.iter().map(|share| share.numerator).sum::<f64>() / weight;
+    let mean = weight / shares.len() as f64;
+    Some(shares.iter().map(|share| ratio + (share.numerator - ratio * share.denominator) / mean).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::clustered_error;
+
+    fn shares(values: &[(f64, f64)]) -> Vec<Share> {
+        values.iter().map(|&(numerator, denominator)| Share { numerator, denominator }).collect()
+    }
+
+    #[test]
+    fn equal_sides_do_not_differ() {
+        let a = [1.0, 0.0, 0.5];
+        let paired = PairedDifference::of(&a, &a).unwrap();
+        assert_eq!((paired.difference, paired.standard_error, paired.t), (0.0, 0.0, None));
+        assert_eq!((paired.p_t, paired.p_z, paired.correlation), (1.0, 1.0, Some(1.0)));
+        assert_eq!(paired.interval(0.95, Quantile::Student), (0.0, 0.0));
+        assert_eq!(PairedDifference::of(&a, &a[..2]), None);
+        assert_eq!(PairedDifference::of(&a[..1], &a[..1]), None);
+        let certain = PairedDifference::of(&[1.0, 1.0], &[0.0, 0.0]).unwrap();
+        assert_eq!((certain.p_t, certain.p_z, certain.correlation), (0.0, 0.0, None));
+    }
+
+    #[test]
+    fn a_ratio_has_the_error_of_its_figure() {
+        let a = shares(&[(3.0, 4.0), (0.0, 2.0), (5.0, 5.0), (1.0, 3.0)]);
+        let b = shares(&[(0.0, 1.0); 4]);
+        let paired = paired_ratio(&SidedShares { a: &a, b: &b, clusters: None }).unwrap();
+        let ratio = 9.0 / 14.0;
+        let deviations: f64 =
+            a.iter().map(|share| (share.numerator - ratio * share.denominator).powi(2)).sum();
+        assert!((paired.difference - ratio).abs() < 1e-15);
+        let error = clustered_error(deviations, 14.0, 4).unwrap();
+        assert!((paired.standard_error - error).abs() < 1e-15, "{paired:?} {error}");
+        let none = shares(&[(0.0, 0.0); 4]);
+        assert_eq!(paired_ratio(&SidedShares { a: &a, b: &none, clusters: None }), None);
+    }
+
+    #[test]
+    fn items_of_a_cluster_count_together() {
+        let (a, b) = ([1.0, 1.0, 0.0, 0.0], [0.0; 4]);
+        let paired = PairedDifference::clustered(&a, &b, &["x", "x", "y", "y"]).unwrap();
+        assert_eq!((paired.clusters, paired.standard_error), (2, 0.5));
+        let alone = PairedDifference::clustered(&a, &b, &[0, 1, 2, 3]).unwrap();
+        let independent = PairedDifference::of(&a, &b).unwrap();
+        assert!((alone.standard_error - independent.standard_error).abs() < 1e-15);
+        assert_eq!(PairedDifference::clustered(&a, &b, &[1; 4]), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! Intervals of a share of items, and of the difference of two shares over different items.
+
+use statrs::distribution::{Beta, ContinuousCDF};
+
+use super::Limits;
+use super::normal::two_sided;
+
+/// Wilson's score interval of a share (Wilson 1927): the shares that a test at that level would not reject.
+/// `successes` and `trials` may be fractional. Returns `None` without trials.
+///
+/// ```
+/// let (low, high) = lumos_benchmarks::statistics::wilson(4.0, 8.0, 0.95).unwrap();
+/// assert!((low - 0.2152).abs() < 1e-4 && (high - 0.7848).abs() < 1e-4);
+/// ```
+pub fn wilson(successes: f64, trials: f64, level: f64) -> Option<Limits> {
+    if trials.is_nan() || trials <= 0.0 {
+        return None;
+    }
+    let share = (successes / trials).clamp(0.0, 1.0);
+    let quantile = two_sided(level);
+    let squared = quantile * quantile;
+    let scale = 1.0 + squared / trials;
+    let centre = (share + squared / (2.0 * trials)) / scale;
+    let spread = share * (1.0 - share) / trials + squared / (4.0 * trials * trials);
+    let half = quantile * spread.sqrt() / scale;
+    // At 0 and 1 the limit is the share itself, except for rounding.
+    let low = if share == 0.0 { 0.0 } else { (centre - half).max(0.0) };
+    let high = if share == 1.0 { 1.0 } else { (centre + half).min(1.0) };
+    Some((low, high))
+}
+
+/// The exact interval of a share (Clopper and Pearson 1934), which covers the true share in at least `level` of all
+/// samples. Returns `None` without trials or with more successes than trials.
+pub fn clopper_pearson(successes: u64, trials: u64, level: f64) -> Option<Limits> {
+    let failures = trials.checked_sub(successes).filter(|_| trials > 0)?;
+    let tail = (1.0 - level) / 2.0;
+    let (successes, failures) = (successes as f64, failures as f64);
+    let quantile = |a: f64, b: f64, p: f64| Some(Beta::new(a, b).ok()?.inverse_cdf(p));
+    let low = if successes == 0.0 { 0.0 } else { quantile(successes, failures + 1.0, tail)? };
+    let high = if failures == 0.0 { 1.0 } else { quantile(successes + 1.0, failures, 1.0 - tail)? };
+    Some((low, high))
+}
+
+/// Difference a − b of two shares over different items, with Newcombe's interval (Newcombe 1998, Statistics in Medicine
+/// 17: 873–890, method 10), which combines the Wilson intervals of both. `a` and `b` are successes and trials. Returns
+/// `None` if either has no trials.
+pub fn newcombe(a: (f64, f64), b: (f64, f64), level: f64) -> Option<(f64, Limits)> {
+    let (a_low, a_high) = wilson(a.0, a.1, level)?;
+    let (b_low, b_high) = wilson(b.0, b.1, level)?;
+    let (a, b) = (a.0 / a.1, b.0 / b.1);
+    let difference = a - b;
+    let low = difference - (a - a_low).hypot(b_high - b);
+    let high = difference + (a_high - a).hypot(b - b_low);
+    Some((difference, (low, high)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_intervals() {
+        // Newcombe (1998), Statistics in Medicine 17: 857-872, table I, method 3.
+        for (successes, items, low, high) in [
+            (81.0, 263.0, 0.2553, 0.3662),
+            (15.0, 148.0, 0.0624, 0.1605),
+            (0.0, 20.0, 0.0, 0.1611),
+            (1.0, 29.0, 0.0061, 0.1718),
+        ] {
+            let (lower, upper) = wilson(successes, items, 0.95).unwrap();
+            let close = |left: f64, right: f64| (left - right).abs() < 5e-5;
+            assert!(close(lower, low) && close(upper, high), "{successes}/{items}: {lower} {upper}");
+        }
+    }
+
+    #[test]
+    fn nothing_measured_has_no_interval() {
+        assert_eq!(wilson(0.0, 0.0, 0.95), None);
+        assert_eq!(clopper_pearson(0, 0, 0.95), None);
+        assert_eq!(clopper_pearson(2, 1, 0.95), None);
+        assert_eq!(newcombe((0.0, 0.0), (1.0, 2.0), 0.95), None);
+    }
+}

@@ -1,0 +1,554 @@
+//! The decisions of a gate.
+
+use std::collections::{BTreeSet, HashMap};
+
+use lumos_benchmarks::statistics::{
+    Limits, NonInferiority, PairedDifference, Quantile, SidedShares, Variances, holm, items_needed,
+    non_inferiority, paired_ratio, student_quantile, wilson,
+};
+use lumos_benchmarks::{Estimate, MetricDefinition, MetricKind, Share, Unit};
+use lumos_tasks::UnknownName;
+use serde::Serialize;
+
+use super::baseline::{BaselineFile, BaselineGroup};
+use super::rules::{AllowedDifference, GateRules, ItemRef, MetricThreshold, in_unit};
+use super::scored::{ItemScores, ScoredGroup, scored};
+use crate::compare::{CompareError, Refusal, Side, match_groups};
+use crate::display::thousands;
+use crate::report::SCORING_VERSION;
+use crate::results::{BenchmarkItems, pooled};
+
+/// Adjusted p value below which a candidate is worse than the margin allows.
+const ALPHA: f64 = 0.05;
+/// Power for the number of items that would decide.
+const POWER: f64 = 0.8;
+
+/// What a candidate is compared with.
+#[derive(Debug)]
+pub enum BaselineSource {
+    /// Another run.
+    Run(Side),
+    /// A file of item scores.
+    File(BaselineFile),
+}
+
+/// Outcome of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateVerdict {
+    /// The rule is met.
+    Pass,
+    /// Too little evidence, or too few units, to decide.
+    CannotTell,
+    /// The rule is violated.
+    Fail,
+}
+
+impl GateVerdict {
+    /// Returns the words shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::CannotTell => "cannot tell",
+            Self::Fail => "fail",
+        }
+    }
+
+    /// Returns the exit code of the process: 0, 5 or 100.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Pass => 0,
+            Self::CannotTell => 5,
+            Self::Fail => 100,
+        }
+    }
+}
+
+/// One rule applied to one group.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GateCheck {
+    /// The rule: `non-inferiority exact_match`, `threshold f1`, `must-pass 17`.
+    pub rule: String,
+    /// The benchmark.
+    pub benchmark: String,
+    /// Formulation, behaviour, and the models if they vary.
+    pub group: String,
+    /// The decision.
+    pub verdict: GateVerdict,
+    /// The figures behind the decision, for people.
+    pub reason: String,
+    /// Number of items.
+    pub items: u64,
+    /// Candidate minus baseline, or the value that a threshold is compared with; a fraction or a count.
+    pub difference: Option<f64>,
+    /// Two-sided 95 % interval of the difference, or the one-sided 95 % limits of a threshold's value.
+    pub interval: Option<Limits>,
+    /// One-sided 95 % limit in the direction of a loss.
+    pub limit: Option<f64>,
+    /// Two-sided p value of the difference.
+    pub p_value: Option<f64>,
+    /// One-sided p value of the hypothesis that the loss is within the margin, adjusted for all groups (Holm).
+    pub p_adjusted: Option<f64>,
+    /// The allowed loss, or the threshold.
+    pub margin: Option<f64>,
+    /// Number of items that would decide with 80 % power.
+    pub items_needed: Option<u64>,
+}
+
+/// All checks of a gate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GateReport {
+    /// The candidate's name.
+    pub run: String,
+    /// The baseline's name.
+    pub baseline: String,
+    /// The checks, by group and then by rule.
+    pub checks: Vec<GateCheck>,
+    /// What a reader must know.
+    pub warnings: Vec<String>,
+}
+
+impl GateReport {
+    /// Returns the verdict: fail if any check fails, otherwise cannot tell if any check cannot, otherwise pass.
+    pub fn verdict(&self) -> GateVerdict {
+        self.checks.iter().map(|check| check.verdict).max().unwrap_or(GateVerdict::CannotTell)
+    }
+}
+
+/// Checks a candidate against a baseline.
+///
+/// # Errors
+/// [`CompareError::Refused`] with all reasons if the comparison would mislead; other errors if a rule names something
+/// that does not exist.
+pub fn gate(
+    candidate: &Side,
+    baseline: &BaselineSource,
+    rules: &GateRules,
+) -> Result<GateReport, CompareError> {
+    let taken;
+    let baseline = match baseline {
+        BaselineSource::File(file) => file,
+        BaselineSource::Run(side) => {
+            taken = BaselineFile::of(side);
+            &taken
+        }
+    };
+    let groups = scored(candidate, &rules.only);
+    let mut builder =
+        Builder { candidate, rules, checks: Vec::new(), refusals: Vec::new(), warnings: Vec::new() };
+    let matched = builder.matched(&groups, baseline)?;
+    let mut tests = Vec::new();
+    for (group, base) in &matched {
+        let Some(metric) = builder.metric(group)? else { continue };
+        if let Some(test) = builder.compared(group, base, metric) {
+            tests.push((builder.checks.len() - 1, test));
+        }
+    }
+    if !builder.refusals.is_empty() {
+        builder.refusals.dedup();
+        return Err(CompareError::Refused(builder.refusals));
+    }
+    // Passing needs no adjustment, because all groups must pass; failing does, because one is enough.
+    let adjusted = holm(&tests.iter().map(|(_, test)| test.p_worse).collect::<Vec<_>>());
+    for ((at, _), p) in tests.iter().zip(adjusted) {
+        builder.checks[*at].fail_below(p);
+    }
+    for threshold in &rules.thresholds {
+        builder.threshold(&groups, threshold)?;
+    }
+    for item in &rules.must_pass {
+        builder.must_pass(&groups, item)?;
+    }
+    Ok(GateReport {
+        run: candidate.name.clone(),
+        baseline: baseline.name.clone(),
+        checks: builder.checks,
+        warnings: builder.warnings,
+    })
+}
+
+impl GateCheck {
+    fn new(rule: String, group: &ScoredGroup, verdict: GateVerdict, reason: String, items: u64) -> Self {
+        Self {
+            rule,
+            benchmark: group.head.benchmark.clone(),
+            group: group.head.label.clone(),
+            verdict,
+            reason,
+            items,
+            difference: None,
+            interval: None,
+            limit: None,
+            p_value: None,
+            p_adjusted: None,
+            margin: None,
+            items_needed: None,
+        }
+    }
+
+    /// Sets the adjusted p value; a small one is a failure.
+    fn fail_below(&mut self, p: f64) {
+        self.p_adjusted = Some(p);
+        if p < ALPHA && self.verdict != GateVerdict::Pass {
+            self.verdict = GateVerdict::Fail;
+            self.items_needed = None;
+            self.reason
+                .push_str(&format!("; worse by more than the margin (p {p:.4} after Holm's correction)"));
+        }
+    }
+}
+
+struct Builder<'a> {
+    candidate: &'a Side,
+    rules: &'a GateRules,
+    checks: Vec<GateCheck>,
+    refusals: Vec<Refusal>,
+    warnings: Vec<String>,
+}
+
+impl<'a> Builder<'a> {
+    /// Matches the candidate's groups with those of the baseline, and refuses differences that are not accepted.
+    fn matched<'b>(
+        &mut self,
+        groups: &'b [ScoredGroup],
+        baseline: &'b BaselineFile,
+    ) -> Result<Vec<(&'b ScoredGroup, &'b BaselineGroup)>, CompareError> {
+        let own: Vec<_> = groups.iter().map(|group| group.head.key()).collect();
+        let others: Vec<_> = baseline.groups.iter().map(|group| group.head.key()).collect();
+        let pairs = match_groups(&own, &others)?;
+        if pairs.is_empty() {
+            let names = |keys: &[crate::compare::GroupKey]| -> Vec<String> {
+                keys.iter().map(|key| key.benchmark.clone()).collect::<BTreeSet<_>>().into_iter().collect()
+            };
+            let refusal = Refusal::NoCommonBenchmark { a: names(&others), b: names(&own) };
+            return Err(CompareError::Refused(vec![refusal]));
+        }
+        for (at, group) in baseline.groups.iter().enumerate() {
+            if !pairs.iter().any(|(_, other)| *other == at) {
+                let head = &group.head;
+                self.warnings.push(format!(
+                    "{} {} of the baseline is not checked: the run has no counterpart",
+                    head.benchmark, head.label
+                ));
+            }
+        }
+        for (own, other) in &pairs {
+            self.check_heads(&groups[*own], &baseline.groups[*other], baseline.scoring_version);
+        }
+        Ok(pairs.into_iter().map(|(own, other)| (&groups[own], &baseline.groups[other])).collect())
+    }
+
+    fn check_heads(&mut self, group: &ScoredGroup, base: &BaselineGroup, version: f64) {
+        let (own, other) = (&group.head, &base.head);
+        let benchmark = own.benchmark.clone();
+        if own.scoring != other.scoring {
+            let (baseline, candidate) = (other.scoring.to_string(), own.scoring.to_string());
+            self.refusals.push(Refusal::ScoringDiffers { benchmark: benchmark.clone(), baseline, candidate });
+        } else if version != SCORING_VERSION {
+            let name = |version: f64| format!("version {version}");
+            let (baseline, candidate) = (name(version), name(SCORING_VERSION));
+            self.refusals.push(Refusal::ScoringDiffers { benchmark: benchmark.clone(), baseline, candidate });
+        }
+        let is_same = (own.formulation, own.behaviour) == (other.formulation, other.behaviour);
+        if is_same && own.prompts != other.prompts && !self.rules.allow.contains(&AllowedDifference::Prompts)
+        {
+            self.refusals.push(Refusal::PromptsDiffer { group: format!("{benchmark} {}", own.label) });
+        }
+        if own.data.sha256 != other.data.sha256 && !self.rules.allow.contains(&AllowedDifference::Data) {
+            self.refusals.push(Refusal::DataDiffers { benchmark });
+        }
+    }
+
+    /// Returns the position of the metric to compare; `None` if the group does not have it.
+    fn metric(&mut self, group: &ScoredGroup) -> Result<Option<usize>, CompareError> {
+        let Some(asked) = &self.rules.metric else { return Ok((!group.metrics.is_empty()).then_some(0)) };
+        let found = group.metrics.iter().position(|metric| metric.name == *asked);
+        if found.is_none() {
+            return Err(unknown_metric(asked, &group.metrics));
+        }
+        Ok(found)
+    }
+
+    /// Adds the check of a group; `None` if it cannot be tested.
+    fn compared(
+        &mut self,
+        group: &ScoredGroup,
+        base: &BaselineGroup,
+        metric: usize,
+    ) -> Option<NonInferiority> {
+        let definition = &group.metrics[metric];
+        let benchmark = &group.head.benchmark;
+        let Some(at) = base.head.metrics.iter().position(|name| name == definition.name) else {
+            let metric = definition.name.to_owned();
+            self.refusals.push(Refusal::NotMeasured { benchmark: benchmark.clone(), metric });
+            return None;
+        };
+        if definition.judged && group.head.judge != base.head.judge {
+            self.refusals.push(Refusal::JudgesDiffer { metric: definition.name.to_owned() });
+            return None;
+        }
+        let of_base: HashMap<_, &ItemScores> = base.items.iter().map(|item| (item.id(), item)).collect();
+        let planned = group.worst.len() as u64;
+        let common = group.worst.iter().filter(|item| of_base.contains_key(&item.id())).count() as u64;
+        let all = base.items.len() as u64;
+        if common < planned.min(all) || common == 0 {
+            let benchmark = benchmark.clone();
+            self.refusals.push(Refusal::ItemsDiffer { benchmark, a: all, b: planned, common });
+            return None;
+        }
+        if planned != all {
+            self.warnings.push(format!(
+                "{benchmark} {}: {} items of the run and {} of the baseline, {} in common; {} are compared",
+                group.head.label,
+                thousands(planned),
+                thousands(all),
+                thousands(common),
+                thousands(common)
+            ));
+        }
+        let items = self.candidate.table.items_of(benchmark)?;
+        let margin = self.rules.margin(benchmark, definition);
+        let rule = format!("non-inferiority {}", definition.name);
+        let paired = |scores: &[ItemScores]| paired(definition, (scores, metric), (&of_base, at), items);
+        let Some(difference) = paired(&group.items) else {
+            let reason = "fewer than two items are settled in both".to_owned();
+            self.checks.push(GateCheck::new(rule, group, GateVerdict::CannotTell, reason, 0));
+            return None;
+        };
+        let test = non_inferiority(&difference, margin);
+        let count = difference.items as u64;
+        let shown = |value: f64| signed(value, definition.unit);
+        let sign = if definition.higher_is_better { 1.0 } else { -1.0 };
+        let mut reason = format!(
+            "{} {} (one-sided 95 % limit {}, margin {}) over {} items",
+            if definition.higher_is_better { "difference" } else { "gain" },
+            shown(test.difference),
+            shown(test.lower),
+            shown(-margin),
+            thousands(count)
+        );
+        if difference.standard_error == 0.0 && difference.difference == 0.0 {
+            reason.push_str("; no paired item differs");
+        }
+        let mut verdict = if test.lower > -margin { GateVerdict::Pass } else { GateVerdict::CannotTell };
+        let mut needed = None;
+        if verdict == GateVerdict::CannotTell {
+            needed = needed_items(&difference, margin);
+            if let Some(needed) = needed {
+                reason.push_str(&format!("; about {} items would decide", thousands(needed)));
+            }
+        }
+        if verdict == GateVerdict::Pass && group.unsettled > 0 {
+            let worst = paired(&group.worst).map(|worst| non_inferiority(&worst, margin));
+            if worst.is_none_or(|worst| worst.lower <= -margin) || definition.kind.range().is_none() {
+                verdict = GateVerdict::CannotTell;
+                let unsettled = thousands(group.unsettled);
+                reason.push_str(&format!(
+                    "; {unsettled} units are faulted or outstanding and could reverse it"
+                ));
+            }
+        }
+        let is_small = count < self.rules.min_items;
+        if is_small && verdict == GateVerdict::Pass {
+            verdict = GateVerdict::CannotTell;
+        }
+        if is_small {
+            reason.push_str(&format!("; fewer than {} items (--min-items)", self.rules.min_items));
+        }
+        let (low, high) = difference.interval(0.95, Quantile::Student);
+        self.checks.push(GateCheck {
+            difference: Some(sign * test.difference),
+            interval: Some(if sign > 0.0 { (low, high) } else { (-high, -low) }),
+            limit: Some(sign * test.lower),
+            p_value: Some(difference.p_t),
+            margin: Some(margin),
+            items_needed: needed,
+            ..GateCheck::new(rule, group, verdict, reason, count)
+        });
+        (!is_small).then_some(test)
+    }
+
+    fn threshold(&mut self, groups: &[ScoredGroup], rule: &MetricThreshold) -> Result<(), CompareError> {
+        let of_task =
+            |group: &&ScoredGroup| rule.task.as_ref().is_none_or(|task| *task == group.head.benchmark);
+        let groups: Vec<&ScoredGroup> = groups.iter().filter(of_task).collect();
+        let mut is_known = false;
+        for group in &groups {
+            let Some(at) = group.metrics.iter().position(|metric| metric.name == rule.metric) else {
+                continue;
+            };
+            is_known = true;
+            let definition = &group.metrics[at];
+            let limit = in_unit(rule.value, definition.unit);
+            let estimate = pooled(&self.candidate.table, &group.group, at).estimate;
+            let name = format!("threshold {}", definition.name);
+            let bounds = estimate.as_ref().and_then(|estimate| one_sided(definition.kind, estimate));
+            let (Some(estimate), Some((low, high))) = (estimate, bounds) else {
+                let reason = "too few items are settled".to_owned();
+                self.checks.push(GateCheck::new(name, group, GateVerdict::CannotTell, reason, 0));
+                continue;
+            };
+            let (is_met, is_missed) = if definition.higher_is_better {
+                (low >= limit, high < limit)
+            } else {
+                (high <= limit, low > limit)
+            };
+            let shown = |value: f64| plain(value, definition.unit);
+            let mut reason = format!(
+                "{} (one-sided 95 % limits {} and {}), required at {} {}",
+                shown(estimate.value),
+                shown(low),
+                shown(high),
+                if definition.higher_is_better { "least" } else { "most" },
+                shown(limit)
+            );
+            let verdict = match (is_met, is_missed) {
+                (true, _) if group.unsettled > 0 => {
+                    let unsettled = thousands(group.unsettled);
+                    reason.push_str(&format!("; {unsettled} units are faulted or outstanding"));
+                    GateVerdict::CannotTell
+                }
+                (true, _) => GateVerdict::Pass,
+                (_, true) => GateVerdict::Fail,
+                _ => GateVerdict::CannotTell,
+            };
+            self.checks.push(GateCheck {
+                difference: Some(estimate.value),
+                interval: Some((low, high)),
+                limit: Some(if definition.higher_is_better { low } else { high }),
+                margin: Some(limit),
+                ..GateCheck::new(name, group, verdict, reason, estimate.items)
+            });
+        }
+        if is_known {
+            return Ok(());
+        }
+        let known: Vec<MetricDefinition> =
+            groups.iter().flat_map(|group| group.metrics.iter().copied()).collect();
+        Err(unknown_metric(&rule.metric, &known))
+    }
+
+    fn must_pass(&mut self, groups: &[ScoredGroup], rule: &ItemRef) -> Result<(), CompareError> {
+        let table = &self.candidate.table;
+        let position = |items: &BenchmarkItems| {
+            let index: Option<u64> = rule.item.parse().ok();
+            let by_index = index.and_then(|index| items.indexes.iter().position(|one| *one == index));
+            by_index
+                .or_else(|| items.names.iter().position(|name| name.as_deref() == Some(rule.item.as_str())))
+        };
+        let of_task =
+            |items: &&BenchmarkItems| rule.task.as_ref().is_none_or(|task| task == items.benchmark.name());
+        let found: Vec<(&str, usize)> = table
+            .benchmarks
+            .iter()
+            .filter(of_task)
+            .filter_map(|items| Some((items.benchmark.name(), position(items)?)))
+            .collect();
+        let (benchmark, item) = match found.as_slice() {
+            [one] => *one,
+            found => {
+                let benchmarks = found.iter().map(|(benchmark, _)| (*benchmark).to_owned()).collect();
+                return Err(CompareError::UnknownItem { item: rule.item.clone(), benchmarks });
+            }
+        };
+        for group in groups.iter().filter(|group| group.head.benchmark == benchmark) {
+            let rows: Vec<_> =
+                group.group.cells.iter().filter_map(|&cell| table.cells[cell].rows.get(item)).collect();
+            let wrong = rows.iter().find(|row| row.is_settled() && !row.is_full(0));
+            let unsettled = rows.iter().find(|row| !row.is_settled());
+            let (verdict, reason) = match (wrong, unsettled) {
+                (Some(row), _) => (GateVerdict::Fail, row.cause.name()),
+                (None, Some(row)) => (GateVerdict::CannotTell, row.cause.name()),
+                (None, None) => (GateVerdict::Pass, "correct"),
+            };
+            let rule = format!("must-pass {}", rule.item);
+            self.checks.push(GateCheck::new(rule, group, verdict, reason.to_owned(), 1));
+        }
+        Ok(())
+    }
+}
+
+/// Compares candidate and baseline over their common items, so that a positive difference is an improvement.
+fn paired(
+    metric: &MetricDefinition,
+    (candidate, own): (&[ItemScores], usize),
+    (baseline, other): (&HashMap<lumos_tasks::ItemId, &ItemScores>, usize),
+    items: &BenchmarkItems,
+) -> Option<PairedDifference> {
+    let clusters: HashMap<&lumos_tasks::ItemId, u32> =
+        items.ids.iter().zip(items.clusters.iter().copied()).collect();
+    let oriented = |share: Share| match metric.higher_is_better {
+        true => share,
+        false => Share { numerator: -share.numerator, ..share },
+    };
+    let (mut a, mut b, mut of_items) = (Vec::new(), Vec::new(), Vec::new());
+    for scores in candidate {
+        let id = scores.id();
+        let shares = scores.share(own).zip(baseline.get(&id).and_then(|scores| scores.share(other)));
+        let Some((candidate, baseline)) = shares else { continue };
+        a.push(oriented(candidate));
+        b.push(oriented(baseline));
+        of_items.push(clusters.get(&id).copied().unwrap_or(u32::MAX));
+    }
+    let sides = SidedShares { a: &a, b: &b, clusters: items.is_clustered.then_some(of_items.as_slice()) };
+    paired_ratio(&sides).or_else(|| paired_ratio(&SidedShares { clusters: None, ..sides }))
+}
+
+/// Returns the number of items with which the distance of the difference from the margin would be detected.
+fn needed_items(difference: &PairedDifference, margin: f64) -> Option<u64> {
+    let omega2 = difference.standard_error * difference.standard_error * difference.items as f64;
+    let variances = Variances { omega2, sigma2_a: 0.0, sigma2_b: 0.0, attempts_a: 1, attempts_b: 1 };
+    let needed = items_needed(difference.difference + margin, &variances, 2.0 * ALPHA, POWER);
+    (needed < u64::MAX && needed > 0).then_some(needed)
+}
+
+/// Returns the one-sided 95 % limits of a figure.
+fn one_sided(kind: MetricKind, estimate: &Estimate) -> Option<Limits> {
+    const LEVEL: f64 = 0.9;
+    let items = estimate.items as f64;
+    let error = estimate.standard_error;
+    if let (MetricKind::Proportion, value) = (kind, estimate.value) {
+        let is_inside = value > 0.0 && value < 1.0;
+        let effective = match error.filter(|error| is_inside && *error > 0.0 && estimate.denominator != items)
+        {
+            // As many independent trials as have the same standard error.
+            Some(error) => (value * (1.0 - value) / (error * error)).clamp(1.0, estimate.denominator),
+            None => items,
+        };
+        return wilson(value * effective, effective, LEVEL);
+    }
+    match (error.filter(|error| *error > 0.0), kind.range()) {
+        (Some(error), _) => {
+            let half = student_quantile(0.95, items - 1.0) * error;
+            Some((estimate.value - half, estimate.value + half))
+        }
+        // Equal values prove as little as equal shares.
+        (None, Some((least, most))) => {
+            let range = most - least;
+            let (low, high) = wilson((estimate.value - least) / range * items, items, LEVEL)?;
+            Some((least + low * range, least + high * range))
+        }
+        (None, None) => None,
+    }
+}
+
+fn unknown_metric(word: &str, known: &[MetricDefinition]) -> CompareError {
+    let names: BTreeSet<&str> = known.iter().map(|metric| metric.name).collect();
+    let known = names.into_iter().collect::<Vec<_>>().join(", ");
+    CompareError::UnknownMetric(UnknownName { what: "metric", word: word.to_owned(), known })
+}
+
+fn plain(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Percent => format!("{:.1} %", value * 100.0),
+        Unit::Count(counted) => format!("{value:.2} {counted}"),
+    }
+}
+
+fn signed(value: f64, unit: Unit) -> String {
+    // No sign for a rounded 0.
+    match unit {
+        Unit::Percent => format!("{:+.1} points", (value * 1000.0).round() / 10.0 + 0.0),
+        Unit::Count(counted) => format!("{:+.2} {counted}", (value * 100.0).round() / 100.0 + 0.0),
+    }
+}

@@ -1,0 +1,213 @@
+//! All models and settings of a run over its benchmarks.
+
+use lumos_benchmarks::statistics::{Limits, holm};
+use lumos_benchmarks::{MetricDefinition, Unit};
+use lumos_tasks::{Configuration, ModelIdentity, Role};
+use serde::Serialize;
+
+use super::alias::{Labels, aliases};
+use super::difference::{PairedItems, item_shares};
+use super::pooled::pooled;
+use super::seeds::{SeedGroup, SettingsAxis, seed_groups};
+use super::table::RunTable;
+
+/// Level at which the best figure is distinguishable from all others.
+const LEVEL: f64 = 0.05;
+
+/// Table of models and settings by benchmark, with the main metric pooled over seeds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Matrix {
+    /// The benchmarks.
+    pub(crate) columns: Vec<MatrixColumn>,
+    /// The models and settings.
+    pub(crate) rows: Vec<MatrixRow>,
+}
+
+/// A benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct MatrixColumn {
+    /// The benchmark.
+    pub(crate) benchmark: String,
+    /// Its main metric.
+    pub(crate) metric: String,
+    /// Unit of the figures.
+    pub(crate) unit: Unit,
+    /// Position of the row with the best figure, if there are several figures.
+    pub(crate) best: Option<usize>,
+    /// Whether the best figure differs from every other one (p below 0.05 after Holm's correction).
+    pub(crate) is_distinguishable: bool,
+    /// Why it is not distinguishable: the closest other row.
+    pub(crate) note: Option<String>,
+}
+
+/// A model and its settings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct MatrixRow {
+    /// The values of the axes that vary.
+    pub(crate) label: String,
+    /// Figures by column; `None` where the run has no such configuration or no settled unit.
+    pub(crate) cells: Vec<Option<MatrixCell>>,
+}
+
+/// A pooled figure.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct MatrixCell {
+    /// The figure.
+    pub(crate) value: f64,
+    /// Its 95 % interval.
+    pub(crate) interval: Option<Limits>,
+    /// Number of items.
+    pub(crate) items: u64,
+    /// Number of seeds.
+    pub(crate) seeds: u64,
+}
+
+/// Returns the table of a run; `None` if it has one row and one seed.
+pub(crate) fn matrix(table: &RunTable, labels: &Labels) -> Option<Matrix> {
+    let groups = seed_groups(table);
+    let rows = rows(table, &groups, labels);
+    let has_seeds = groups.iter().any(|group| group.cells.len() > 1);
+    if rows.len() < 2 && !has_seeds {
+        return None;
+    }
+    let mut matrix = Matrix {
+        columns: Vec::new(),
+        rows: rows.iter().map(|(label, _)| MatrixRow { label: label.clone(), cells: Vec::new() }).collect(),
+    };
+    for (position, items) in table.benchmarks.iter().enumerate() {
+        let benchmark = items.benchmark;
+        let Some(metric) = benchmark.metrics().first() else { continue };
+        let column: Vec<Option<&SeedGroup>> = rows.iter().map(|(_, groups)| groups[position]).collect();
+        for (row, group) in matrix.rows.iter_mut().zip(&column) {
+            row.cells.push(group.and_then(|group| cell(table, group, metric)));
+        }
+        let values: Vec<Option<f64>> =
+            matrix.rows.iter().map(|row| row.cells.last()?.as_ref().map(|cell| cell.value)).collect();
+        let names: Vec<&str> = matrix.rows.iter().map(|row| row.label.as_str()).collect();
+        matrix.columns.push(judged(table, metric, benchmark.name(), &column, &values, &names));
+    }
+    Some(matrix)
+}
+
+fn position_of(table: &RunTable, group: &SeedGroup, metric: &MetricDefinition) -> Option<usize> {
+    group.first(table).metrics.iter().position(|measured| measured.name == metric.name)
+}
+
+fn cell(table: &RunTable, group: &SeedGroup, metric: &MetricDefinition) -> Option<MatrixCell> {
+    let pooled = pooled(table, group, position_of(table, group, metric)?);
+    let estimate = pooled.estimate?;
+    Some(MatrixCell {
+        value: estimate.value,
+        interval: estimate.interval,
+        items: pooled.items,
+        seeds: pooled.seeds,
+    })
+}
+
+/// Finds the best row of a column, and whether it is distinguishable from the others.
+fn judged(
+    table: &RunTable,
+    metric: &MetricDefinition,
+    benchmark: &str,
+    groups: &[Option<&SeedGroup>],
+    values: &[Option<f64>],
+    names: &[&str],
+) -> MatrixColumn {
+    let sign = if metric.higher_is_better { 1.0 } else { -1.0 };
+    let known = || values.iter().enumerate().filter_map(|(row, value)| Some((row, (*value)? * sign)));
+    let best = known().reduce(|best, one| if one.1 > best.1 { one } else { best }).map(|(row, _)| row);
+    let best = best.filter(|_| known().count() > 1);
+    let mut column = MatrixColumn {
+        benchmark: benchmark.to_owned(),
+        metric: metric.name.to_owned(),
+        unit: metric.unit,
+        best,
+        is_distinguishable: false,
+        note: None,
+    };
+    let Some(best) = best else { return column };
+    let shares = |row: usize| {
+        let group = groups[row]?;
+        Some((item_shares(table, group, position_of(table, group, metric)?), group.cells.len() as u64))
+    };
+    let Some((of_best, seeds)) = shares(best) else { return column };
+    let items = table.items_of(benchmark);
+    let mut others = Vec::new();
+    for (row, _) in known().filter(|(row, _)| *row != best) {
+        let Some((of_row, other_seeds)) = shares(row) else { continue };
+        let paired = PairedItems {
+            metric,
+            items: of_row.iter().zip(&of_best).map(|(a, b)| (a.as_slice(), b.as_slice())).collect(),
+            clusters: items.filter(|items| items.is_clustered).map(|items| items.clusters.clone()),
+            seeds: (other_seeds, seeds),
+        };
+        if let Some(compared) = paired.compare() {
+            others.push((row, compared));
+        }
+    }
+    let p: Vec<f64> = others.iter().map(|(_, compared)| compared.p_value).collect();
+    let adjusted = holm(&p);
+    let worst = adjusted.iter().zip(&others).reduce(|worst, one| if one.0 > worst.0 { one } else { worst });
+    column.is_distinguishable = worst.is_some_and(|(p, _)| *p < LEVEL);
+    if let Some((_, (row, compared))) = worst.filter(|(p, _)| **p >= LEVEL) {
+        let (scale, unit) = match metric.unit {
+            Unit::Percent => (100.0, "points"),
+            Unit::Count(counted) => (1.0, counted),
+        };
+        let half = (compared.interval.1 - compared.interval.0) / 2.0 * scale;
+        column.note = Some(format!(
+            "best not distinguishable from {} (difference {:.1} ± {half:.1} {unit})",
+            names[*row],
+            compared.difference.abs() * scale
+        ));
+    }
+    column
+}
+
+/// Label of a row, and its group for each benchmark.
+type Row<'a> = (String, Vec<Option<&'a SeedGroup>>);
+
+/// Returns the rows in the order of their first groups. Groups of one benchmark that have the same label are in
+/// different rows.
+fn rows<'a>(table: &RunTable, groups: &'a [SeedGroup], labels: &Labels) -> Vec<Row<'a>> {
+    let names: Vec<&str> = groups
+        .iter()
+        .flat_map(|group| group.configuration(table).models.values())
+        .map(|model| model.name.as_str())
+        .collect();
+    let aliases = aliases(&names, labels);
+    let shown = |model: &ModelIdentity| aliases.get(&model.name).unwrap_or(&model.name).clone();
+    // Modules that only some benchmarks have do not separate rows.
+    let modules = |group: &SeedGroup| {
+        let mut configuration: Configuration = group.configuration(table).clone();
+        configuration.models.retain(|role, _| *role != Role::Qa);
+        configuration
+    };
+    let axes = [SettingsAxis::Model, SettingsAxis::Formulation, SettingsAxis::Behaviour];
+    let value = |axis: SettingsAxis, group: &SeedGroup| axis.value(&modules(group), shown);
+    let mut varying: Vec<SettingsAxis> = axes
+        .into_iter()
+        .filter(|&axis| groups.iter().any(|group| value(axis, group) != value(axis, &groups[0])))
+        .collect();
+    if varying.is_empty() {
+        varying.push(SettingsAxis::Model);
+    }
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    for group in groups {
+        let label = varying.iter().map(|&axis| value(axis, group)).collect::<Vec<_>>().join(" ");
+        let benchmark = &group.configuration(table).benchmark;
+        let Some(column) = table.benchmarks.iter().position(|items| items.benchmark.name() == benchmark)
+        else {
+            continue;
+        };
+        match rows.iter_mut().find(|(other, groups)| *other == label && groups[column].is_none()) {
+            Some((_, groups)) => groups[column] = Some(group),
+            None => {
+                let mut of_row = vec![None; table.benchmarks.len()];
+                of_row[column] = Some(group);
+                rows.push((label, of_row));
+            }
+        }
+    }
+    rows
+}

@@ -1,0 +1,28 @@
+//! Scored units of a run, in memory: the basis of reports, comparisons, gates and exports.
+//!
+//! One pass over a checkpoint yields a [`RunTable`]: per benchmark its items, per configuration one row for every
+//! planned item. Configurations that differ only in their seed form a [`SeedGroup`], whose figures are [`Pooled`] by
+//! item. `matrix` compares all models and settings of a run over its benchmarks, `alias` shortens the names of models.
+
+mod alias;
+mod cause;
+mod difference;
+mod matrix;
+mod pooled;
+mod seeds;
+mod table;
+
+pub(crate) use alias::aliases;
+pub use alias::{Labels, UnknownLabel};
+pub(crate) use cause::Cause;
+pub use difference::{Flips, MetricComparison};
+pub(crate) use difference::{ItemShares, PairedItems, is_right, item_share, item_shares};
+pub(crate) use matrix::{Matrix, MatrixCell, MatrixColumn, MatrixRow, matrix};
+pub(crate) use pooled::{GroupFigure, group_figures, pooled, sum};
+pub use seeds::SettingsAxis;
+pub(crate) use seeds::{SeedGroup, seed_groups};
+pub use table::RunTable;
+pub(crate) use table::{BenchmarkItems, TableBuilder, UnitRow, UnitState};
+
+#[cfg(test)]
+mod tests;
