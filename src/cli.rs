@@ -4,6 +4,7 @@
     reason = "doc comments are help texts here: `<folder>` is a placeholder"
 )]
 
+mod compare;
 mod data;
 mod engine;
 mod fleet;
@@ -17,6 +18,7 @@ use std::ffi::OsString;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lumos_coordinator::report::ReportDetail;
 
+pub(crate) use compare::{Annotations, CompareArgs, ComparisonFormat, GateArgs, SelectionArgs};
 pub(crate) use data::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs, ReplayArgs};
 pub(crate) use engine::{
     BenchArgs, BenchCommand, DoctorArgs, EngineArgs, EstimateArgs, MemoryArgs, Switch, VerifyArgs,
@@ -122,6 +124,10 @@ pub(crate) enum Command {
     Validate(RunArgs),
     /// Print a run's report
     Report(ReportArgs),
+    /// Compare runs, or the configurations of one run, item by item
+    Compare(CompareArgs),
+    /// Check a run against a baseline: pass, fail or cannot tell
+    Gate(GateArgs),
     /// Score a recorded run again, or grade it with a judge model
     Score(ScoreArgs),
     /// Print one item's trajectory

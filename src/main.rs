@@ -98,6 +98,8 @@ async fn run(cli: Cli) -> CommandResult {
         Command::Merge(arguments) => commands::results::merge(&arguments).await,
         Command::Validate(arguments) => commands::run::validate(&arguments).await,
         Command::Report(arguments) => commands::results::report(&arguments, verbosity),
+        Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Gate(arguments) => commands::gate::run(&arguments),
         Command::Score(arguments) => commands::results::score(&arguments, verbosity).await,
         Command::Show(arguments) => commands::results::show(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),

@@ -62,6 +62,11 @@ pub(crate) struct ReportArgs {
     /// Set the scorings: paper, corrected [default: those of the run]
     #[arg(long, value_delimiter = ',', value_name = "SCORING")]
     pub(crate) scoring: Vec<String>,
+    /// Show a model under a short name in the table of models; repeatable
+    ///
+    /// NAME is the model's name or the last part of its path. Default: the last part. Example: --label plan-13b=13B
+    #[arg(long, value_name = "NAME=TEXT")]
+    pub(crate) label: Vec<String>,
     /// Write to a file (viewer: a folder) instead of standard output
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,

@@ -1,10 +1,12 @@
 //! The commands, by subject.
 
 pub(crate) mod bench;
+pub(crate) mod compare;
 pub(crate) mod complete;
 pub(crate) mod data;
 pub(crate) mod doctor;
 pub(crate) mod estimate;
+pub(crate) mod gate;
 pub(crate) mod judge;
 pub(crate) mod ls;
 pub(crate) mod queue;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lumos_benchmarks::Scoring;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::report::{self, Format};
+use lumos_coordinator::results::Labels;
 use lumos_coordinator::trajectory::{self, Show};
 use lumos_coordinator::viewer::{self, ViewerSource};
 use lumos_coordinator::{Checkpoint, CheckpointReader, Damage, export, judge, merge};
@@ -45,7 +46,8 @@ pub(crate) fn report(arguments: &ReportArgs, verbosity: Verbosity) -> CommandRes
     let folder = arguments.runs.folder(&arguments.run)?;
     let (manifest, checkpoint) = open(&folder)?;
     let scorings = settings::scorings(&arguments.scoring)?;
-    let report = report::report(&manifest, &checkpoint, &scorings)?;
+    let labels = Labels::parse(&arguments.label).map_err(Failure::usage)?;
+    let report = report::labelled_report(&manifest, &checkpoint, &scorings, &labels)?;
     let source = ViewerSource { manifest: &manifest, checkpoint: &checkpoint, scorings: &scorings };
     let format = match (arguments.format, &arguments.output) {
         _ if arguments.json => Format::Json,
@@ -84,19 +86,25 @@ fn exit_of(report: &report::Report) -> Exit {
     if report.total.is_complete() { Exit::Complete } else { Exit::Outstanding }
 }
 
+/// Returns the folder for a page of a format. It is new or empty, or has an earlier page.
+pub(super) fn new_folder<'a>(folder: Option<&'a Path>, format: &str) -> Result<&'a Path, Failure> {
+    let folder = folder.ok_or_else(|| {
+        Failure::input(format!("--format {format} needs a folder")).hint("add --output and a new folder")
+    })?;
+    if !viewer::may_replace(folder) {
+        let message = format!("cannot write the page to {}: it is not an empty folder", folder.display());
+        return Err(Failure::input(message).hint("pass a new folder with --output"));
+    }
+    Ok(folder)
+}
+
 /// Writes the item viewer and prints the path of its page.
 fn write_viewer(
     folder: Option<&Path>,
     report: &report::Report,
     source: &ViewerSource<'_>,
 ) -> Result<(), Failure> {
-    let folder = folder.ok_or_else(|| {
-        Failure::input("--format viewer needs a folder").hint("add --output and a new folder")
-    })?;
-    if !viewer::may_replace(folder) {
-        let message = format!("cannot write the viewer to {}: it is not an empty folder", folder.display());
-        return Err(Failure::input(message).hint("pass a new folder with --output"));
-    }
+    let folder = new_folder(folder, "viewer")?;
     viewer::write_viewer(folder, None, report, source)?;
     println!("{}", folder.join(viewer::PAGE).display());
     Ok(())

@@ -12,6 +12,6 @@ mod run;
 mod spec;
 
 pub(crate) use plan::{Plan, count_items, model_record};
-pub(crate) use report::{Report, print_report, write_results};
+pub(crate) use report::{Report, columns, print_report, write_results};
 pub(crate) use run::{Run, checkpoint_failure, manifest_failure, open_checkpoint};
 pub(crate) use spec::{Executor, Options, Spec, identify};

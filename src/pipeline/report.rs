@@ -88,6 +88,11 @@ fn check_accuracy(report: &report::Report, fail_under: Option<f64>) -> Exit {
     Exit::Complete
 }
 
+/// Returns the width of standard output, or 80 columns if it is not a terminal.
+pub(crate) fn columns() -> u16 {
+    console::Term::stdout().size_checked().map_or(80, |(_, width)| width)
+}
+
 /// Prints a report in the width of standard output, or in 80 columns if it is not a terminal. The path of the
 /// report's page and the next command follow.
 pub(crate) fn print_report(
@@ -95,7 +100,7 @@ pub(crate) fn print_report(
     folder: &Path,
     verbosity: Verbosity,
 ) -> Result<(), Failure> {
-    let width = console::Term::stdout().size_checked().map_or(80, |(_, width)| width);
+    let width = columns();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     report.render(Format::Terminal { width, detail: verbosity.detail }, &mut out)?;
     writeln!(out)?;

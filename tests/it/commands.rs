@@ -8,7 +8,7 @@ use crate::support::{content, lumos, results, rows, unwrapped};
 fn help_reads_well() {
     for command in [
         "run", "report", "replay", "tool", "complete", "fetch", "show", "worker", "status", "merge", "bench",
-        "estimate", "verify", "doctor", "score", "repair",
+        "estimate", "verify", "doctor", "score", "repair", "compare", "gate",
     ] {
         insta::assert_snapshot!(format!("help_{command}"), lumos().arg(command).arg("--help").ok().stdout);
     }

@@ -7,6 +7,7 @@ mod architecture;
 mod attacks;
 mod bad_input;
 mod commands;
+mod compare;
 mod crash;
 mod damage;
 mod engine;

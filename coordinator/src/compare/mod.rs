@@ -55,4 +55,4 @@ pub struct CompareOptions {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

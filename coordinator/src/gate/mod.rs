@@ -5,15 +5,17 @@
 //! correct. "Not significantly worse" is not a pass: the one-sided limit of the difference must be above the margin.
 
 mod baseline;
+mod model;
 mod render;
 mod rules;
 mod scored;
 mod verdict;
 
 pub use baseline::{BaselineError, BaselineFile};
+pub use model::{GateCheck, GateReport, GateVerdict};
 pub use render::GateFormat;
 pub use rules::{AllowedDifference, GateRules, InvalidRule, ItemRef, MetricThreshold};
-pub use verdict::{BaselineSource, GateCheck, GateReport, GateVerdict, gate};
+pub use verdict::{BaselineSource, gate};
 
 #[cfg(test)]
 mod tests;

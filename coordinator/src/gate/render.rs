@@ -6,7 +6,7 @@ use std::str::FromStr;
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use serde_json::json;
 
-use super::verdict::{GateCheck, GateReport, GateVerdict};
+use super::model::{GateCheck, GateReport, GateVerdict};
 use crate::report::markdown::{escaped, table};
 use crate::report::terminal::Terminal;
 
@@ -78,7 +78,7 @@ impl GateReport {
     fn terminal(&self, width: u16, out: &mut dyn Write) -> io::Result<()> {
         let terminal = Terminal { width };
         for check in &self.checks {
-            let text = format!("{:<12} {}: {}", check.verdict.name(), check.subject(), check.reason);
+            let text = format!("{}: {}: {}", check.verdict.name(), check.subject(), check.reason);
             terminal.text(out, &text)?;
         }
         for warning in &self.warnings {

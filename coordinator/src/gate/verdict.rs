@@ -8,9 +8,9 @@ use lumos_benchmarks::statistics::{
 };
 use lumos_benchmarks::{Estimate, MetricDefinition, MetricKind, Share, Unit};
 use lumos_tasks::UnknownName;
-use serde::Serialize;
 
 use super::baseline::{BaselineFile, BaselineGroup};
+use super::model::{ALPHA, GateCheck, GateReport, GateVerdict};
 use super::rules::{AllowedDifference, GateRules, ItemRef, MetricThreshold, in_unit};
 use super::scored::{ItemScores, ScoredGroup, scored};
 use crate::compare::{CompareError, Refusal, Side, match_groups};
@@ -18,8 +18,6 @@ use crate::display::thousands;
 use crate::report::SCORING_VERSION;
 use crate::results::{BenchmarkItems, pooled};
 
-/// Adjusted p value below which a candidate is worse than the margin allows.
-const ALPHA: f64 = 0.05;
 /// Power for the number of items that would decide.
 const POWER: f64 = 0.8;
 
@@ -30,89 +28,6 @@ pub enum BaselineSource {
     Run(Side),
     /// A file of item scores.
     File(BaselineFile),
-}
-
-/// Outcome of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GateVerdict {
-    /// The rule is met.
-    Pass,
-    /// Too little evidence, or too few units, to decide.
-    CannotTell,
-    /// The rule is violated.
-    Fail,
-}
-
-impl GateVerdict {
-    /// Returns the words shown.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::CannotTell => "cannot tell",
-            Self::Fail => "fail",
-        }
-    }
-
-    /// Returns the exit code of the process: 0, 5 or 100.
-    pub fn code(self) -> u8 {
-        match self {
-            Self::Pass => 0,
-            Self::CannotTell => 5,
-            Self::Fail => 100,
-        }
-    }
-}
-
-/// One rule applied to one group.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct GateCheck {
-    /// The rule: `non-inferiority exact_match`, `threshold f1`, `must-pass 17`.
-    pub rule: String,
-    /// The benchmark.
-    pub benchmark: String,
-    /// Formulation, behaviour, and the models if they vary.
-    pub group: String,
-    /// The decision.
-    pub verdict: GateVerdict,
-    /// The figures behind the decision, for people.
-    pub reason: String,
-    /// Number of items.
-    pub items: u64,
-    /// Candidate minus baseline, or the value that a threshold is compared with; a fraction or a count.
-    pub difference: Option<f64>,
-    /// Two-sided 95 % interval of the difference, or the one-sided 95 % limits of a threshold's value.
-    pub interval: Option<Limits>,
-    /// One-sided 95 % limit in the direction of a loss.
-    pub limit: Option<f64>,
-    /// Two-sided p value of the difference.
-    pub p_value: Option<f64>,
-    /// One-sided p value of the hypothesis that the loss is within the margin, adjusted for all groups (Holm).
-    pub p_adjusted: Option<f64>,
-    /// The allowed loss, or the threshold.
-    pub margin: Option<f64>,
-    /// Number of items that would decide with 80 % power.
-    pub items_needed: Option<u64>,
-}
-
-/// All checks of a gate.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GateReport {
-    /// The candidate's name.
-    pub run: String,
-    /// The baseline's name.
-    pub baseline: String,
-    /// The checks, by group and then by rule.
-    pub checks: Vec<GateCheck>,
-    /// What a reader must know.
-    pub warnings: Vec<String>,
-}
-
-impl GateReport {
-    /// Returns the verdict: fail if any check fails, otherwise cannot tell if any check cannot, otherwise pass.
-    pub fn verdict(&self) -> GateVerdict {
-        self.checks.iter().map(|check| check.verdict).max().unwrap_or(GateVerdict::CannotTell)
-    }
 }
 
 /// Checks a candidate against a baseline.
@@ -126,11 +41,11 @@ pub fn gate(
     rules: &GateRules,
 ) -> Result<GateReport, CompareError> {
     let taken;
-    let baseline = match baseline {
-        BaselineSource::File(file) => file,
+    let (baseline, name) = match baseline {
+        BaselineSource::File(file) => (file, &file.name),
         BaselineSource::Run(side) => {
             taken = BaselineFile::of(side);
-            &taken
+            (&taken, &side.name)
         }
     };
     let groups = scored(candidate, &rules.only);
@@ -153,6 +68,11 @@ pub fn gate(
     for ((at, _), p) in tests.iter().zip(adjusted) {
         builder.checks[*at].fail_below(p);
     }
+    for check in builder.checks.iter_mut().filter(|check| check.verdict == GateVerdict::CannotTell) {
+        if let Some(needed) = check.items_needed {
+            check.reason.push_str(&format!("; about {} items would decide", thousands(needed)));
+        }
+    }
     for threshold in &rules.thresholds {
         builder.threshold(&groups, threshold)?;
     }
@@ -161,41 +81,10 @@ pub fn gate(
     }
     Ok(GateReport {
         run: candidate.name.clone(),
-        baseline: baseline.name.clone(),
+        baseline: name.clone(),
         checks: builder.checks,
         warnings: builder.warnings,
     })
-}
-
-impl GateCheck {
-    fn new(rule: String, group: &ScoredGroup, verdict: GateVerdict, reason: String, items: u64) -> Self {
-        Self {
-            rule,
-            benchmark: group.head.benchmark.clone(),
-            group: group.head.label.clone(),
-            verdict,
-            reason,
-            items,
-            difference: None,
-            interval: None,
-            limit: None,
-            p_value: None,
-            p_adjusted: None,
-            margin: None,
-            items_needed: None,
-        }
-    }
-
-    /// Sets the adjusted p value; a small one is a failure.
-    fn fail_below(&mut self, p: f64) {
-        self.p_adjusted = Some(p);
-        if p < ALPHA && self.verdict != GateVerdict::Pass {
-            self.verdict = GateVerdict::Fail;
-            self.items_needed = None;
-            self.reason
-                .push_str(&format!("; worse by more than the margin (p {p:.4} after Holm's correction)"));
-        }
-    }
 }
 
 struct Builder<'a> {
@@ -334,9 +223,6 @@ impl<'a> Builder<'a> {
         let mut needed = None;
         if verdict == GateVerdict::CannotTell {
             needed = needed_items(&difference, margin);
-            if let Some(needed) = needed {
-                reason.push_str(&format!("; about {} items would decide", thousands(needed)));
-            }
         }
         if verdict == GateVerdict::Pass && group.unsettled > 0 {
             let worst = paired(&group.worst).map(|worst| non_inferiority(&worst, margin));

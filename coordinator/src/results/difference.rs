@@ -312,7 +312,7 @@ impl Tested {
         let values: Vec<f64> = sums.iter().map(|sum| sum.numerator).collect();
         let test = sign_flip(&values, SEED);
         let is_resampled = metric.kind != MetricKind::Proportion && sums.len() <= RESAMPLED;
-        let bca = bca(sums, RESAMPLES, SEED, LEVEL, true).filter(|_| is_resampled);
+        let bca = is_resampled.then(|| bca(sums, RESAMPLES, SEED, LEVEL, true)).flatten();
         Self {
             interval: difference.interval(LEVEL, Quantile::Student),
             interval_method: "student_t",

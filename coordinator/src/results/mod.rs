@@ -25,4 +25,4 @@ pub use table::RunTable;
 pub(crate) use table::{BenchmarkItems, TableBuilder, UnitRow, UnitState};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

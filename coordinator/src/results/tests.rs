@@ -8,20 +8,21 @@ use crate::checkpoint::Record;
 use crate::samples::{configuration, item, manifest_of, state};
 use crate::unit_view::{UnitView, unit_of};
 
-/// Returns the table of ten sample items under these configurations. `outcome` changes the outcome of a cell's item.
+/// Returns the table of items under these configurations. `outcome` changes the sample outcome of a cell's item, which
+/// is `None` for outstanding units.
 pub(crate) fn table_of(
     configurations: &[Configuration],
     items: &[Item],
-    outcome: impl Fn(usize, &Item, Outcome) -> Option<Outcome>,
+    outcome: impl Fn(usize, &Item, Option<Outcome>) -> Option<Outcome>,
 ) -> RunTable {
     let manifest = manifest_of(configurations, items);
     let mut builder = TableBuilder::new(&manifest, Scoring::Paper, None).unwrap();
     for (position, configuration) in manifest.configurations.iter().enumerate() {
         for item in items {
             let unit = unit_of(configuration, item);
-            let record = state(item.index, &unit).and_then(|record| {
-                Some(Record { outcome: outcome(position, item, record.outcome.clone())?, ..record })
-            });
+            let sample = state(item.index, &unit).map(|record| record.outcome);
+            let record = outcome(position, item, sample)
+                .and_then(|outcome| Some(Record { outcome, ..state(0, &unit)? }));
             builder.add(&UnitView { position, configuration, item, unit, record, earlier: Vec::new() });
         }
     }
@@ -45,7 +46,7 @@ pub(crate) fn like(index: u64, item: &Item) -> Option<Outcome> {
 
 #[test]
 fn every_planned_unit_has_a_row() {
-    let table = table_of(&[configuration(0)], &items(), |_, _, outcome| Some(outcome));
+    let table = table_of(&[configuration(0)], &items(), |_, _, outcome| outcome);
     let cell = &table.cells[0];
     assert_eq!((cell.rows.len(), cell.metrics[0].name), (10, "exact_match"));
     let causes: Vec<&str> = cell.rows.iter().map(|row| row.cause.name()).collect();
@@ -75,15 +76,14 @@ fn every_planned_unit_has_a_row() {
 #[test]
 fn configurations_that_differ_in_the_seed_are_one_group() {
     let other = Configuration { formulation: Formulation::OneTime, ..configuration(0) };
-    let table =
-        table_of(&[configuration(0), other, configuration(1)], &items(), |_, _, outcome| Some(outcome));
+    let table = table_of(&[configuration(0), other, configuration(1)], &items(), |_, _, outcome| outcome);
     let groups: Vec<Vec<usize>> = seed_groups(&table).into_iter().map(|group| group.cells).collect();
     assert_eq!(groups, [vec![0, 2], vec![1]]);
 }
 
 #[test]
 fn one_seed_has_the_figure_of_the_report() {
-    let table = table_of(&[configuration(0)], &items(), |_, _, outcome| Some(outcome));
+    let table = table_of(&[configuration(0)], &items(), |_, _, outcome| outcome);
     let pooled = pooled(&table, &seed_groups(&table)[0], 0);
     let mut tally = lumos_benchmarks::Tally::default();
     for row in table.cells[0].rows.iter().filter(|row| row.is_settled()) {
@@ -97,9 +97,9 @@ fn one_seed_has_the_figure_of_the_report() {
 
 #[test]
 fn equal_seeds_add_no_information() {
-    let one = table_of(&[configuration(0)], &items(), |_, _, outcome| Some(outcome));
+    let one = table_of(&[configuration(0)], &items(), |_, _, outcome| outcome);
     let three: Vec<Configuration> = (0..3).map(configuration).collect();
-    let three = table_of(&three, &items(), |_, _, outcome| Some(outcome));
+    let three = table_of(&three, &items(), |_, _, outcome| outcome);
     let figure = |table: &RunTable| pooled(table, &seed_groups(table)[0], 0);
     let (one, three) = (figure(&one), figure(&three));
     let (single, repeated) = (one.estimate.unwrap(), three.estimate.unwrap());
@@ -155,7 +155,7 @@ fn the_matrix_marks_only_what_is_distinguishable() {
     assert_eq!((apart.columns[0].is_distinguishable, apart.columns[0].note.as_deref()), (true, None));
     assert_eq!(apart.rows[1].label, "B");
     assert_eq!(apart.rows[1].cells[0].unwrap().value, 0.1);
-    let alone = table_of(&[configuration(0)], &items, |_, _, outcome| Some(outcome));
+    let alone = table_of(&[configuration(0)], &items, |_, _, outcome| outcome);
     assert_eq!(matrix(&alone, &Labels::default()), None);
 }
 
@@ -171,7 +171,7 @@ fn compared(table: &RunTable) -> MetricComparison {
 
 #[test]
 fn equal_sides_have_no_difference() {
-    let table = table_of(&[configuration(0)], &items(), |_, _, outcome| Some(outcome));
+    let table = table_of(&[configuration(0)], &items(), |_, _, outcome| outcome);
     let same = compared(&table);
     assert_eq!((same.difference, same.p_value, same.items, same.items_needed), (0.0, 1.0, 8, None));
     let flips = same.flips.unwrap();

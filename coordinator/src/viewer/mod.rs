@@ -25,7 +25,7 @@ use lumos_benchmarks::Scoring;
 
 use crate::atomic_file::{FolderDraft, write_whole};
 use crate::checkpoint::CheckpointReader;
-use crate::compare::{Comparison, comparison_page};
+use crate::compare::{Comparison, Side, comparison_page};
 use crate::export::ExportError;
 use crate::judge::Verdicts;
 use crate::manifest::Manifest;
@@ -41,6 +41,9 @@ use unit::{ScoredUnit, Scorer, UnitTexts};
 
 /// The page in a viewer's folder.
 pub const PAGE: &str = "index.html";
+
+/// Maximum number of newly wrong and of newly right items that the page of a comparison shows without the list.
+pub const CHANGED_ITEMS: usize = 100;
 
 /// The record that a viewer shows.
 #[derive(Debug, Clone, Copy)]
@@ -152,24 +155,30 @@ pub fn write_viewer(
     write_runs(folder, single, &[("", *source)], &|index, mode| report_page(report, Some(index), mode))
 }
 
-/// Writes a viewer of a comparison, with the trajectories of all compared runs. `runs` are in the order in which they
-/// were compared: one run, or A and then every B.
+/// Writes a viewer of a comparison, with the trajectories of all compared runs. `sides` are in the order in which
+/// they were compared: one run, or A and then every B.
 ///
 /// # Errors
 /// As for [`write_viewer`].
 pub fn write_comparison(
     folder: &Path,
     comparison: &Comparison,
-    runs: &[ViewerSource<'_>],
+    sides: &[(&Side, &CheckpointReader)],
 ) -> Result<ViewerSize, ExportError> {
-    let side = |position: usize, source: &ViewerSource<'_>| match (runs.len(), position) {
+    let prefix = |position: usize, name: &str| match (sides.len(), position) {
         (1, _) => String::new(),
         (_, 0) => "A: ".to_owned(),
         (2, _) => "B: ".to_owned(),
-        _ => format!("B, {}: ", source.manifest.spec.name),
+        _ => format!("B, {name}: "),
     };
-    let sides: Vec<String> = runs.iter().enumerate().map(|(position, run)| side(position, run)).collect();
-    let runs: Vec<_> = sides.iter().map(String::as_str).zip(runs.iter().copied()).collect();
+    let prefixes: Vec<String> =
+        sides.iter().enumerate().map(|(position, (side, _))| prefix(position, &side.name)).collect();
+    let sources = sides.iter().map(|(side, checkpoint)| ViewerSource {
+        manifest: &side.table.manifest,
+        checkpoint,
+        scorings: std::slice::from_ref(&comparison.scoring),
+    });
+    let runs: Vec<_> = prefixes.iter().map(String::as_str).zip(sources).collect();
     write_runs(folder, None, &runs, &|index, mode| comparison_page(comparison, Some(index), mode))
 }
 

@@ -308,10 +308,9 @@ async fn a_comparison_lists_changed_items_and_has_both_trajectories() {
     let sides = [side("before", &a, &readers[0]), side("after", &b, &readers[1])];
     let mut comparison = compare(&sides, &CompareOptions::default()).unwrap();
     comparison.read_texts(&[&readers[0], &readers[1]], 10, false).unwrap();
-    let source = |manifest, checkpoint| ViewerSource { manifest, checkpoint, scorings: &[Scoring::Paper] };
-    let runs = [source(&a, &readers[0]), source(&b, &readers[1])];
     let viewer = folder.path().join("compared");
-    let size = write_comparison(&viewer, &comparison, &runs).unwrap();
+    let opened = [(&sides[0], &readers[0]), (&sides[1], &readers[1])];
+    let size = write_comparison(&viewer, &comparison, &opened).unwrap();
     assert_eq!(size.chunks, 4);
     let page = fs::read_to_string(viewer.join(PAGE)).unwrap();
     assert!(page.contains("<title>after compared with before – lumos</title>"), "{page}");

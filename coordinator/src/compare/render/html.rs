@@ -9,10 +9,9 @@ use minijinja::{Value, context};
 use super::rows::{COLUMNS, FIGURES, figures, heading, items, lists, notes, settings};
 use crate::compare::model::{Comparison, FlippedItem, PairComparison, SideUsage};
 use crate::display::{shortened, thousands};
-use crate::viewer::{PageMode, escaped, render_page};
+use crate::viewer::{CHANGED_ITEMS, PageMode, escaped, render_page};
 
-/// Maximum number of changed items per list, and maximum length of their texts in characters.
-const ITEMS: usize = 100;
+/// Maximum length of the texts of a changed item, in characters.
 const TEXT: usize = 200;
 
 const USAGE: [&str; 6] = ["pair", "side", "prompt tokens", "reply tokens", "time", "cost"];
@@ -72,7 +71,7 @@ fn pair(pair: &PairComparison) -> Value {
         Some(context! { caption => format!("{}: items by result", metric.metric), rows })
     });
     let lists = lists(pair).map(|(heading, items)| {
-        let rows: Vec<Value> = items.iter().take(ITEMS).filter_map(item).collect();
+        let rows: Vec<Value> = items.iter().take(CHANGED_ITEMS).filter_map(item).collect();
         let more = items.len() - rows.len();
         context! { heading, more => (more > 0).then(|| thousands(more as u64)), rows }
     });
