@@ -41,9 +41,16 @@ fn contents(comparison: &Comparison) -> Value {
         }
     }
     let names: Vec<&str> = runs.iter().skip(1).map(|row| row[1].as_str()).collect();
+    let name = match comparison.comparisons.first() {
+        // Configurations of one run.
+        Some(pair) if pair.b.identity == comparison.a.identity && pair.b.folder == comparison.a.folder => {
+            format!("{}: {} compared with {}", comparison.a.label, pair.pair.1, pair.pair.0)
+        }
+        _ => format!("{} compared with {}", names.join(", "), comparison.a.label),
+    };
     let chart = chart(&comparison.comparisons);
     context! {
-        name => format!("{} compared with {}", names.join(", "), comparison.a.label),
+        name,
         scoring => comparison.scoring.to_string(),
         columns => COLUMNS,
         sections => SECTIONS,
@@ -70,6 +77,9 @@ fn pair(pair: &PairComparison) -> Value {
             [row("A right", flips.both_right, flips.only_a), row("A wrong", flips.only_b, flips.both_wrong)];
         Some(context! { caption => format!("{}: items by result", metric.metric), rows })
     });
+    // The first notes are these tables as text.
+    let notes: Vec<String> =
+        notes(pair).into_iter().skip(pair.metrics.iter().filter(|one| one.flips.is_some()).count()).collect();
     let lists = lists(pair).map(|(heading, items)| {
         let rows: Vec<Value> = items.iter().take(CHANGED_ITEMS).filter_map(item).collect();
         let more = items.len() - rows.len();
@@ -80,7 +90,7 @@ fn pair(pair: &PairComparison) -> Value {
         items => items(pair),
         figures => figures(pair),
         flips => flips.collect::<Value>(),
-        notes => notes(pair),
+        notes,
         settings => settings(pair),
         lists,
     }

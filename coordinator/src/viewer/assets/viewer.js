@@ -294,8 +294,12 @@
     };
     function draw(force) {
       if (!height && shown.length) {
+        const top = scroller.scrollTop;
         replace(body, line(0));
         height = body.firstChild.getBoundingClientRect().height || 36;
+        // With a single row, the list could not stay where it was.
+        replace(body, gap(shown.length));
+        scroller.scrollTop = top;
       }
       const first = Math.max(0, Math.floor(scroller.scrollTop / (height || 36)) - OVERSCAN);
       const last = Math.min(shown.length, first + Math.ceil(scroller.clientHeight / (height || 36)) + 2 * OVERSCAN);
@@ -551,7 +555,11 @@
     }
     addEventListener("hashchange", load);
     scroller.addEventListener("scroll", () => draw(false), { passive: true });
-    new ResizeObserver(() => { height = 0; draw(true); }).observe(scroller);
+    new ResizeObserver(() => {
+      height = 0;
+      draw(true);
+      if (opened >= 0 && active >= 0) activate(active);
+    }).observe(scroller);
 
     const listed = document.getElementById("plain-items");
     const viewer = element("div", { id: "viewer" },
