@@ -21,9 +21,9 @@ pub(crate) enum Exit {
     Usage = 2,
     /// No items are selected.
     NothingSelected = 4,
-    /// Items are outstanding or faulted; the same command resumes the run.
+    /// Items are outstanding or faulted; the same command resumes the run. Or a gate cannot tell.
     Outstanding = 5,
-    /// A check failed: a replay differs, or a threshold was missed.
+    /// A check failed: a replay differs, a threshold was missed, or a gate failed.
     CheckFailed = 100,
     /// Interrupted; recorded outcomes are safe.
     Interrupted = 130,

@@ -122,8 +122,8 @@ impl GateCheck {
         if p < ALPHA && self.verdict != GateVerdict::Pass {
             self.verdict = GateVerdict::Fail;
             self.items_needed = None;
-            self.reason
-                .push_str(&format!("; worse by more than the margin (p {p:.4} after Holm's correction)"));
+            let p = if p < 0.0001 { "p < 0.0001".to_owned() } else { format!("p = {p:.4}") };
+            self.reason.push_str(&format!("; worse by more than the margin ({p} after Holm's correction)"));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of gates on sample records.
 
-use lumos_tasks::{Configuration, ContentHash};
+use lumos_tasks::outcome::SqlEvidence;
+use lumos_tasks::{Configuration, ContentHash, Evidence, Formulation, Outcome};
 
 use super::*;
 use crate::compare::tests::{items, side};
@@ -180,4 +181,49 @@ fn every_format_has_the_verdicts() {
     let annotations = String::from_utf8(annotations).unwrap();
     assert!(annotations.starts_with("::error title=lumos gate%3A svamp"), "{annotations}");
     assert_eq!(annotations.lines().count(), 1, "passed checks have none");
+}
+
+/// Returns a run of InterCode SQL whose episodes take this many turns.
+fn turns(name: &str, taken: impl Fn(u64) -> u32) -> Side {
+    let configuration = Configuration { benchmark: "intercode_sql".to_owned(), ..configuration(0) };
+    let mut table = table_of(&[configuration], &items(0..40), |_, item, sample| {
+        let evidence = SqlEvidence { turns: taken(item.index), ..SqlEvidence::default() };
+        Some(Outcome { evidence: Some(Evidence::Sql(evidence)), ..sample? })
+    });
+    "intercode_sql".clone_into(&mut table.manifest.data[0].benchmark);
+    Side { name: name.to_owned(), folder: name.into(), table }
+}
+
+#[test]
+fn fewer_turns_are_better() {
+    let with = |threshold: &str| GateRules {
+        metric: Some("turns".to_owned()),
+        thresholds: vec![threshold.parse().unwrap()],
+        ..rules()
+    };
+    let verdicts = |candidate: u32, baseline: u32, threshold: &str| {
+        let candidate = turns("new", |index| candidate + u32::from(index % 2 == 0));
+        let report = checked(&candidate, turns("old", |_| baseline), &with(threshold));
+        let difference = report.checks[0].difference.unwrap();
+        (report.checks[0].verdict, difference, report.checks[1].verdict)
+    };
+    assert_eq!(verdicts(4, 8, "turns=5"), (GateVerdict::Pass, -3.5, GateVerdict::Pass));
+    assert_eq!(verdicts(8, 4, "turns=5"), (GateVerdict::Fail, 4.5, GateVerdict::Fail));
+    // Half a turn more than the baseline is within the margin of two turns.
+    assert_eq!(verdicts(4, 4, "turns=4.5"), (GateVerdict::Pass, 0.5, GateVerdict::CannotTell));
+}
+
+#[test]
+fn several_groups_make_failing_harder_and_passing_no_easier() {
+    let one = [configuration(0)];
+    let two = [configuration(0), Configuration { formulation: Formulation::OneTime, ..configuration(0) }];
+    let check = |cells: &[Configuration]| {
+        let candidate = side("new", cells, &items(0..40), |cell, index| cell == 1 || index % 4 != 0);
+        let baseline = side("old", cells, &items(0..40), |_, _| true);
+        gate(&candidate, &BaselineSource::Run(baseline), &rules()).unwrap().checks
+    };
+    let (alone, both) = (check(&one), check(&two));
+    let p = |checks: &[GateCheck]| checks[0].p_adjusted.unwrap();
+    assert!((p(&both) - 2.0 * p(&alone)).abs() < 1e-12, "{both:?}");
+    assert_eq!(both[1].verdict, GateVerdict::Pass);
 }
