@@ -44,6 +44,9 @@ long:
 # Read the exports of a run with their readers and compare the figures; needs the network once.
 readers run *folder:
     tests/tools/readers.sh {{run}} {{folder}}
+# Check pages with axe-core in Chromium and take screenshots: `just pages runs/first/report/index.html`.
+pages *arguments:
+    tests/tools/pages.sh {{arguments}}
 
 bench:
     cargo bench --profile dist --workspace --locked

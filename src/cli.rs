@@ -17,15 +17,18 @@ mod tool;
 use std::ffi::OsString;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use lumos_coordinator::report::ReportDetail;
 
-pub(crate) use compare::{Annotations, CompareArgs, GateArgs, SelectionArgs};
+pub(crate) use compare::{Annotations, CompareArgs, ComparisonFormat, GateArgs, SelectionArgs};
 pub(crate) use data::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs, ReplayArgs};
 pub(crate) use engine::{
     BenchArgs, BenchCommand, DoctorArgs, EngineArgs, EstimateArgs, MemoryArgs, Switch, VerifyArgs,
 };
 pub(crate) use export::ExportArgs;
 pub(crate) use fleet::{CancelArgs, FleetArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
-pub(crate) use results::{Listing, LsArgs, MergeArgs, RepairArgs, ReportArgs, RunsArgs, ScoreArgs, ShowArgs};
+pub(crate) use results::{
+    Listing, LsArgs, MergeArgs, RepairArgs, ReportArgs, ReportFormat, RunsArgs, ScoreArgs, ShowArgs,
+};
 pub(crate) use run::{ModelArgs, ResumeArgs, RunArgs};
 pub(crate) use serve::{ServeArgs, ServeCommand, ServeModelArgs, ServeRunsArgs, ServeShopArgs};
 pub(crate) use tool::{CompleteArgs, ToolArgs};
@@ -75,6 +78,22 @@ pub(crate) struct Global {
     /// Set the format of log messages
     #[arg(long, value_enum, default_value_t, global = true, env = "LUMOS_LOG_FORMAT")]
     pub(crate) log_format: LogFormat,
+}
+
+/// How much a command prints.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Verbosity {
+    /// Print only errors.
+    pub(crate) quiet: bool,
+    /// Extent of tables.
+    pub(crate) detail: ReportDetail,
+}
+
+impl Global {
+    pub(crate) fn verbosity(&self) -> Verbosity {
+        let detail = if self.verbose > 0 { ReportDetail::Full } else { ReportDetail::Summary };
+        Verbosity { quiet: self.quiet, detail }
+    }
 }
 
 /// Format of log messages.

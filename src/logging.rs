@@ -1,7 +1,5 @@
 //! Logging to standard error, as text or JSON lines.
 
-use std::io::IsTerminal;
-
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::LogFormat;
@@ -20,7 +18,7 @@ pub(crate) fn start(verbosity: u8, quiet: bool, format: LogFormat) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| LineWriter(Vec::new()))
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_ansi(crate::colour::colours(&std::io::stderr()));
     // A second call (tests in one process) keeps the first logger.
     let _ = match format {
         LogFormat::Text => builder.with_target(false).try_init(),

@@ -5,6 +5,7 @@
 
 mod budget;
 mod cli;
+mod colour;
 mod commands;
 mod estimate;
 mod exit;
@@ -84,21 +85,22 @@ fn runtime(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 async fn run(cli: Cli) -> CommandResult {
-    let quiet = cli.global.quiet;
+    let verbosity = cli.global.verbosity();
+    let quiet = verbosity.quiet;
     match cli.command {
         Command::Run(arguments) if arguments.dry_run => commands::run::validate(&arguments).await,
-        Command::Run(arguments) => commands::run::run(&arguments, quiet).await,
-        Command::Resume(arguments) => commands::run::resume(&arguments, quiet).await,
+        Command::Run(arguments) => commands::run::run(&arguments, verbosity).await,
+        Command::Resume(arguments) => commands::run::resume(&arguments, verbosity).await,
         Command::Worker(arguments) => commands::worker::run(&arguments, quiet).await,
         Command::Status(arguments) => commands::queue::status(&arguments).await,
         Command::Watch(arguments) => commands::queue::watch(&arguments).await,
         Command::Cancel(arguments) => commands::queue::cancel(&arguments).await,
         Command::Merge(arguments) => commands::results::merge(&arguments).await,
         Command::Validate(arguments) => commands::run::validate(&arguments).await,
-        Command::Report(arguments) => commands::results::report(&arguments),
+        Command::Report(arguments) => commands::results::report(&arguments, verbosity),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Gate(arguments) => commands::gate::run(&arguments),
-        Command::Score(arguments) => commands::results::score(&arguments, quiet).await,
+        Command::Score(arguments) => commands::results::score(&arguments, verbosity).await,
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Show(arguments) => commands::results::show(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),

@@ -1,10 +1,10 @@
-//! Atomic file writes: a reader sees the old file or the complete new one, never a partial file.
+//! Atomic writes of files and folders: a reader sees the old content or the complete new one, never a part.
 //!
-//! [`remove_left_behind`] deletes the temporary files of processes that were killed while writing.
+//! [`write_whole`] writes a file, [`FolderDraft`] a folder. [`remove_left_behind`] deletes the temporary files of processes that were killed while writing.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Writes a file through a temporary file in the same folder and renames it. After a crash at any moment the
 /// path holds either its previous content or all of the new content.
@@ -12,12 +12,9 @@ pub(crate) fn write_whole(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().ok_or_else(|| io::Error::other("the path has no file name"))?;
+    let folder = above(path).unwrap_or(Path::new("."));
+    let temporary = temporary_beside(path, "")?;
     fs::create_dir_all(folder)?;
-    let mut temporary = name.to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = folder.join(temporary);
     let written = (|| {
         let mut out = BufWriter::with_capacity(1 << 16, create_locked(&temporary)?);
         fill(&mut out)?;
@@ -48,6 +45,75 @@ pub(crate) fn create_private_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// A new folder under a temporary name. It is removed on drop unless it was published.
+pub(crate) struct FolderDraft {
+    path: PathBuf,
+    draft: PathBuf,
+    /// Locked while the folder is written. `None` on systems that cannot open folders.
+    _lock: Option<File>,
+}
+
+impl FolderDraft {
+    /// Creates an empty folder that [`FolderDraft::publish`] moves to `path`.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub(crate) fn new(path: &Path) -> io::Result<Self> {
+        let draft = temporary_beside(path, "")?;
+        if let Some(above) = above(path) {
+            fs::create_dir_all(above)?;
+            let _ = remove_left_behind(above);
+        }
+        if draft.exists() {
+            fs::remove_dir_all(&draft)?;
+        }
+        fs::create_dir(&draft)?;
+        let lock = File::open(&draft).ok().inspect(|folder| drop(folder.lock()));
+        Ok(Self { path: path.to_owned(), draft, _lock: lock })
+    }
+
+    /// The folder to fill.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.draft
+    }
+
+    /// Moves the folder to its path. A folder there is removed with its content.
+    ///
+    /// # Errors
+    /// If a folder cannot be moved or removed.
+    pub(crate) fn publish(self) -> io::Result<()> {
+        sync_folder(&self.draft)?;
+        if self.path.exists() {
+            let old = temporary_beside(&self.path, ".old")?;
+            fs::rename(&self.path, &old)?;
+            fs::rename(&self.draft, &self.path)?;
+            fs::remove_dir_all(&old)?;
+        } else {
+            fs::rename(&self.draft, &self.path)?;
+        }
+        above(&self.path).map_or(Ok(()), sync_folder)
+    }
+}
+
+impl Drop for FolderDraft {
+    fn drop(&mut self) {
+        // Gone if it was published.
+        let _ = fs::remove_dir_all(&self.draft);
+    }
+}
+
+/// Returns the path `NAME[SUFFIX].PID.tmp` next to a path.
+fn temporary_beside(path: &Path, suffix: &str) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("the path has no file name"))?;
+    let mut temporary = name.to_owned();
+    temporary.push(format!("{suffix}.{}.tmp", std::process::id()));
+    Ok(path.with_file_name(temporary))
+}
+
+fn above(path: &Path) -> Option<&Path> {
+    path.parent().filter(|above| !above.as_os_str().is_empty())
+}
+
 /// Creates a temporary file and locks it while it is written, so that `remove_left_behind` does not delete
 /// it.
 fn create_locked(path: &Path) -> io::Result<File> {
@@ -62,7 +128,7 @@ fn create_locked(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Removes temporary files (`NAME.PID.tmp`) of processes that were killed while writing to a folder.
+/// Removes temporary files and folders (`NAME.PID.tmp`) of processes that were killed while writing to a folder.
 ///
 /// # Errors
 /// If the folder cannot be read or a file cannot be removed.
@@ -78,7 +144,7 @@ pub fn remove_left_behind(folder: &Path) -> io::Result<()> {
             && let Ok(file) = File::open(&path)
             && file.try_lock().is_ok()
         {
-            fs::remove_file(&path)?;
+            if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) }?;
         }
     }
     Ok(())
@@ -137,6 +203,31 @@ mod tests {
             remove_left_behind(folder.path()).unwrap();
         }
         assert_eq!(names(), ["a.b.tmp", "current", "notes.tmp"]);
+    }
+
+    #[test]
+    fn a_folder_is_replaced_whole_and_a_draft_that_is_dropped_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report");
+        for name in ["first", "second"] {
+            let draft = FolderDraft::new(&path).unwrap();
+            fs::write(draft.folder().join(name), name).unwrap();
+            draft.publish().unwrap();
+        }
+        drop(FolderDraft::new(&path).unwrap());
+        // Left by a process that was killed.
+        fs::create_dir_all(folder.path().join("report.old.17.tmp/data")).unwrap();
+        FolderDraft::new(&folder.path().join("other")).unwrap();
+        let names = |folder: &Path| -> Vec<_> {
+            fs::read_dir(folder)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect()
+        };
+        assert_eq!(
+            (names(folder.path()), names(&path)),
+            (vec!["report".to_owned()], vec!["second".to_owned()])
+        );
     }
 
     #[test]

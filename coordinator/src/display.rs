@@ -48,10 +48,24 @@ fn chosen_text(chosen: &Chosen) -> String {
     format!("step {}, element {} -> {}{text}", chosen.step + 1, chosen.element, chosen.action.word())
 }
 
+/// What [`rounds_exhausted`] means.
+pub(crate) const ROUNDS_EXHAUSTED: &str = "the planner had not finished when its rounds were used up";
+
 /// Whether the planner was still planning when its rounds were used up.
 pub(crate) fn rounds_exhausted(outcome: &Outcome) -> bool {
     let plan = outcome.evidence.as_ref().and_then(|evidence| evidence.plan());
     plan.is_some_and(|evidence| evidence.rounds_exhausted)
+}
+
+/// Returns how an episode ended and details: `gave up` and `planner in turn 2: no subgoal`.
+pub(crate) fn ending_text(outcome: &Outcome) -> (&'static str, String) {
+    match &outcome.ending {
+        Ending::Answered => ("answered", prediction_text(outcome).unwrap_or_else(|| "(no text)".to_owned())),
+        Ending::GaveUp(reason) => {
+            ("gave up", format!("{} in turn {}: {}", reason.stage.name(), reason.turn, reason.detail))
+        }
+        Ending::Faulted(fault) => ("faulted", fault.to_string()),
+    }
 }
 
 /// Returns the name of an ending.

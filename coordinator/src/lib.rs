@@ -34,6 +34,7 @@ pub mod spec;
 pub mod trajectory;
 mod unit_key;
 mod unit_view;
+pub mod viewer;
 
 #[doc(hidden)]
 pub use checkpoint::fuzzing;

@@ -25,6 +25,8 @@ pub(crate) struct UnitView<'a> {
     pub(crate) unit: UnitId,
     /// The record that settled it, otherwise that of its latest fault; `None` if nothing is recorded.
     pub(crate) record: Option<Record>,
+    /// Its earlier records, faults by attempt.
+    pub(crate) earlier: Vec<Record>,
 }
 
 impl UnitView<'_> {
@@ -67,8 +69,9 @@ pub(crate) fn for_each_unit_of<E: From<CheckpointError>>(
     for item in checkpoint.items(&configuration.configuration.benchmark) {
         let item = item?;
         let unit = unit_of(configuration, &item);
-        let record = checkpoint.records_of(&unit)?.pop();
-        visit(&UnitView { position, configuration, item: &item, unit, record })?;
+        let mut earlier = checkpoint.records_of(&unit)?;
+        let record = earlier.pop();
+        visit(&UnitView { position, configuration, item: &item, unit, record, earlier })?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Options of the commands that compare runs: `compare` and `gate`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use lumos_coordinator::compare::CompareFormat;
@@ -38,13 +39,15 @@ pub(crate) struct CompareArgs {
     /// Compare this metric [default: all of the benchmark]
     #[arg(long, value_name = "METRIC")]
     pub(crate) metric: Option<String>,
-    /// Set the format: table, markdown or json
+    /// Set the format: table, markdown, json or html
+    ///
+    /// `html` is a folder with a page that lists all items with both trajectories; it needs --output.
     #[arg(long, default_value = "table", value_name = "FORMAT")]
-    pub(crate) format: CompareFormat,
+    pub(crate) format: ComparisonFormat,
     /// Print JSON, as --format json
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
-    /// Write to a file instead of standard output
+    /// Write to a file (html: a folder) instead of standard output
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
     /// List at most this many newly wrong and newly right items
@@ -60,6 +63,26 @@ pub(crate) struct CompareArgs {
     /// With JSON: include both trajectories of newly wrong and newly right items
     #[arg(long)]
     pub(crate) trajectories: bool,
+}
+
+/// Output format of `lumos compare`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ComparisonFormat {
+    /// One document.
+    Document(CompareFormat),
+    /// The folder of a page.
+    Html,
+}
+
+impl FromStr for ComparisonFormat {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "html" => Ok(Self::Html),
+            word => word.parse().map(Self::Document).map_err(|error: String| format!("{error}, html")),
+        }
+    }
 }
 
 /// What is compared, under which names.

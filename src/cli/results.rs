@@ -2,6 +2,7 @@
 //! [`RunsArgs`] finds the run that a command refers to.
 
 use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use lumos_coordinator::report::Format;
@@ -49,11 +50,15 @@ pub(crate) struct ReportArgs {
     pub(crate) run: PathBuf,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
-    /// Set the format: table, markdown, json, csv or html
+    /// Set the format: table, markdown, json, csv, html or viewer
     ///
-    /// `json` has the layout of lm-evaluation-harness; `html` is one self-contained page with plots.
+    /// `table` is a summary, or with -v all tables. `json` has the layout of lm-evaluation-harness. `html` is one self-contained page with plots and the list of
+    /// items. `viewer` is a folder with the same page and all trajectories; it needs --output.
     #[arg(long, default_value = "table")]
-    pub(crate) format: Format,
+    pub(crate) format: ReportFormat,
+    /// Same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
     /// Set the scorings: paper, corrected [default: those of the run]
     #[arg(long, value_delimiter = ',', value_name = "SCORING")]
     pub(crate) scoring: Vec<String>,
@@ -62,9 +67,29 @@ pub(crate) struct ReportArgs {
     /// NAME is the model's name or the last part of its path. Default: the last part. Example: --label plan-13b=13B
     #[arg(long, value_name = "NAME=TEXT")]
     pub(crate) label: Vec<String>,
-    /// Write to a file instead of standard output
+    /// Write to a file (viewer: a folder) instead of standard output
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// Output format of `lumos report`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReportFormat {
+    /// One document.
+    Document(Format),
+    /// The folder of the item viewer.
+    Viewer,
+}
+
+impl FromStr for ReportFormat {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "viewer" => Ok(Self::Viewer),
+            word => word.parse().map(Self::Document).map_err(|error: String| format!("{error}, viewer")),
+        }
+    }
 }
 
 const SCORE_EXAMPLES: &str = "\

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use lumos_benchmarks::Scoring;
 use lumos_coordinator::CheckpointReader;
-use lumos_coordinator::compare::{CompareError, CompareFormat, CompareOptions, Side, compare};
-use lumos_coordinator::report::Format;
+use lumos_coordinator::compare::{CompareError, CompareFormat, CompareOptions, Comparison, Side, compare};
 use lumos_coordinator::results::{Labels, RunTable, SettingsAxis};
+use lumos_coordinator::viewer;
 
-use super::results::open;
-use crate::cli::{CompareArgs, RunsArgs, SelectionArgs};
+use super::results::{new_folder, open};
+use crate::cli::{CompareArgs, ComparisonFormat, RunsArgs, SelectionArgs};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::pipeline::terminal;
+use crate::pipeline::columns;
 use crate::settings;
 
 /// Compares the runs and prints the result.
@@ -32,8 +32,13 @@ pub(crate) fn run(arguments: &CompareArgs) -> CommandResult {
     let mut comparison = compare(&sides, &options).map_err(refused)?;
     let format = match (arguments.json, arguments.format, &arguments.output) {
         (true, ..) => CompareFormat::Json,
-        (false, CompareFormat::Terminal { .. }, None) => CompareFormat::Terminal { width: columns() },
-        (false, format, _) => format,
+        (false, ComparisonFormat::Html, folder) => {
+            return write_page(folder.as_deref(), &mut comparison, &sides, &checkpoints);
+        }
+        (false, ComparisonFormat::Document(CompareFormat::Terminal { .. }), None) => {
+            CompareFormat::Terminal { width: columns() }
+        }
+        (false, ComparisonFormat::Document(format), _) => format,
     };
     let is_json = format == CompareFormat::Json;
     let most = match (is_json, arguments.trajectories) {
@@ -44,6 +49,21 @@ pub(crate) fn run(arguments: &CompareArgs) -> CommandResult {
     let checkpoints: Vec<&CheckpointReader> = checkpoints.iter().collect();
     comparison.read_texts(&checkpoints, most, is_json && arguments.trajectories)?;
     write(arguments.output.as_deref(), |out| comparison.render(format, out))?;
+    Ok(Exit::Complete)
+}
+
+/// Writes the page with all items and prints its path.
+fn write_page(
+    folder: Option<&Path>,
+    comparison: &mut Comparison,
+    sides: &[Side],
+    checkpoints: &[CheckpointReader],
+) -> CommandResult {
+    let folder = new_folder(folder, "html")?;
+    comparison.read_texts(&checkpoints.iter().collect::<Vec<_>>(), viewer::CHANGED_ITEMS, false)?;
+    let sides: Vec<_> = sides.iter().zip(checkpoints).collect();
+    viewer::write_comparison(folder, comparison, &sides)?;
+    println!("{}", folder.join(viewer::PAGE).display());
     Ok(Exit::Complete)
 }
 
@@ -86,14 +106,6 @@ pub(super) fn refused(error: CompareError) -> Failure {
     match hint {
         Some(hint) => failure.hint(hint),
         None => failure,
-    }
-}
-
-/// Returns the width of standard output, or 80 columns if it is not a terminal.
-pub(super) fn columns() -> u16 {
-    match terminal() {
-        Format::Terminal { width } => width,
-        _ => 80,
     }
 }
 

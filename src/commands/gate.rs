@@ -8,9 +8,10 @@ use lumos_coordinator::gate::{
     BaselineFile, BaselineSource, GateFormat, GateReport, GateRules, GateVerdict, ItemRef, gate,
 };
 
-use super::compare::{columns, only, open_side, refused, write};
+use super::compare::{only, open_side, refused, write};
 use crate::cli::{Annotations, GateArgs};
 use crate::exit::{CommandResult, Exit, Failure};
+use crate::pipeline::columns;
 
 /// Longest accepted list of items.
 const LONGEST_LIST: u64 = 16 << 20;

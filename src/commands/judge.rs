@@ -11,12 +11,12 @@ use lumos_tasks::{Formulation, NanoDollars, Role, Swap};
 
 use super::results::{open, rescore};
 use crate::budget::Budget;
-use crate::cli::ScoreArgs;
+use crate::cli::{ScoreArgs, Verbosity};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::pipeline::{Executor, Options, Report, Run, identify, model_record};
 use crate::{fleet, settings};
 
-pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> CommandResult {
+pub(crate) async fn run(arguments: &ScoreArgs, name: &str, verbosity: Verbosity) -> CommandResult {
     let run = arguments.runs.folder(&arguments.run)?;
     let name = &settings::model_name(name.to_owned());
     crate::writable::check_folder(&run, None)?;
@@ -29,14 +29,14 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Comma
     check_budget(&models, name, arguments.max_cost)?;
     let fleet = fleet::coordinator(&arguments.fleet).await?;
     let stall_warning = fleet::stall_warning(&arguments.fleet)?;
-    let options = Options { quiet, stall_warning, ..Options::default() };
+    let options = Options { verbosity, stall_warning, ..Options::default() };
     let executor = Executor { models, tools: Arc::default(), fleet, options };
     // Check memory before the pass's folder is created.
     let alone = vec![Arc::new(judge::configuration(&judge.identity))];
     executor.arrange(alone, arguments.memory, Swap::default()).await?;
     let asked = Asked { model: model_record(judge), device, memory: arguments.memory };
     let Pass { mut manifest, folder, checkpoint, unasked } = plan(&run, asked).await?;
-    if !quiet {
+    if !verbosity.quiet {
         eprintln!("{} questions for the judge; {unasked} units without a prediction", manifest.planned());
     }
     // Settings of the run do not apply to its judge.
@@ -52,7 +52,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Comma
     let Report { checkpoint, summary, budget, interrupts: _interrupts, .. } = judged;
     // The report reads the verdicts from the checkpoint.
     checkpoint.close()?;
-    rescore(&run, open(&run)?, &scorings)?;
+    rescore(&run, open(&run)?, &scorings, verbosity)?;
     let budget = budget.as_ref().filter(|budget| budget.is_reached());
     Ok(conclude(summary, budget, is_interrupted))
 }

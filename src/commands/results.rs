@@ -1,7 +1,7 @@
 //! `lumos report`, `score`, `show`, `merge` and `repair`: the results of recorded runs.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,11 +10,13 @@ use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::report::{self, Format};
 use lumos_coordinator::results::Labels;
 use lumos_coordinator::trajectory::{self, Show};
+use lumos_coordinator::viewer::{self, ViewerSource};
 use lumos_coordinator::{Checkpoint, CheckpointReader, Damage, export, judge, merge};
 
-use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ScoreArgs, ShowArgs};
+use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ReportFormat, ScoreArgs, ShowArgs, Verbosity};
+use crate::colour::colours;
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::pipeline::{checkpoint_failure, open_checkpoint, terminal, write_results};
+use crate::pipeline::{checkpoint_failure, open_checkpoint, print_report, write_results};
 use crate::{settings, writable};
 
 /// Opens an existing run: its manifest, and its checkpoint for reading.
@@ -40,38 +42,84 @@ pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failur
 }
 
 /// `lumos report`: prints the results of a run.
-pub(crate) fn report(arguments: &ReportArgs) -> CommandResult {
-    let (manifest, checkpoint) = open(&arguments.runs.folder(&arguments.run)?)?;
+pub(crate) fn report(arguments: &ReportArgs, verbosity: Verbosity) -> CommandResult {
+    let folder = arguments.runs.folder(&arguments.run)?;
+    let (manifest, checkpoint) = open(&folder)?;
     let scorings = settings::scorings(&arguments.scoring)?;
     let labels = Labels::parse(&arguments.label).map_err(Failure::usage)?;
     let report = report::labelled_report(&manifest, &checkpoint, &scorings, &labels)?;
+    let source = ViewerSource { manifest: &manifest, checkpoint: &checkpoint, scorings: &scorings };
     let format = match (arguments.format, &arguments.output) {
-        (Format::Terminal { .. }, None) => terminal(),
-        (format, _) => format,
+        _ if arguments.json => Format::Json,
+        (ReportFormat::Viewer, folder) => {
+            write_viewer(folder.as_deref(), &report, &source)?;
+            return Ok(exit_of(&report));
+        }
+        (ReportFormat::Document(Format::Terminal { .. }), None) => {
+            print_report(&report, &folder, verbosity)?;
+            return Ok(exit_of(&report));
+        }
+        (ReportFormat::Document(Format::Terminal { width, .. }), Some(_)) => {
+            Format::Terminal { width, detail: verbosity.detail }
+        }
+        (ReportFormat::Document(format), _) => format,
+    };
+    let write = |out: &mut dyn Write| -> Result<(), Failure> {
+        match format {
+            Format::Html => viewer::write_page(out, &report, &source)?,
+            format => report.render(format, out)?,
+        }
+        Ok(out.flush()?)
     };
     match &arguments.output {
         Some(path) => {
             let file = File::create(path)
                 .map_err(|error| Failure::input(format!("cannot write {}: {error}", path.display())))?;
-            let mut out = BufWriter::new(file);
-            report.render(format, &mut out)?;
-            out.flush()?;
+            write(&mut BufWriter::new(file))?;
         }
-        None => report.render(format, &mut BufWriter::new(io::stdout().lock()))?,
+        None => write(&mut BufWriter::new(io::stdout().lock()))?,
     }
-    Ok(if report.total.is_complete() { Exit::Complete } else { Exit::Outstanding })
+    Ok(exit_of(&report))
+}
+
+fn exit_of(report: &report::Report) -> Exit {
+    if report.total.is_complete() { Exit::Complete } else { Exit::Outstanding }
+}
+
+/// Returns the folder for a page of a format. It is new or empty, or has an earlier page.
+pub(super) fn new_folder<'a>(folder: Option<&'a Path>, format: &str) -> Result<&'a Path, Failure> {
+    let folder = folder.ok_or_else(|| {
+        Failure::input(format!("--format {format} needs a folder")).hint("add --output and a new folder")
+    })?;
+    if !viewer::may_replace(folder) {
+        let message = format!("cannot write the page to {}: it is not an empty folder", folder.display());
+        return Err(Failure::input(message).hint("pass a new folder with --output"));
+    }
+    Ok(folder)
+}
+
+/// Writes the item viewer and prints the path of its page.
+fn write_viewer(
+    folder: Option<&Path>,
+    report: &report::Report,
+    source: &ViewerSource<'_>,
+) -> Result<(), Failure> {
+    let folder = new_folder(folder, "viewer")?;
+    viewer::write_viewer(folder, None, report, source)?;
+    println!("{}", folder.join(viewer::PAGE).display());
+    Ok(())
 }
 
 /// `lumos score`: scores recorded outcomes again, without a model or with a judge's verdicts, and rewrites
 /// the results files.
-pub(crate) async fn score(arguments: &ScoreArgs, quiet: bool) -> CommandResult {
+pub(crate) async fn score(arguments: &ScoreArgs, verbosity: Verbosity) -> CommandResult {
     if let Some(judge) = &arguments.judge {
-        return super::judge::run(arguments, judge, quiet).await;
+        return super::judge::run(arguments, judge, verbosity).await;
     }
     let folder = arguments.runs.folder(&arguments.run)?;
     writable::check_folder(&folder, None)?;
     let recorded = open(&folder)?;
-    let total = rescore(&folder, recorded, &settings::scorings(&arguments.scoring)?)?.total;
+    let total = rescore(&folder, recorded, &settings::scorings(&arguments.scoring)?, verbosity)?.total;
     Ok(if total.is_complete() { Exit::Complete } else { Exit::Outstanding })
 }
 
@@ -80,11 +128,10 @@ pub(super) fn rescore(
     folder: &Path,
     (manifest, checkpoint): (Manifest, CheckpointReader),
     scorings: &[Scoring],
+    verbosity: Verbosity,
 ) -> Result<report::Report, Failure> {
     let report = export::export(folder, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
-    let mut out = io::stdout().lock();
-    report.render(terminal(), &mut out)?;
-    out.flush()?;
+    print_report(&report, folder, verbosity)?;
     Ok(report)
 }
 
@@ -99,7 +146,7 @@ pub(crate) fn show(arguments: &ShowArgs) -> CommandResult {
         return Err(Failure::input(format!("item `{}` not found in {}", arguments.item, folder.display()))
             .hint("pass the item's index (counted from 0), its name in the data set, or its unit's id"));
     }
-    let how = Show { colours: io::stdout().is_terminal(), prompts: arguments.prompts, ..Show::default() };
+    let how = Show { colours: colours(&io::stdout()), prompts: arguments.prompts, ..Show::default() };
     let mut out = io::stdout().lock();
     for (index, found) in found.iter().enumerate() {
         if arguments.json {

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use lumos_coordinator::Checkpoint;
 use lumos_coordinator::manifest::Manifest;
 
-use crate::cli::{EngineArgs, ResumeArgs, RunArgs};
+use crate::cli::{EngineArgs, ResumeArgs, RunArgs, Verbosity};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::pipeline::{Executor, Options, Plan, Run, Spec, manifest_failure, open_checkpoint};
 use crate::{fleet, settings, writable};
 
-pub(crate) async fn run(arguments: &RunArgs, quiet: bool) -> CommandResult {
-    let spec = Spec::of(arguments, quiet)?.with_fleet(&arguments.fleet).await?;
+pub(crate) async fn run(arguments: &RunArgs, verbosity: Verbosity) -> CommandResult {
+    let spec = Spec::of(arguments, verbosity)?.with_fleet(&arguments.fleet).await?;
     Plan::of(spec).await?.open().await?.finish().await
 }
 
-pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> CommandResult {
+pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> CommandResult {
     let folder = arguments.runs.folder(&arguments.run)?;
     let mut manifest = Manifest::read(&folder).map_err(manifest_failure)?;
     writable::check_folder(&folder, None)?;
@@ -26,7 +26,7 @@ pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> CommandResult
     spec.swap = memory.swap.unwrap_or(spec.swap);
     spec.concurrency = memory.concurrency.or(spec.concurrency);
     let options = Options {
-        quiet,
+        verbosity,
         json: arguments.json,
         record: arguments.record.clone(),
         fail_under: None,
@@ -65,7 +65,7 @@ fn named(folder: &Path) -> Result<(PathBuf, String), Failure> {
 }
 
 pub(crate) async fn validate(arguments: &RunArgs) -> CommandResult {
-    let Plan { manifest, executor, .. } = Plan::of(Spec::of(arguments, false)?).await?;
+    let Plan { manifest, executor, .. } = Plan::of(Spec::of(arguments, Verbosity::default())?).await?;
     if executor.prepare(&manifest).await? {
         println!("models are loaded in turns: each fits into memory, but not all together");
     }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use lumos_coordinator::dispatch::Summary;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::report::{self, Format};
-use lumos_coordinator::{Checkpoint, export};
+use lumos_coordinator::{Checkpoint, export, viewer};
 use lumos_tasks::{EpisodeUnit, Item};
 
 use super::Options;
 use crate::budget::Budget;
+use crate::cli::Verbosity;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 
@@ -45,15 +46,8 @@ impl Report {
             }
         };
         checkpoint.close()?;
-        if !options.json {
-            let mut out = std::io::stdout().lock();
-            report.render(terminal(), &mut out)?;
-            writeln!(out, "\nreport: {}", folder.join("report.html").display())?;
-            writeln!(
-                out,
-                "results, samples and checkpoint are in the same folder; `lumos show {} 0` prints an item",
-                folder.display()
-            )?;
+        if !options.json && !options.verbosity.quiet {
+            print_report(&report, &folder, options.verbosity)?;
         }
         let total = &report.total;
         if !total.is_complete() {
@@ -94,9 +88,42 @@ fn check_accuracy(report: &report::Report, fail_under: Option<f64>) -> Exit {
     Exit::Complete
 }
 
-/// Returns tables of the width of standard output, or of 80 columns if it is not a terminal.
-pub(crate) fn terminal() -> Format {
-    Format::Terminal { width: console::Term::stdout().size_checked().map_or(80, |(_, width)| width) }
+/// Returns the width of standard output, or 80 columns if it is not a terminal.
+pub(crate) fn columns() -> u16 {
+    console::Term::stdout().size_checked().map_or(80, |(_, width)| width)
+}
+
+/// Prints a report in the width of standard output, or in 80 columns if it is not a terminal. The path of the
+/// report's page and the next command follow.
+pub(crate) fn print_report(
+    report: &report::Report,
+    folder: &Path,
+    verbosity: Verbosity,
+) -> Result<(), Failure> {
+    let width = columns();
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    report.render(Format::Terminal { width, detail: verbosity.detail }, &mut out)?;
+    writeln!(out)?;
+    let page = folder.join(export::VIEWER).join(viewer::PAGE);
+    if page.is_file() {
+        writeln!(out, "report: {}", page.display())?;
+    }
+    let run = quoted(&folder.display().to_string());
+    match report.first_failure() {
+        _ if !report.total.is_complete() => writeln!(out, "next: lumos resume {run}")?,
+        Some((benchmark, item)) => writeln!(out, "next: lumos show {run} {item} --task {benchmark}")?,
+        None => writeln!(out, "next: lumos show {run} 0")?,
+    }
+    Ok(out.flush()?)
+}
+
+/// Quotes a word for a shell where necessary.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:=@%+,".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Writes results, samples and reports to the run's folder unless they are current, and the recorded cases to
@@ -131,4 +158,15 @@ fn record_cases(manifest: &Manifest, checkpoint: &Checkpoint, path: &Path) -> Re
         out.write_all(b"\n").map_err(unwritable)
     })?;
     out.flush().map_err(unwritable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_quoted_for_a_shell() {
+        let shown = ["runs/a_1", "my run", "", "it's", "$(x)"].map(quoted);
+        assert_eq!(shown, ["runs/a_1", "'my run'", "''", r"'it'\''s'", "'$(x)'"]);
+    }
 }

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::status::{LocalStatus, write_status};
 use super::{Executor, Options, Report};
 use crate::budget::Budget;
+use crate::cli::Verbosity;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 use crate::progress::Progress;
@@ -92,7 +93,7 @@ impl Run {
             self.checkpoint.session_begins(computing)?;
         }
         let (events, received) = mpsc::channel(1024);
-        let Options { quiet, json, .. } = self.executor.options;
+        let Options { verbosity: Verbosity { quiet, .. }, json, .. } = self.executor.options;
         let watching = tokio::spawn(watch(received, quiet, json, self.budget.take(), drain.clone()));
         let ended = match &self.executor.fleet {
             None => self.dispatch_here(concurrency, &events, drain).await,

@@ -15,7 +15,7 @@ use lumos_tasks::{Configuration, Formulation, Role, Swap};
 use lumos_tools::ToolSets;
 use lumos_worker::stall::{Wait, reminded};
 
-use crate::cli::{FleetArgs, RunArgs};
+use crate::cli::{FleetArgs, RunArgs, Verbosity};
 use crate::exit::Failure;
 use crate::{fleet, settings, writable};
 
@@ -25,8 +25,8 @@ const SCREENSHOTS: &str = "screenshots";
 /// Settings of a command that do not change what a run computes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
-    /// No progress output.
-    pub(crate) quiet: bool,
+    /// How much is printed.
+    pub(crate) verbosity: Verbosity,
     /// Write events as JSON lines instead of progress and table.
     pub(crate) json: bool,
     /// File for the recorded cases.
@@ -56,7 +56,7 @@ pub(crate) struct Executor {
 
 impl Spec {
     /// Resolves the arguments of `run` and `validate`, and checks that the output files can be written.
-    pub(crate) fn of(arguments: &RunArgs, quiet: bool) -> Result<Self, Failure> {
+    pub(crate) fn of(arguments: &RunArgs, verbosity: Verbosity) -> Result<Self, Failure> {
         let resolved = settings::resolve(arguments)?;
         let (folder, output) = (resolved.folder(), &arguments.output);
         writable::check_folder(&folder, Some("--output-path (LUMOS_OUTPUT_PATH)"))?;
@@ -66,7 +66,7 @@ impl Spec {
         }
         let models = settings::models_of(&resolved, &arguments.engine)?;
         let options = Options {
-            quiet,
+            verbosity,
             json: output.json,
             record: output.record.clone(),
             fail_under: arguments.limits.fail_under,

@@ -312,6 +312,14 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// The planner turn, counted from 1.
+    pub fn turn(&self) -> u32 {
+        let (Self::Generate { turn, .. } | Self::Call { turn, .. } | Self::Action { turn, .. }) = self;
+        *turn
+    }
+}
+
 /// The result of an action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -137,7 +137,7 @@ fn runs_are_listed_shown_scored_and_reported() {
     show("77").exits(2).reports(["item `77` not found in "]);
 
     let reported = |format: &str| lumos().args("report --format").arg(format).arg(&run).ok();
-    let table = unwrapped(&reported("table").stdout);
+    let table = unwrapped(&lumos().args("report -v").arg(&run).ok().stdout);
     assert!(table.starts_with("run mine (") && table.contains(&format!(" paper {figure} ")), "{table}");
     let markdown = reported("markdown").stdout;
     let row = markdown.lines().find(|line| line.starts_with("| svamp iterative paper")).unwrap();

@@ -22,7 +22,11 @@ fn runs_and_configurations_are_compared() {
     run(folder, "short", "--max-new-tokens 4");
     // Along the only axis that varies.
     let axis = within(folder, "compare full").ok();
-    axis.prints(["SVAMP paper: A = iterative, B = onetime", "30 items settled on both sides", "exact_match"]);
+    let axis = axis.prints([
+        "SVAMP paper: A = iterative, B = onetime",
+        "30 items settled on both sides",
+        "exact_match",
+    ]);
     assert!(axis.stdout.lines().all(|line| line.chars().count() <= 80), "{}", axis.stdout);
     // Two runs: the second minus the first.
     let json = within(folder, "compare full short --only formulation=iterative --json").ok().json();
@@ -146,5 +150,5 @@ fn seeds_are_pooled_in_reports() {
         "{group}"
     );
     assert_eq!(report["lumos"]["matrix"]["rows"][0]["cells"][0]["items"], 4);
-    within(folder, "report seeds --label builtin:tiny=Tiny").ok().prints(["Tiny", "n 4 × 2"]);
+    within(folder, "report -v seeds --label builtin:tiny=Tiny").ok().prints(["Tiny", "n 4 × 2"]);
 }

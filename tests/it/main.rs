@@ -29,5 +29,6 @@ mod shopping_browser;
 mod sql;
 mod stall;
 mod support;
+mod viewer;
 mod waits;
 mod wording;

@@ -12,7 +12,8 @@ use crate::support::{Ended, content, lumos, read_json, scripts};
 fn run(folder: &Path, name: &str, data: Option<&Path>) -> (Vec<Value>, Ended) {
     let recorded = folder.join(format!("{name}.jsonl"));
     let model = format!("--model 'script:{}'", folder.join("cases.jsonl").display());
-    let run = lumos().args("run --tasks mind2web --behaviour paper,corrected --tool rank=bm25").args(model);
+    let run =
+        lumos().args("run -v --tasks mind2web --behaviour paper,corrected --tool rank=bm25").args(model);
     let run = data.iter().fold(run, |run, data| run.args("--data").arg(data));
     let ended = run.output(folder, name).args("--record").arg(&recorded).ok();
     let rows = content(&folder.join(name)).0.remove("mind2web").unwrap();

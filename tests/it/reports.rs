@@ -81,7 +81,7 @@ fn seeds_without_sampling_are_refused() {
 #[test]
 fn turns_are_no_percentage() {
     let folder = tempfile::tempdir().unwrap();
-    let run = lumos().args("run --tasks intercode_sql --model builtin:tiny --limit 2 --output-path");
+    let run = lumos().args("run -v --tasks intercode_sql --model builtin:tiny --limit 2 --output-path");
     run.arg(folder.path()).ok().prints([" turns "]);
     let run = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     let csv = lumos().args("report --format csv").arg(run).ok().stdout;

@@ -15,10 +15,15 @@ fn the_main_job_leaves_a_report_results_and_samples() {
             lumos().args("run --tasks gsm8k,svamp --model builtin:tiny --formulation iterative,onetime");
         run.args("--limit 4 --name main --output_path").arg(folder.path())
     };
-    let ended = main().ok().prints(["gsm8k iterative paper", "svamp onetime paper", "report.html"]);
+    let ended = main().ok().prints([
+        ", paper seed 0, paper scoring",
+        "gsm8k iterative",
+        "svamp onetime",
+        "report/index.html",
+    ]);
     ended.reports(["16 units in 4 configurations"]);
     let run = folder.path().join("main");
-    for file in ["manifest.json", "report.html", "report.md"] {
+    for file in ["manifest.json", "report.html", "report.md", "report/index.html"] {
         assert!(run.join(file).is_file(), "{file}");
     }
     let (samples, results) = content(&run);

@@ -41,7 +41,7 @@ fn samples_on_sqlite_interrupted_and_resumed() {
     let folder = tempfile::tempdir().unwrap();
     script(&DataSource::Samples, folder.path());
     let recorded = folder.path().join("recorded.jsonl");
-    let whole = command(folder.path(), "whole", "--record").arg(&recorded);
+    let whole = command(folder.path(), "whole", "-v --record").arg(&recorded);
     whole.ok().prints(["success_rate", "medium"]);
     assert_eq!(successes(folder.path(), "whole"), (40, 40));
     lumos().args("replay").arg(&recorded).ok().prints(["40 passed, 0 failed"]);

@@ -25,6 +25,7 @@ pub use model::{
 };
 pub use refusal::{CompareError, Refusal};
 pub use render::CompareFormat;
+pub(crate) use render::comparison_page;
 pub(crate) use sides::{GroupKey, match_groups};
 
 /// One run of a comparison.

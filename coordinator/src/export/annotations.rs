@@ -21,7 +21,7 @@ use crate::unit_view::benchmark;
 
 use super::convert::ExportSummary;
 use super::source::{RecordedUnit, RunSource};
-use super::{ExportError, create_folder, unwritable, write_line};
+use super::{ExportError, create_folder, write_line};
 
 /// The module whose conversations are exported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -235,7 +235,7 @@ impl AnnotationFiles {
 
     fn write(&mut self, name: &str, row: &Value) -> Result<(), ExportError> {
         let path = self.folder.join(format!("{}{name}", self.prefix));
-        let fail = unwritable(&path);
+        let fail = ExportError::at(&path);
         if !self.open.contains_key(&path) {
             let file = File::create(&path).map_err(&fail)?;
             self.open.insert(path.clone(), BufWriter::new(file));
@@ -252,7 +252,7 @@ impl AnnotationFiles {
         for (path, file) in self.open {
             let synced =
                 file.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all());
-            synced.map_err(unwritable(&path))?;
+            synced.map_err(ExportError::at(&path))?;
             files.push(path);
         }
         Ok(files)

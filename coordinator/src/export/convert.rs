@@ -20,8 +20,8 @@ use crate::model_id::ModelNames;
 use super::annotations::AnnotationOptions;
 use super::lm_eval::file_time;
 use super::source::RunSource;
+use super::write_file;
 use super::{ExportError, annotations, create_folder, csv, every_eval_ever, inspect, latex, lm_eval};
-use super::{unwritable, write_file};
 
 /// File that identifies the folder of an export.
 const MARK: &str = ".lumos-export.json";
@@ -129,9 +129,9 @@ pub fn convert(
         let mark = temporary.join(MARK);
         let about = json!({"format": format.name(), "run": manifest.identity, "created": now.to_string()});
         write_file(&mark, |out| {
-            serde_json::to_writer(out, &about).map_err(|error| unwritable(&mark)(error.into()))
+            serde_json::to_writer(out, &about).map_err(|error| ExportError::at(&mark)(error.into()))
         })?;
-        install(&temporary, folder).map_err(unwritable(folder))?;
+        install(&temporary, folder).map_err(ExportError::at(folder))?;
         Ok(summary)
     });
     let mut summary = written.inspect_err(|_| drop(fs::remove_dir_all(&temporary)))?;
@@ -173,7 +173,7 @@ fn fill(
         }
         ExportFormat::Latex => {
             let file = folder.join("table.tex");
-            write_file(&file, |out| latex::write(source, names, out).map_err(unwritable(&file)))?;
+            write_file(&file, |out| latex::write(source, names, out).map_err(ExportError::at(&file)))?;
             (vec![file], source.manifest.configurations.len() as u64)
         }
         ExportFormat::Annotations => return annotations::write(folder, source, &options.annotations),
@@ -205,7 +205,7 @@ fn check_replaceable(folder: &Path, replace: bool) -> Result<(), ExportError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries.count(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(unwritable(folder)(error)),
+        Err(error) => return Err(ExportError::at(folder)(error)),
     };
     match (entries, replace) {
         (0, _) => Ok(()),

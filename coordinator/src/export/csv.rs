@@ -8,12 +8,12 @@ use crate::model_id::ModelNames;
 
 use super::columns::{Cell, Columns};
 use super::source::RunSource;
-use super::{ExportError, unwritable, write_file};
+use super::{ExportError, write_file};
 
 /// Writes all recorded units to a file. Returns their number.
 pub(super) fn write(file: &Path, source: &RunSource<'_>, names: &ModelNames) -> Result<u64, ExportError> {
     let columns = Columns::of(source, names)?;
-    let fail = |error: csv::Error| unwritable(file)(error.into());
+    let fail = |error: csv::Error| ExportError::at(file)(error.into());
     let mut rows = 0;
     write_file(file, |out| {
         let mut writer = Writer::from_writer(out);
@@ -24,7 +24,7 @@ pub(super) fn write(file: &Path, source: &RunSource<'_>, names: &ModelNames) -> 
                 writer.write_record(columns.row(unit).into_iter().map(Cell::text)).map_err(fail)
             })?;
         }
-        writer.flush().map_err(unwritable(file))
+        writer.flush().map_err(ExportError::at(file))
     })?;
     Ok(rows)
 }

@@ -22,7 +22,7 @@ use crate::report::model::{ConfigurationReport, MetricReport};
 
 use super::source::{RecordedUnit, RunSource};
 use super::transcript::{exchanges, usage};
-use super::{ExportError, create_folder, unwritable, write_file, write_line};
+use super::{ExportError, create_folder, write_file, write_line};
 
 const SCHEMA: &str = "0.3.0";
 
@@ -60,7 +60,8 @@ pub(super) fn write(
         let aggregate = folder.join(&place).join(format!("{uuid}.json"));
         let document = record.aggregate(&samples, &sha256(&folder.join(&samples))?, count, now);
         write_file(&aggregate, |out| {
-            serde_json::to_writer_pretty(out, &document).map_err(|error| unwritable(&aggregate)(error.into()))
+            serde_json::to_writer_pretty(out, &document)
+                .map_err(|error| ExportError::at(&aggregate)(error.into()))
         })?;
         files.extend([aggregate, folder.join(samples)]);
         rows += count;
@@ -84,7 +85,7 @@ impl EvaluationRecord<'_> {
             self.source.for_each_recorded(position, |unit| {
                 for row in self.rows(unit) {
                     rows += 1;
-                    write_line(out, &row).map_err(unwritable(file))?;
+                    write_line(out, &row).map_err(ExportError::at(file))?;
                 }
                 Ok(())
             })
@@ -315,7 +316,7 @@ fn sha256(file: &Path) -> Result<String, ExportError> {
             }
         }
     };
-    read().map_err(unwritable(file))
+    read().map_err(ExportError::at(file))
 }
 
 #[cfg(test)]

@@ -26,9 +26,9 @@ use crate::model_id::ModelNames;
 use crate::report::json::generation_kwargs;
 use crate::report::model::ConfigurationReport;
 
+use super::ExportError;
 use super::source::{RecordedUnit, RunSource};
 use super::transcript::{ToolUse, exchanges, object, stop_reason, tokens_by_role, usage};
-use super::{ExportError, unwritable};
 
 /// Version of the log format.
 const VERSION: u32 = 2;
@@ -98,7 +98,7 @@ impl Log<'_> {
     }
 
     fn write(&self, file: &Path) -> Result<u64, ExportError> {
-        let fail = unwritable(file);
+        let fail = ExportError::at(file);
         let out = File::create(file).map_err(&fail)?;
         let mut zip = ZipWriter::new(BufWriter::new(out));
         // Summaries are one entry that follows the samples, and grow with the run.

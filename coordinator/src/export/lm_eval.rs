@@ -13,7 +13,7 @@ use crate::model_id::ModelNames;
 use crate::report::json::render;
 
 use super::source::RunSource;
-use super::{ExportError, sample::sample, unwritable, write_file, write_line};
+use super::{ExportError, sample::sample, write_file, write_line};
 
 /// Formats a time as in lm-eval's file names, which are valid on every file system.
 pub(super) fn file_time(time: Timestamp) -> String {
@@ -38,7 +38,7 @@ pub(super) fn write(
     names: &ModelNames,
 ) -> Result<Vec<PathBuf>, ExportError> {
     let results = folder.join(format!("results_{time}.json"));
-    write_file(&results, |out| render(&source.report, names, out).map_err(unwritable(&results)))?;
+    write_file(&results, |out| render(&source.report, names, out).map_err(ExportError::at(&results)))?;
     let mut files = vec![results];
     for (position, key, ..) in source.cells() {
         let file = folder.join(samples_name(key, time));
@@ -65,7 +65,7 @@ fn lines(
 ) -> Result<(), ExportError> {
     let key = &source.keys[position];
     source.for_each_recorded(position, |unit| match unit.is_fault() == faulted {
-        true => write_line(out, &sample(unit, key)).map_err(unwritable(file)),
+        true => write_line(out, &sample(unit, key)).map_err(ExportError::at(file)),
         false => Ok(()),
     })
 }

@@ -43,6 +43,9 @@ pub use annotations::{AnnotatedModule, AnnotationOptions};
 pub use convert::{ExportFormat, ExportOptions, ExportSummary, convert};
 pub use run_folder::{export, is_current};
 
+/// Folder of the item viewer in a run's folder.
+pub const VIEWER: &str = "report";
+
 /// Error of an export.
 #[derive(Debug, Error)]
 pub enum ExportError {
@@ -74,15 +77,18 @@ pub enum ExportError {
     NotBuilt(&'static str),
 }
 
+impl ExportError {
+    /// Returns a function that adds the file to an I/O error.
+    pub(crate) fn at(file: &Path) -> impl Fn(io::Error) -> Self + use<> {
+        let file = file.to_owned();
+        move |source| Self::Io { file: file.clone(), source }
+    }
+}
+
 impl From<CheckpointError> for ExportError {
     fn from(error: CheckpointError) -> Self {
         Self::Score(error.into())
     }
-}
-
-/// Returns the conversion of an I/O error of a file.
-fn unwritable(file: &Path) -> impl Fn(io::Error) -> ExportError {
-    move |source| ExportError::Io { file: file.to_owned(), source }
 }
 
 /// Writes a file atomically. Errors of the content are kept separate from errors of the file.
@@ -99,7 +105,7 @@ fn write_file(
     });
     match failed {
         Some(error) => Err(error),
-        None => written.map_err(unwritable(file)),
+        None => written.map_err(ExportError::at(file)),
     }
 }
 
@@ -111,7 +117,7 @@ fn write_line(out: &mut dyn Write, line: &impl serde::Serialize) -> io::Result<(
 
 /// Creates a folder and its parents.
 fn create_folder(folder: &Path) -> Result<(), ExportError> {
-    fs::create_dir_all(folder).map_err(unwritable(folder))
+    fs::create_dir_all(folder).map_err(ExportError::at(folder))
 }
 
 #[cfg(test)]

@@ -23,9 +23,9 @@ use serde_json::json;
 use crate::display::observation_text;
 use crate::model_id::ModelNames;
 
+use super::ExportError;
 use super::columns::{Cell, ColumnKind, Columns};
 use super::source::{RecordedUnit, RunSource};
-use super::{ExportError, unwritable};
 
 /// Rows in a row group, which are in memory at once.
 const ROWS: usize = 1000;
@@ -34,10 +34,10 @@ const UTC: &str = "UTC";
 
 /// Writes all recorded units to a file. Returns their number.
 pub(super) fn write(file: &Path, source: &RunSource<'_>, names: &ModelNames) -> Result<u64, ExportError> {
-    let fail = |error: ParquetError| unwritable(file)(std::io::Error::other(error));
+    let fail = |error: ParquetError| ExportError::at(file)(std::io::Error::other(error));
     let columns = Columns::of(source, names)?;
     let schema = Arc::new(schema(&columns));
-    let out = File::create(file).map_err(unwritable(file))?;
+    let out = File::create(file).map_err(ExportError::at(file))?;
     let level = ZstdLevel::try_new(3).map_err(fail)?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
@@ -62,7 +62,7 @@ pub(super) fn write(file: &Path, source: &RunSource<'_>, names: &ModelNames) -> 
         writer.write(&batch).map_err(fail)?;
     }
     let out = writer.into_inner().map_err(fail)?;
-    out.sync_all().map_err(unwritable(file))?;
+    out.sync_all().map_err(ExportError::at(file))?;
     Ok(count)
 }
 

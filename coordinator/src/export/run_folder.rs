@@ -14,10 +14,11 @@ use crate::manifest::Manifest;
 use crate::model_id::ModelNames;
 use crate::report::json::keys;
 use crate::report::{Format, Report};
+use crate::viewer::{PAGE, ViewerSource, write_viewer};
 
 use super::lm_eval::{self, faults_name, file_time, samples_name};
 use super::source::RunSource;
-use super::{ExportError, unwritable, write_file};
+use super::{ExportError, VIEWER, write_file};
 
 /// Writes results, samples and reports to a run's folder. Each file is written atomically. Older results and
 /// samples in the folder are removed after the new ones were written. Returns the report.
@@ -33,13 +34,14 @@ pub fn export(
 ) -> Result<Report, ExportError> {
     let source = RunSource::read(manifest, checkpoint, scorings)?;
     let mut files = Vec::new();
-    for (name, format) in [("report.md", Format::Markdown), ("report.html", Format::Html)] {
-        let file = folder.join(name);
-        write_file(&file, |out| source.report.render(format, out).map_err(unwritable(&file)))?;
-        files.push(file);
-    }
+    let markdown = folder.join("report.md");
+    write_file(&markdown, |out| {
+        source.report.render(Format::Markdown, out).map_err(ExportError::at(&markdown))
+    })?;
     files.extend(lm_eval::write(folder, &source, &file_time(now), &ModelNames::default())?);
-    remove_older(folder, &files).map_err(unwritable(folder))?;
+    let viewer = ViewerSource { manifest, checkpoint, scorings: &source.scorings };
+    write_viewer(&folder.join(VIEWER), Some(&folder.join("report.html")), &source.report, &viewer)?;
+    remove_older(folder, &files).map_err(ExportError::at(folder))?;
     Ok(source.report)
 }
 
@@ -56,7 +58,7 @@ fn remove_older(folder: &Path, kept: &[PathBuf]) -> io::Result<()> {
     sync_folder(folder)
 }
 
-/// Whether the folder contains the results of this report, a samples file for every configuration, and the file of
+/// Whether the folder contains the results of this report, the viewer, a samples file for every configuration, and the file of
 /// faulted units if there are any.
 ///
 /// Results are written before samples, so an interrupted export is not current. Equal records render to equal
@@ -71,6 +73,9 @@ pub fn is_current(folder: &Path, report: &Report) -> io::Result<bool> {
     let time = |name: &String| Some(name.strip_prefix("results_")?.strip_suffix(".json")?.to_owned());
     let mut times = names.iter().filter_map(time);
     let (Some(time), None) = (times.next(), times.next()) else { return Ok(false) };
+    if !folder.join(VIEWER).join(PAGE).is_file() {
+        return Ok(false);
+    }
     let has_samples = keys(report).iter().all(|key| names.contains(&samples_name(key, &time)));
     if !has_samples || (report.total.faulted > 0 && !names.contains(&faults_name(&time))) {
         return Ok(false);

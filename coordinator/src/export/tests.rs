@@ -48,6 +48,7 @@ async fn files_are_replaced_whole() {
         [
             "checkpoint",
             "faults_2025-01-02T03-05-05.600000.jsonl",
+            "report",
             "report.html",
             "report.md",
             "results_2025-01-02T03-05-05.600000.json",
@@ -385,6 +386,10 @@ fn an_export_that_was_cut_short_is_not_current() {
     assert!(!is_current(folder, &empty).unwrap(), "there is nothing yet");
     let exported = export(folder, &manifest, &checkpoint, &[], Timestamp::UNIX_EPOCH).unwrap();
     assert!(is_current(folder, &exported).unwrap());
+    let page = folder.join(VIEWER).join(PAGE);
+    fs::rename(&page, folder.join("moved")).unwrap();
+    assert!(!is_current(folder, &exported).unwrap());
+    fs::rename(folder.join("moved"), &page).unwrap();
     fs::remove_file(&samples_files(folder)[0]).unwrap();
     assert!(!is_current(folder, &exported).unwrap());
     checkpoint.close().unwrap();

@@ -149,6 +149,7 @@ struct ConfigurationSum {
     scorings: Vec<ScoringSum>,
     ledger: Ledger,
     attribution: BTreeMap<Cause, u64>,
+    failed_turns: BTreeMap<(Cause, u32), u64>,
     faults: BTreeMap<String, u64>,
     fault_messages: BTreeMap<String, u64>,
     usage: UsageSum,
@@ -175,6 +176,7 @@ impl ConfigurationSum {
             scorings,
             ledger: Ledger { planned: planned.planned, ..Ledger::default() },
             attribution: BTreeMap::new(),
+            failed_turns: BTreeMap::new(),
             faults: BTreeMap::new(),
             fault_messages: BTreeMap::new(),
             usage: UsageSum::default(),
@@ -196,6 +198,10 @@ impl ConfigurationSum {
             Ending::Answered | Ending::GaveUp(_) => self.settle(item, unit, record, verdicts),
         };
         *self.attribution.entry(cause).or_default() += 1;
+        let turn = cause.turn(&record.outcome);
+        if turn > 0 {
+            *self.failed_turns.entry((cause, turn)).or_default() += 1;
+        }
         if !matches!(cause, Cause::Correct) && self.examples.len() < EXAMPLES {
             self.examples.push(example(item, unit.short(), &record.outcome, cause));
         }
@@ -280,6 +286,7 @@ impl ConfigurationSum {
             ledger,
             scores,
             attribution: self.attribution,
+            failed_turns: self.failed_turns,
             faults: most_frequent(self.faults),
             fault_messages: fault_messages.map(|(message, count)| FaultMessage { message, count }).collect(),
             usage: self.usage.finish(),

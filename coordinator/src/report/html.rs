@@ -1,66 +1,47 @@
-//! HTML format: one self-contained page without network access and scripts.
+//! HTML format: values of the template `report.html.jinja`, as formatted texts, rows and charts.
 //!
-//! The page is the template `report.html.jinja`. This module passes it formatted texts, rows and charts.
+//! [`crate::viewer`] renders the page, adds the list of items and writes the folder of the item viewer.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::sync::LazyLock;
 
-use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value, context};
+use minijinja::{Value, context};
 
 use crate::display::thousands;
+use crate::manifest::compare::settings;
+use crate::viewer::{PageMode, render_page};
 
-use super::model::{Example, Report};
-use super::numbers::{bounds, dash, distances, figure, interval, items, published};
+use super::model::{ConfigurationReport, Example, Report};
+use super::numbers::{bounds, dash, distance, distances, figure, interval, items, published};
 use super::rows::{
-    COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, metrics, splits, usages,
+    self, COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, metrics, splits, usages,
 };
 use super::svg;
 use crate::results::Cause;
 
-/// The style sheet of pages: colours, tables and text in light and dark.
-pub const PAGE_STYLE: &str = include_str!("page.css");
+/// Columns of [`usage_rows`].
+const USAGES: [&str; 8] = [
+    "configuration",
+    "prompt tokens",
+    "reply tokens",
+    "median time",
+    "90 % within",
+    "tokens per correct item",
+    "cost",
+    "cost per correct item",
+];
 
-static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.set_formatter(|out, _, value| {
-        let text = value.to_string();
-        let text = if value.is_safe() { text } else { escaped(&text) };
-        out.write_str(&text).map_err(Error::from)
-    });
-    environment.add_global("style", Value::from_safe_string(PAGE_STYLE.to_owned()));
-    let added = environment.add_template("page", include_str!("report.html.jinja"));
-    added.expect("the shipped template is well-formed");
-    environment
-});
-
-/// Escapes a text for use in an element or in a quoted attribute.
-pub(super) fn escaped(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => plain.push_str("&amp;"),
-            '<' => plain.push_str("&lt;"),
-            '>' => plain.push_str("&gt;"),
-            '"' => plain.push_str("&quot;"),
-            '\'' => plain.push_str("&#39;"),
-            // Browsers reject or replace other control characters, and bidirectional controls could disguise
-            // a text.
-            '\n' | '\t' => plain.push(character),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => plain.push('\u{fffd}'),
-            character if character.is_control() => plain.push('\u{fffd}'),
-            character => plain.push(character),
-        }
-    }
-    plain
+/// Writes a report as one page without a list of items.
+pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", page(report, None, PageMode::Single)?)
 }
 
-/// Writes a report as one self-contained page.
-pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let page = TEMPLATES.get_template("page").and_then(|page| page.render(contents(report)));
-    writeln!(out, "{}", page.map_err(io::Error::other)?)
+/// Renders the page of a report. `index` is the packed list of items.
+///
+/// # Errors
+/// If the template is invalid.
+pub(crate) fn page(report: &Report, index: Option<&str>, mode: PageMode) -> io::Result<String> {
+    render_page("report.html.jinja", contents(report), index, mode)
 }
 
 /// Returns the values that the template uses.
@@ -77,6 +58,11 @@ fn contents(report: &Report) -> Value {
     let examples = report.configurations.iter().filter(|one| !one.examples.is_empty()).map(|one| {
         context! { label => &one.label, rows => one.examples.iter().map(example).collect::<Value>() }
     });
+    let groups = groups(report);
+    let mut sections = vec![("results", "Results"), ("causes", "Failure causes"), ("items", "Items")];
+    sections.push(("usage", "Tokens, time and cost"));
+    sections.extend((!groups.is_empty()).then_some(("groups", "Groups")));
+    sections.extend([("settings", "Settings"), ("ledger", "Ledger"), ("provenance", "Provenance")]);
     let versions: Vec<_> =
         manifest.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
     context! {
@@ -84,6 +70,14 @@ fn contents(report: &Report) -> Value {
         run => manifest.identity.short(),
         created => manifest.created.to_string(),
         total => report.total.to_string(),
+        sections,
+        unfinished => unfinished(report),
+        matrix => report.matrix.as_ref().map(|matrix| {
+            let (header, rows) = rows::matrix(matrix);
+            context! { header, rows, notes => rows::matrix_notes(matrix) }
+        }),
+        heads => report.configurations.iter().filter_map(head).collect::<Value>(),
+        failures => report.configurations.iter().enumerate().filter_map(failures).collect::<Value>(),
         figures_chart => Value::from_safe_string(svg::figures(report)),
         intervals => INTERVALS,
         compared => COMPARED,
@@ -97,8 +91,10 @@ fn contents(report: &Report) -> Value {
         splits_header => SPLITS,
         splits => splits(report),
         attributions => attributions(report),
-        groups => groups(report),
-        usages => usages(report),
+        groups,
+        usages_header => USAGES,
+        usages => usage_rows(report),
+        settings => settings(&manifest.spec, &manifest.spec),
         examples => examples.collect::<Value>(),
         data => data(report),
         models => models(report),
@@ -108,6 +104,71 @@ fn contents(report: &Report) -> Value {
         os => &manifest.machine.os,
         architecture => &manifest.machine.architecture,
     }
+}
+
+/// Describes what is missing from a run that is not complete.
+fn unfinished(report: &Report) -> Option<String> {
+    let total = &report.total;
+    (!total.is_complete()).then(|| {
+        let (outstanding, faulted) = (thousands(total.outstanding), thousands(total.faulted));
+        format!(
+            "{outstanding} units are outstanding and {faulted} faulted: `lumos resume` continues the run."
+        )
+    })
+}
+
+/// Returns the main figure of a configuration.
+fn head(configuration: &ConfigurationReport) -> Option<Value> {
+    let (scores, metric) = (configuration.scores.first()?, configuration.main()?);
+    let estimate = metric.estimate.as_ref();
+    let compared = metric.published.first();
+    let published = compared.map(|one| format!("published {}: {}", published(one), distance(one)));
+    Some(context! {
+        label => &configuration.label,
+        metric => &metric.metric,
+        scoring => scores.scoring.to_string(),
+        value => figure(estimate, metric.unit),
+        interval => interval(estimate, metric.unit),
+        size => format!("{} of {} items", thousands(items(estimate)), thousands(configuration.ledger.planned)),
+        published,
+    })
+}
+
+/// Returns the numbers of units that are not correct by cause and turn, with the filter that lists them.
+fn failures((cell, configuration): (usize, &ConfigurationReport)) -> Option<Value> {
+    let turns: BTreeSet<u32> = configuration.failed_turns.keys().map(|(_, turn)| *turn).collect();
+    let failed = configuration.attribution.iter().filter(|(cause, _)| **cause != Cause::Correct);
+    let rows: Vec<Value> = failed
+        .map(|(&cause, &count)| {
+            let filter = format!("cell={cell}&cause={}", cause.name());
+            let of_turn = |turn: &u32| {
+                let count = configuration.failed_turns.get(&(cause, *turn)).copied().map(thousands);
+                context! { count, filter => format!("{filter}&turn={turn}") }
+            };
+            let all = context! { count => thousands(count), filter => &filter };
+            let cells = turns.iter().map(of_turn).chain([all]).collect::<Value>();
+            context! { cause => cause.name(), class => svg::class(cause), cells }
+        })
+        .collect();
+    let turns: Vec<u32> = turns.iter().copied().collect();
+    (!rows.is_empty()).then(|| context! { label => &configuration.label, turns, rows })
+}
+
+/// Returns usage per item and per correct item.
+fn usage_rows(report: &Report) -> Vec<Vec<String>> {
+    let mut rows = usages(report);
+    for (row, configuration) in rows.iter_mut().zip(&report.configurations) {
+        let usage = &configuration.usage;
+        let correct = configuration.attribution.get(&Cause::Correct).copied().filter(|count| *count > 0);
+        let tokens = usage.prompt_tokens + usage.completion_tokens;
+        let cost = usage.telemetry.cost;
+        #[expect(clippy::cast_precision_loss, reason = "a count of items")]
+        let per_correct = cost.zip(correct).map(|(cost, correct)| cost / correct as f64);
+        let dollars = |cost: Option<f64>| cost.map_or_else(dash, |cost| format!("{cost:.4} US dollars"));
+        row.push(correct.map_or_else(dash, |correct| thousands(tokens.div_ceil(correct))));
+        row.extend([dollars(cost), dollars(per_correct)]);
+    }
+    rows
 }
 
 fn figures(report: &Report) -> Vec<Vec<String>> {

@@ -13,6 +13,7 @@ pub(crate) mod model;
 pub(crate) mod numbers;
 mod render;
 mod rows;
+mod summary;
 mod svg;
 pub(crate) mod terminal;
 mod usage;
@@ -23,10 +24,10 @@ pub use {
     crate::ledger::{Ledger, LedgerError},
     crate::unit_view::ScoreError,
     build::{labelled_report, report},
-    html::PAGE_STYLE,
     model::{ConfigurationReport, Report},
-    render::Format,
+    render::{Format, ReportDetail},
 };
+pub(crate) use {html::page as report_page, svg::class as cause_class};
 
 #[cfg(test)]
 mod tests;

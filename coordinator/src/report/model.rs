@@ -50,6 +50,12 @@ impl Report {
         Some((rate(self.total.settled()), rate(tokens)))
     }
 
+    /// Returns the benchmark and the position of the first recorded item that is not correct.
+    pub fn first_failure(&self) -> Option<(&str, u64)> {
+        let mut failures = self.configurations.iter().filter_map(|one| Some((one, one.examples.first()?)));
+        failures.next().map(|(configuration, example)| (configuration.benchmark.as_str(), example.item))
+    }
+
     /// Checks that the units of every configuration, and those of the whole run, add up.
     ///
     /// # Errors
@@ -73,6 +79,8 @@ pub struct ConfigurationReport {
     pub(crate) scores: Vec<ScoringReport>,
     /// Numbers of units by cause, under the main scoring. Their sum is the number of planned units.
     pub(crate) attribution: BTreeMap<Cause, u64>,
+    /// Numbers of units whose stage failed, by cause and turn.
+    pub(crate) failed_turns: BTreeMap<(Cause, u32), u64>,
     /// Failed components in faulted units, most frequent first.
     pub(crate) faults: Vec<(String, u64)>,
     /// The most frequent fault messages, most frequent first.

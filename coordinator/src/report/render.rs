@@ -9,6 +9,16 @@ use super::model::Report;
 use super::terminal::Terminal;
 use super::{csv, html, json, markdown};
 
+/// Extent of the tables for a terminal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReportDetail {
+    /// Main figures on one screen.
+    #[default]
+    Summary,
+    /// All figures, groups, ledgers and causes.
+    Full,
+}
+
 /// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -16,6 +26,8 @@ pub enum Format {
     Terminal {
         /// Width of the terminal in columns.
         width: u16,
+        /// Extent of the tables.
+        detail: ReportDetail,
     },
     /// Markdown.
     Markdown,
@@ -29,8 +41,13 @@ pub enum Format {
 
 impl Format {
     /// All formats. Tables that are not written to a terminal have 80 columns.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Terminal { width: 80 }, Self::Markdown, Self::Json, Self::Csv, Self::Html];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Terminal { width: 80, detail: ReportDetail::Summary },
+        Self::Markdown,
+        Self::Json,
+        Self::Csv,
+        Self::Html,
+    ];
 
     /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
@@ -51,7 +68,10 @@ impl Report {
     /// If writing to `out` fails.
     pub fn render(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Terminal { width } => Terminal { width }.render(self, out),
+            Format::Terminal { width, detail: ReportDetail::Summary } => {
+                Terminal { width }.summary(self, out)
+            }
+            Format::Terminal { width, detail: ReportDetail::Full } => Terminal { width }.full(self, out),
             Format::Markdown => markdown::render(self, out),
             Format::Json => json::render(self, &ModelNames::default(), out),
             Format::Csv => csv::render(self, out),

@@ -184,7 +184,7 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
     std::iter::once(models(report))
         .chain(wall_time(report))
         .chain(costs(report))
-        .chain(tools(report))
+        .chain(tools(report).into_iter().map(|(line, _)| line))
         .chain(formats(report))
         .chain(computing(report))
         .chain(servers(report))
@@ -257,9 +257,15 @@ pub(super) fn faults(report: &Report) -> Vec<String> {
         .collect()
 }
 
-/// Describes the backends for retrieval and ranking, if there are any, because figures depend on them.
-fn tools(report: &Report) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
+/// Returns the lines of [`lines`] that readers of a figure must see.
+pub(super) fn warnings(report: &Report) -> Vec<String> {
+    tools(report).into_iter().filter_map(|(line, is_warning)| is_warning.then_some(line)).collect()
+}
+
+/// Describes the backends for retrieval and ranking, if there are any, because figures depend on them. Each line
+/// comes with whether it is a warning.
+fn tools(report: &Report) -> Vec<(String, bool)> {
+    let mut lines: Vec<(String, bool)> = Vec::new();
     for planned in &report.manifest.configurations {
         let configuration = &planned.configuration;
         let used: Vec<_> = configuration.tools.iter().filter(|tool| tool.tool != "maths").collect();
@@ -272,7 +278,7 @@ fn tools(report: &Report) -> Vec<String> {
             )
         });
         let named = (!named.is_empty()).then(|| format!("{}: {}", configuration.benchmark, named.join(", ")));
-        for line in named.into_iter().chain(warned) {
+        for line in named.map(|line| (line, false)).into_iter().chain(warned.map(|line| (line, true))) {
             if !lines.contains(&line) {
                 lines.push(line);
             }

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use lumos_benchmarks::Unit;
 use lumos_tasks::Stage;
 
-use super::html::escaped;
 use super::model::Report;
 use super::numbers::{distance, figure, interval, percent};
 use crate::display::{shortened, thousands};
 use crate::results::Cause;
+use crate::viewer::escaped;
 
 const WIDTH: f64 = 960.0;
 /// Left edge of the plot; labels are to the left of it.
@@ -121,7 +121,7 @@ pub(super) fn figures(report: &Report) -> String {
 }
 
 /// Returns the CSS class of a cause.
-pub(super) fn class(cause: Cause) -> &'static str {
+pub(crate) fn class(cause: Cause) -> &'static str {
     match cause {
         Cause::Correct => "correct",
         Cause::WrongAnswer => "wrong",

@@ -30,29 +30,35 @@ pub(crate) struct Terminal {
 
 /// A table before layout.
 pub(crate) struct Rows<'a> {
-    header: Vec<&'a str>,
+    pub(crate) header: Vec<&'a str>,
     /// Index of the first right-aligned column.
-    numbers: usize,
+    pub(crate) numbers: usize,
     /// Names of columns that may be omitted if the table is too wide; the first is omitted first.
     pub(crate) spare: &'a [&'a str],
     /// Name of the numeric column that may be wrapped if the table is still too wide.
-    wrapped: Option<&'a str>,
-    rows: Vec<Vec<String>>,
+    pub(crate) wrapped: Option<&'a str>,
+    pub(crate) rows: Vec<Vec<String>>,
+    /// Whether to omit columns rather than wrap names of configurations.
+    pub(crate) whole_names: bool,
     /// Whether the table is too wide even without the omitted columns.
-    tight: bool,
+    pub(crate) tight: bool,
 }
 
 impl<'a> Rows<'a> {
     /// Creates a table whose columns from `numbers` on are right-aligned.
     pub(crate) fn new(header: Vec<&'a str>, numbers: usize, rows: Vec<Vec<String>>) -> Self {
-        Self { header, numbers, spare: &[], wrapped: None, rows, tight: false }
+        Self { header, numbers, spare: &[], wrapped: None, rows, whole_names: false, tight: false }
     }
 }
 
 impl Rows<'_> {
     /// Whether every word fits.
     fn fits(&self, width: u16) -> bool {
-        let needed: usize = (0..self.header.len()).map(|column| self.longest_word(column) + 2).sum();
+        let longest = |column| match column {
+            0 if self.whole_names => self.longest_cell(column),
+            _ => self.longest_word(column),
+        };
+        let needed: usize = (0..self.header.len()).map(|column| longest(column) + 2).sum();
         needed <= usize::from(width)
     }
 
@@ -76,6 +82,11 @@ impl Rows<'_> {
         self.rows.iter().map(move |row| row[column].as_str()).chain([self.header[column]])
     }
 
+    /// Length in characters of a column's longest text.
+    fn longest_cell(&self, column: usize) -> usize {
+        self.cells(column).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    }
+
     /// Length in characters of a column's longest unbreakable word.
     fn longest_word(&self, column: usize) -> usize {
         let name = self.header[column];
@@ -92,9 +103,7 @@ impl Rows<'_> {
     /// the table is too wide. Configuration names are wrapped first, then the last columns.
     fn widths(&self, width: u16) -> Vec<u16> {
         let columns = self.header.len();
-        let mut widths: Vec<usize> = (0..columns)
-            .map(|column| self.cells(column).map(|cell| cell.chars().count()).max().unwrap_or(0) + 2)
-            .collect();
+        let mut widths: Vec<usize> = (0..columns).map(|column| self.longest_cell(column) + 2).collect();
         for column in std::iter::once(0).chain((1..columns).rev()) {
             let excess = widths.iter().sum::<usize>().saturating_sub(usize::from(width));
             widths[column] -= excess.min(widths[column].saturating_sub(self.longest_word(column) + 2));
@@ -193,7 +202,7 @@ impl Terminal {
     }
 
     /// Writes the whole report.
-    pub(super) fn render(self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn full(self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let manifest = &report.manifest;
         self.text(out, &format!("run {} ({})", manifest.spec.name, manifest.identity.short()))?;
         writeln!(out)?;

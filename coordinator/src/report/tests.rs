@@ -10,15 +10,16 @@ use lumos_tasks::{
 use proptest::prelude::*;
 
 use super::build::ReportBuilder;
-use super::html::escaped;
 use super::model::PublishedComparison;
 use super::*;
 use crate::manifest::Manifest;
 use crate::samples::{configuration, item, manifest_of, state};
 use crate::spec::ItemChoice;
 use crate::unit_view::unit_of;
+use crate::viewer::escaped;
 
-const TABLE: Format = Format::Terminal { width: 80 };
+const TABLE: Format = Format::Terminal { width: 80, detail: ReportDetail::Full };
+const SUMMARY: Format = Format::Terminal { width: 80, detail: ReportDetail::Summary };
 
 /// Returns a report of two configurations over ten items. Only the first item of the second configuration is
 /// recorded.
@@ -237,7 +238,8 @@ fn tables_fit_eighty_columns_and_break_between_words() {
     for report in &reports {
         for width in [80, 100, 160] {
             let mut out = Vec::new();
-            report.render(Format::Terminal { width }, &mut out).unwrap();
+            let detail = ReportDetail::Full;
+            report.render(Format::Terminal { width, detail }, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
             let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(widest <= usize::from(width), "{widest} columns:\n{text}");
@@ -265,7 +267,7 @@ fn what_looked_things_up_is_named() {
         let manifest = manifest_of(&[Configuration { tools, ..configuration(0) }], &[item(0)]);
         ReportBuilder::new(&manifest, &[]).unwrap().finish()
     };
-    for format in [TABLE, Format::Markdown, Format::Html] {
+    for format in [TABLE, SUMMARY, Format::Markdown, Format::Html] {
         let plain = unwrapped(&rendered(format, &with("corpus:pages.jsonl#0123")));
         assert!(
             plain.contains("rank=bm25, wiki=corpus:pages.jsonl") && !plain.contains("own items"),
@@ -351,6 +353,43 @@ fn the_table_reads_well_at_eighty_columns() {
 }
 
 #[test]
+fn the_summary_fits_a_screen() {
+    let items: Vec<_> = (0..10).map(item).collect();
+    let configurations: Vec<_> = (0..12).map(configuration).collect();
+    for count in [1, 6, 12] {
+        let manifest = manifest_of(&configurations[..count], &items);
+        let mut builder = ReportBuilder::new(&manifest, &[]).unwrap();
+        for (position, planned) in manifest.configurations.iter().enumerate() {
+            for item in &items {
+                let unit = unit_of(planned, item);
+                builder.add(position, item, &unit, state(item.index, &unit).as_ref());
+            }
+        }
+        let mut report = builder.finish();
+        report.seconds = Some(12.5);
+        let text = rendered(SUMMARY, &report);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        // The path of the report and the next command follow.
+        assert!(count > 6 || text.lines().count() <= 21, "{} lines:\n{text}", text.lines().count());
+        assert_eq!(text.contains("and 2 more configurations with -v"), count == 12, "{text}");
+        assert!(text.contains("svamp iterative paper seed 0 "), "seeds differ: {text}");
+        if count == 1 {
+            insta::assert_snapshot!(text);
+        }
+    }
+}
+
+#[test]
+fn settings_that_all_configurations_share_are_named_once() {
+    let items: Vec<_> = (0..2).map(item).collect();
+    let onetime = Configuration { formulation: lumos_tasks::Formulation::OneTime, ..configuration(0) };
+    let manifest = manifest_of(&[configuration(0), onetime], &items);
+    let text = rendered(SUMMARY, &ReportBuilder::new(&manifest, &[]).unwrap().finish());
+    assert!(text.contains("), paper seed 0, paper scoring\n"), "{text}");
+    assert!(text.contains("\n svamp iterative  ") && text.contains("\n svamp onetime  "), "{text}");
+}
+
+#[test]
 fn markdown() {
     insta::assert_snapshot!(rendered(Format::Markdown, &sample()));
 }
@@ -394,7 +433,11 @@ fn html() {
             text.lines().find(|line| line.contains(outside) && line.contains('<') && outside != " on");
         assert!(within.is_none(), "{outside}: {within:?}");
     }
-    insta::assert_snapshot!(text);
+    // The style is an asset, and its hash changes with it.
+    let (head, rest) = text.split_once("<meta name=\"viewport\"").unwrap();
+    assert!(head.contains("default-src 'none'; style-src 'sha256-"), "{head}");
+    let (title, body) = rest.split_once("<style>").unwrap();
+    insta::assert_snapshot!(format!("{title}{}", body.split_once("</style>").unwrap().1));
 }
 
 #[test]

@@ -31,6 +31,17 @@ impl Cause {
         }
     }
 
+    /// All causes, in the order of reports.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let stages = Stage::ALL.into_iter().map(Self::Stage);
+        [Self::Correct, Self::WrongAnswer].into_iter().chain(stages).chain([Self::Faulted, Self::Outstanding])
+    }
+
+    /// Returns the turn in which a stage failed, counted from 1; 0 for other causes.
+    pub(crate) fn turn(self, outcome: &Outcome) -> u32 {
+        if matches!(self, Self::Stage(_)) { turn_of(outcome) } else { 0 }
+    }
+
     /// Returns the name used in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -47,8 +58,6 @@ impl Cause {
 pub(crate) fn turn_of(outcome: &Outcome) -> u32 {
     match &outcome.ending {
         Ending::GaveUp(reason) => reason.turn,
-        Ending::Answered | Ending::Faulted(_) => outcome.steps.last().map_or(0, |step| match step {
-            Step::Generate { turn, .. } | Step::Call { turn, .. } | Step::Action { turn, .. } => *turn,
-        }),
+        Ending::Answered | Ending::Faulted(_) => outcome.steps.last().map_or(0, Step::turn),
     }
 }

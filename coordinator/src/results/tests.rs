@@ -23,7 +23,7 @@ pub(crate) fn table_of(
             let sample = state(item.index, &unit).map(|record| record.outcome);
             let record = outcome(position, item, sample)
                 .and_then(|outcome| Some(Record { outcome, ..state(0, &unit)? }));
-            builder.add(&UnitView { position, configuration, item, unit, record });
+            builder.add(&UnitView { position, configuration, item, unit, record, earlier: Vec::new() });
         }
     }
     builder.finish(&manifest)

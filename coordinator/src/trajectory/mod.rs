@@ -9,7 +9,9 @@ use lumos_benchmarks::{Scoring, Share, Unit};
 use lumos_tasks::{Ending, Finish, Item, Step, UnitId};
 
 use crate::checkpoint::{CheckpointError, CheckpointReader, Record};
-use crate::display::{call_text, observation_text, prediction_text, reply_text, rounds_exhausted, task_text};
+use crate::display::{
+    ROUNDS_EXHAUSTED, call_text, ending_text, observation_text, reply_text, rounds_exhausted, task_text,
+};
 use crate::manifest::{Manifest, PlannedConfiguration};
 use crate::unit_view::{ScoreError, benchmark, unit_of};
 
@@ -161,11 +163,8 @@ fn attempt(page: &mut Page, record: &Record, how: Show) {
     page.note(&format!("{:.2} s{worker}, {read} tokens read, {written} written", telemetry.seconds));
     let mut turn = 0;
     for step in &record.outcome.steps {
-        let (Step::Generate { turn: now, .. }
-        | Step::Call { turn: now, .. }
-        | Step::Action { turn: now, .. }) = step;
-        if *now != turn {
-            turn = *now;
+        if step.turn() != turn {
+            turn = step.turn();
             page.gap();
             page.heading(&format!("Turn {turn}"));
         }
@@ -192,20 +191,10 @@ fn attempt(page: &mut Page, record: &Record, how: Show) {
     }
     page.gap();
     page.heading("Ending");
-    match &record.outcome.ending {
-        Ending::Answered => {
-            page.entry("answered", prediction_text(&record.outcome).as_deref().unwrap_or("(no text)"));
-            if rounds_exhausted(&record.outcome) {
-                page.entry("", "the planner had not finished when its rounds were used up");
-            }
-        }
-        Ending::GaveUp(reason) => {
-            page.entry(
-                "gave up",
-                &format!("{} in turn {}: {}", reason.stage.name(), reason.turn, reason.detail),
-            );
-        }
-        Ending::Faulted(fault) => page.entry("faulted", &fault.to_string()),
+    let (ending, detail) = ending_text(&record.outcome);
+    page.entry(ending, &detail);
+    if record.outcome.ending == Ending::Answered && rounds_exhausted(&record.outcome) {
+        page.entry("", ROUNDS_EXHAUSTED);
     }
 }
 

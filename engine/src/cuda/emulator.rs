@@ -109,7 +109,8 @@ fn element(dtype: DType) -> usize {
 
 /// The compiled program for a type. It is compiled once, when it is first needed.
 fn program(dtype: DType, sanitized: bool) -> &'static Result<PathBuf, String> {
-    static PROGRAMS: [[OnceLock<Result<PathBuf, String>>; 3]; 2] = [const { [const { OnceLock::new() }; 3] }; 2];
+    static PROGRAMS: [[OnceLock<Result<PathBuf, String>>; 3]; 2] =
+        [const { [const { OnceLock::new() }; 3] }; 2];
     let element = element(dtype);
     PROGRAMS[usize::from(sanitized)][element].get_or_init(|| {
         let options: &[&str] = if sanitized { &SANITIZERS } else { &[] };

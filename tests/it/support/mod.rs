@@ -5,6 +5,7 @@
 //! and workers on a queue. [`finished_run`] copies a small complete run, which is made once. The fault campaign and
 //! the bench of fleets include this module, too.
 
+pub(crate) mod browser;
 pub(crate) mod certificates;
 mod command;
 pub(crate) mod disk;

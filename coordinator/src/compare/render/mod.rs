@@ -1,5 +1,6 @@
 //! Output formats of a comparison.
 
+mod html;
 mod markdown;
 mod rows;
 mod terminal;
@@ -10,6 +11,8 @@ use std::str::FromStr;
 use serde_json::json;
 
 use super::model::Comparison;
+
+pub(crate) use html::page as comparison_page;
 
 /// Output formats of comparisons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

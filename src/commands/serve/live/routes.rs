@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use futures::StreamExt;
 use lumos_coordinator::live::CONTENT_TYPE;
-use lumos_coordinator::report::PAGE_STYLE;
+use lumos_coordinator::viewer::PAGE_STYLE;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
