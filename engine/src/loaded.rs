@@ -43,9 +43,9 @@ pub struct ModelDescription {
     pub vocabulary: usize,
     /// Type of the weights in memory, except quantized ones.
     pub dtype: DType,
-    /// Quantization formats of the matrices, by ggml's names, the format of most values first: `Q4_K`, `Q4_K
-    /// + Q6_K`. Of AWQ and GPTQ weights the format in the files, `AWQ 4-bit`; in memory they have `dtype`. `None`
-    /// if the matrices are not quantized.
+    /// Quantization formats of the matrices, by ggml's names, the format of most values first: `Q4_K`, or
+    /// `Q4_K + Q6_K`. For AWQ and GPTQ the format in the files, `AWQ 4-bit`; in memory these weights have
+    /// `dtype`. `None` if the matrices are not quantized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
     /// The files that the weights were read from; an adapter's configuration and weights come last.

@@ -54,8 +54,11 @@ fn written(model: &GgufModel) -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, path)
 }
 
-/// Logits and tokens for a short and a long prompt, which exceeds the windows and LongRoPE's original length.
-fn results(source: ModelSource) -> Vec<(Vec<(u32, f32)>, Vec<u32>)> {
+/// Logits after a prompt, and the tokens that follow it.
+type Computed = (Vec<(u32, f32)>, Vec<u32>);
+
+/// The results for a short and a long prompt, which exceeds the windows and LongRoPE's original length.
+fn results(source: ModelSource) -> Vec<Computed> {
     let engine = Engine::load(source, LoadOptions::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let results = [7, 90].map(|length| {

@@ -165,7 +165,8 @@ fn tensors(
 ) -> Vec<(String, QTensor)> {
     let heads = |field: &str| config[field].as_u64().unwrap() as usize;
     let stored = |dims: usize| if dims > 1 { dtype } else { GgmlDType::F32 };
-    let (mut tensors, mut stacks): (Vec<(String, QTensor)>, Vec<(String, Vec<Tensor>)>) = Default::default();
+    let mut tensors: Vec<(String, QTensor)> = Vec::new();
+    let mut stacks: Vec<(String, Vec<Tensor>)> = Vec::new();
     for (name, dims, values) in weights {
         let mut tensor = Tensor::from_slice(values, dims.clone(), &Device::Cpu).unwrap();
         if architecture.starts_with("gemma") && name.ends_with("norm.weight") {
