@@ -1,5 +1,6 @@
 //! Tests of the exported files.
 
+use crate::viewer::PAGE;
 use jiff::Timestamp;
 use serde_json::Value;
 
