@@ -328,7 +328,7 @@ mod tests {
                 "<|eot_id|>",
             ),
             (PromptTemplate::Chat, "(system:Be brief.)(user: a\nb)(assistant:c)(user:d)R1 = ", "</s>"),
-            (file, "<s>4trueR1 = ", "</s>"),
+            (file, "<s>4TrueR1 = ", "</s>"),
         ] {
             let expected = RenderedPrompt { text: text.to_owned(), ends: vec![end.to_owned()] };
             assert_eq!(rendered(&prompt(template, &turns), &own), Ok(expected));

@@ -155,12 +155,13 @@ impl Tokenizer {
         self.newline
     }
 
-    /// Whether only the token of [`newline`](Self::newline) contains a newline. In other vocabularies, a line may end
-    /// within or before another token, such as `.\n` or `\n\n`. Decodes up to all ids.
+    /// Whether no other token than [`newline`](Self::newline) contains a newline, apart from added tokens, which are
+    /// whole phrases of a prompt. In other vocabularies, a line may end within a token such as `.\n` or `\n\n`. Decodes
+    /// up to all ids.
     pub fn newline_is_unique(&self) -> bool {
-        let ids = 0..u32::try_from(self.id_limit).unwrap_or(u32::MAX);
+        let Some((inner, newline)) = self.inner.as_ref().zip(self.newline) else { return false };
         let ends_line = |id: &u32| self.decode(&[*id]).is_ok_and(|text| text.contains('\n'));
-        self.newline.is_some_and(|newline| ids.filter(ends_line).take(2).eq([newline]))
+        !inner.get_vocab(false).values().any(|id| *id != newline && ends_line(id))
     }
 
     /// The id of a piece, added tokens included.
