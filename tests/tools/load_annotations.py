@@ -60,4 +60,5 @@ def main():
     print(f"{provenance.name}: {len(known)} rows")
 
 
-main()
+if __name__ == "__main__":
+    main()

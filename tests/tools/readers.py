@@ -208,7 +208,7 @@ def unit_tables(report, folder):
     of_units(report, "polars parquet", polars.read_parquet(file).to_dicts())
     of_units(report, "duckdb parquet", duckdb.sql(f"select * from read_parquet('{file}')").df().to_dict("records"))
     of_units(report, "datasets parquet", list(load_dataset("parquet", data_files=file, split="train")))
-    steps = duckdb.sql(f"select count(*) from (select unnest(steps) from read_parquet('{file}'))").fetchone()[0]
+    steps = duckdb.sql(f"select count(*) from (select unnest(steps) from read_parquet('{file}'))").fetchall()[0][0]
     check("duckdb unnest of steps", steps, steps == sum(map(len, polars.read_parquet(file)["steps"].to_list())))
 
 
@@ -236,9 +236,9 @@ def every_eval_ever(report, folder):
     validated = folder / "validated.json"
     if not validated.exists():
         return
-    text = validated.read_text()
-    check(f"every_eval_ever validate ({version('every-eval-ever')})", text.strip().splitlines()[-1][:100],
-          '"valid": false' not in text)
+    files = json.loads(validated.read_text())
+    check(f"every_eval_ever validate ({version('every-eval-ever')})", f"{len(files)} files",
+          bool(files) and all(file["valid"] for file in files))
     values = defaultdict(set)
     for path in (folder / "converted").rglob("*.json"):
         for result in json.loads(path.read_text())["evaluation_results"]:
@@ -260,4 +260,5 @@ def main():
     sys.exit(failed > 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
