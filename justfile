@@ -7,7 +7,6 @@ fmt:
 clippy:
     cargo clippy --workspace --all-targets --locked -- -D warnings
     cargo clippy --no-default-features --locked -- -D warnings
-    cargo clippy -p lumos-coordinator --features parquet --all-targets --locked -- -D warnings
 
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
@@ -41,9 +40,15 @@ campaign *arguments:
 long:
     LUMOS_ATTACKS=full LUMOS_DAMAGED=200 LUMOS_EMULATED=1000 LUMOS_GENERATED=50000 LUMOS_LEAVES=1000 LUMOS_SEQUENCES=200 ./test.sh
 
+# Lint and test Parquet exports, whose crates take too long to compile for every check.
+parquet:
+    cargo clippy -p lumos-coordinator --features parquet --all-targets --locked -- -D warnings
+    cargo test -p lumos-coordinator --features parquet --lib --locked export::
+
 # Read the exports of a run with their readers and compare the figures; needs the network once.
 readers run *folder:
     tests/tools/readers.sh {{run}} {{folder}}
+
 # Check pages with axe-core in Chromium and take screenshots: `just pages runs/first/report/index.html`.
 pages *arguments:
     tests/tools/pages.sh {{arguments}}
