@@ -10,6 +10,14 @@ use std::ops::{Deref, DerefMut};
 use bytemuck::Pod;
 use pulp::{Arch, Simd, WithSimd};
 
+/// The activation of a gated feed-forward layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activation {
+    Silu,
+    /// GELU in its form with the hyperbolic tangent.
+    GeluTanh,
+}
+
 /// Partial sums of a reduction: element `i` is added to sum `i % LANES` on every machine.
 pub(crate) const LANES: usize = 16;
 

@@ -76,7 +76,9 @@ fn misleading_comparisons_are_refused() {
     ]);
     within(folder, "compare first next --unpaired").ok().prints(["warning: svamp: 4 and 4 items"]);
     within(folder, "compare first").exits(2).reports(["nothing to compare", "hint: pass a second run"]);
-    within(folder, "compare first next --unpaired --metric f1").exits(2).reports(["unknown metric `f1`", "exact_match"]);
+    within(folder, "compare first next --unpaired --metric f1")
+        .exits(2)
+        .reports(["unknown metric `f1`", "exact_match"]);
     within(folder, "compare first next --only colour=red").exits(2).reports(["unknown axis `colour`"]);
     within(folder, "gate first --baseline next").exits(2).reports(["different items"]);
 }

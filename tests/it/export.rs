@@ -86,7 +86,10 @@ fn annotations_of_samples_are_training_data_and_those_of_a_test_file_are_not() {
         for message in
             row["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "assistant")
         {
-            assert!(replies.iter().any(|reply| message["content"].as_str() == Some(reply.as_str())), "{message}");
+            assert!(
+                replies.iter().any(|reply| message["content"].as_str() == Some(reply.as_str())),
+                "{message}"
+            );
         }
     }
 

@@ -4,7 +4,7 @@
 /// are correct (Chen et al. 2021): 1 − C(n − c, k) / C(n, k). Returns `None` if there are fewer than `k` attempts.
 ///
 /// ```
-/// assert_eq!(lumos_benchmarks::statistics::pass_at_k(5, 2, 1), Some(0.4));
+/// assert_eq!(lumos_benchmarks::statistics::pass_at_k(2, 1, 1), Some(0.5));
 /// ```
 pub fn pass_at_k(attempts: u64, correct: u64, k: u64) -> Option<f64> {
     if k == 0 || k > attempts || correct > attempts {

@@ -8,6 +8,8 @@
 
 use crate::cache::KeyValueShape;
 
+pub(crate) use crate::vector::Activation;
+
 /// The description of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ModelConfig {
@@ -106,14 +108,6 @@ pub(crate) enum Projections {
     Separate,
     /// `qkv_proj` has the rows of queries, keys and values; `gate_up_proj` those of gate and up.
     Fused,
-}
-
-/// The activation of the gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Activation {
-    Silu,
-    /// GELU in its form with the hyperbolic tangent.
-    GeluTanh,
 }
 
 /// What is particular to one layer.

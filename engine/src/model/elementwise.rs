@@ -5,8 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::kernel::Execution;
-use crate::load::block::Activation;
-use crate::vector::{LANES, add_lanes, compiled, exponential, tangent};
+use crate::vector::{Activation, LANES, add_lanes, compiled, exponential, tangent};
 
 /// Minimum number of elements for which an operation uses several threads.
 const PARALLEL_NUMBERS: usize = 1 << 15;
@@ -272,14 +271,14 @@ mod tests {
             let (product, normed) = all(activation, true);
             assert_eq!((&product, &normed), (&all(activation, false).0, &all(activation, false).1));
             // Vector results equal scalar results, and the formula in double precision.
-            for place in 0..rows * width {
+            for (place, &product) in product.iter().enumerate() {
                 let (row, column) = (place / width, place % width);
                 let (gate, value) =
                     (input[2 * width * row + column], input[2 * width * row + width + column]);
                 let scalar = if activation == Activation::Silu { silu(gate) } else { gelu(gate) };
-                assert_eq!(product[place], scalar * value);
+                assert_eq!(product, scalar * value);
                 let exact = plain(f64::from(gate)) * f64::from(value);
-                assert!((f64::from(product[place]) - exact).abs() < 3e-6, "{gate} {value}");
+                assert!((f64::from(product) - exact).abs() < 3e-6, "{gate} {value}");
             }
         }
     }

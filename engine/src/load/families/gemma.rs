@@ -108,7 +108,7 @@ fn cap(
 ) -> Result<Option<f32>, LoadError> {
     match value.unwrap_or(default) {
         // A factor of 1 changes nothing, a cap of 1 does.
-        Some(value) if value == 1.0 => Ok(Some(1.0)),
+        Some(1.0) => Ok(Some(1.0)),
         value => factor(value, problem, field),
     }
 }

@@ -225,7 +225,7 @@ fn set_windows(
 fn factor(value: Option<f64>, problem: &Problem<'_>, field: &str) -> Result<Option<f32>, LoadError> {
     match value {
         None => Ok(None),
-        Some(value) if value == 1.0 => Ok(None),
+        Some(1.0) => Ok(None),
         Some(value) if value > 0.0 && (value as f32).is_finite() && value as f32 > 0.0 => {
             Ok(Some(value as f32))
         }

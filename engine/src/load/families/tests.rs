@@ -16,7 +16,8 @@ fn parse(architecture: &str, sizes: [usize; 5], fields: Value) -> ModelConfig {
         "architectures": [architecture], "hidden_size": hidden, "intermediate_size": intermediate,
         "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": key_value_heads,
     });
-    config.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let Value::Object(fields) = fields else { panic!("not an object: {fields}") };
+    config.as_object_mut().unwrap().extend(fields);
     ModelConfig::parse(config.to_string().as_bytes(), None, Path::new("config.json")).unwrap()
 }
 

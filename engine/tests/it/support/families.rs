@@ -68,8 +68,13 @@ pub(crate) fn fields(shape: &Shape) -> Value {
     }
 }
 
-/// Names, rows and columns of all matrices; names, lengths and mean values of all vectors.
-pub(crate) fn tensors(shape: &Shape) -> (Vec<(String, usize, usize)>, Vec<(String, usize, f32)>) {
+/// A matrix: name, rows and columns.
+type Matrix = (String, usize, usize);
+/// A vector: name, length and mean value.
+type Vector = (String, usize, f32);
+
+/// All matrices and vectors of a shape.
+pub(crate) fn tensors(shape: &Shape) -> (Vec<Matrix>, Vec<Vector>) {
     let Shape { family, hidden, intermediate, vocabulary, .. } = *shape;
     let config = shape.config();
     let (queries, keys) = (shape.heads * shape.head_size(), shape.key_value_heads * shape.head_size());

@@ -151,10 +151,10 @@ mod tests {
         let rules = rules("0.0.0.0", Some("s e+cret"));
         let host = (header::HOST, "10.0.0.7");
         let with = |name: HeaderName, value: &str| rules.check(&headers(&[host.clone(), (name, value)]));
-        assert_eq!(rules.check(&headers(&[host.clone()])), Err(Denied::Token));
+        assert_eq!(rules.check(&headers(std::slice::from_ref(&host))), Err(Denied::Token));
         assert_eq!(with(header::AUTHORIZATION, "Bearer s e+cret"), Ok(()));
         assert_eq!(with(header::AUTHORIZATION, "Bearer other"), Err(Denied::Token));
-        let own = headers(&[host.clone()]);
+        let own = headers(std::slice::from_ref(&host));
         let cookie = rules.cookie(&own, Some("run=a&token=s%20e%2Bcret")).unwrap();
         assert!(!cookie.contains("cret") && cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
         let pair = cookie.split(';').next().unwrap();
