@@ -11,7 +11,8 @@ fn run(folder: &Path, name: &str, more: &str) {
 }
 
 fn within(folder: &Path, command: &str) -> Lumos {
-    lumos().args(command).args("--output-path").arg(folder)
+    let (command, rest) = command.split_once(' ').unwrap();
+    lumos().args(command).args("--output-path").arg(folder).args(rest)
 }
 
 #[test]
@@ -22,7 +23,11 @@ fn runs_and_configurations_are_compared() {
     run(folder, "short", "--max-new-tokens 4");
     // Along the only axis that varies.
     let axis = within(folder, "compare full").ok();
-    axis.prints(["SVAMP paper: A = iterative, B = onetime", "30 items settled on both sides", "exact_match"]);
+    let axis = axis.prints([
+        "SVAMP paper: A = iterative, B = onetime",
+        "30 items settled on both sides",
+        "exact_match",
+    ]);
     assert!(axis.stdout.lines().all(|line| line.chars().count() <= 80), "{}", axis.stdout);
     // Two runs: the second minus the first.
     let json = within(folder, "compare full short --only formulation=iterative --json").ok().json();
@@ -71,7 +76,9 @@ fn misleading_comparisons_are_refused() {
     ]);
     within(folder, "compare first next --unpaired").ok().prints(["warning: svamp: 4 and 4 items"]);
     within(folder, "compare first").exits(2).reports(["nothing to compare", "hint: pass a second run"]);
-    within(folder, "compare first next --metric f1").exits(2).reports(["unknown metric `f1`", "exact_match"]);
+    within(folder, "compare first first --metric f1")
+        .exits(2)
+        .reports(["unknown metric `f1`", "exact_match"]);
     within(folder, "compare first next --only colour=red").exits(2).reports(["unknown axis `colour`"]);
     within(folder, "gate first --baseline next").exits(2).reports(["different items"]);
 }
