@@ -408,16 +408,18 @@ fn flips(
     let shares_b = item_shares(b, &matched.b.group, at.1);
     let (mut wrong, mut right) = (Vec::new(), Vec::new());
     for &(own, other) in &pairs.pairs {
-        let list = match (is_right(&shares_a[own as usize]), is_right(&shares_b[other as usize])) {
-            (Some(true), Some(false)) => &mut wrong,
-            (Some(false), Some(true)) => &mut right,
+        let (list, was_right) = match (is_right(&shares_a[own as usize]), is_right(&shares_b[other as usize]))
+        {
+            (Some(true), Some(false)) => (&mut wrong, true),
+            (Some(false), Some(true)) => (&mut right, false),
             _ => continue,
         };
-        let (Some(row_a), Some(row_b)) =
-            (rows(a, &matched.a.group, own).next(), rows(b, &matched.b.group, other).next())
-        else {
-            continue;
-        };
+        // The first seed whose own result is that of the item.
+        let row_a =
+            rows(a, &matched.a.group, own).find(|row| row.is_settled() && row.is_full(at.0) == was_right);
+        let row_b =
+            rows(b, &matched.b.group, other).find(|row| row.is_settled() && row.is_full(at.1) != was_right);
+        let (Some(row_a), Some(row_b)) = (row_a, row_b) else { continue };
         list.push(FlippedItem {
             item: items.indexes[own as usize],
             id: items.ids[own as usize].clone(),

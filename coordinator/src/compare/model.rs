@@ -121,9 +121,9 @@ pub struct FlippedItem {
     pub id: ItemId,
     /// The data set's name of the item.
     pub name: Option<String>,
-    /// The unit of a; of its first seed if there are several.
+    /// The unit of a; with several seeds, that of the first with this result.
     pub unit_a: UnitId,
-    /// The unit of b; of its first seed if there are several.
+    /// The unit of b; with several seeds, that of the first with this result.
     pub unit_b: UnitId,
     /// The groups of the item, one per line, if the benchmark has groups.
     pub group: Option<String>,

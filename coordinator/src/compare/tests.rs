@@ -181,6 +181,10 @@ fn seeds_are_pooled_and_can_be_compared() {
     let metric = &comparison.comparisons[0].metrics[0];
     assert_eq!((metric.seeds, metric.items, metric.test), ((3, 3), 40, "sign_flip"));
     assert!(metric.p_value < 0.001 && metric.difference > 0.2, "{metric:?}");
+    // Texts are of a seed that has the item's result.
+    let pair = &comparison.comparisons[0];
+    assert!(pair.newly_right.iter().all(|one| (one.cause_a, one.cause_b) == ("wrong answer", "correct")));
+    assert!(!pair.newly_right.is_empty());
     let by_seed = CompareOptions { by: Some(SettingsAxis::Seed), ..CompareOptions::default() };
     let comparison = compare(&[run("a", 2)], &by_seed).unwrap();
     let pairs: Vec<_> = comparison.comparisons.iter().map(|one| one.pair.clone()).collect();

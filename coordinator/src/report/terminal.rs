@@ -208,7 +208,9 @@ impl Terminal {
         writeln!(out)?;
         if let Some(matrix) = &report.matrix {
             let (header, rows) = rows::matrix(matrix);
-            self.table(out, Rows::new(header.iter().map(String::as_str).collect(), 1, rows))?;
+            // Figures of many benchmarks wrap within their cells.
+            let numbers = if header.len() > 3 { header.len() } else { 1 };
+            self.table(out, Rows::new(header.iter().map(String::as_str).collect(), numbers, rows))?;
             for note in rows::matrix_notes(matrix) {
                 self.text(out, &note)?;
             }

@@ -319,9 +319,17 @@ impl Tested {
         let test = sign_flip(&values, SEED);
         let is_resampled = metric.kind != MetricKind::Proportion && sums.len() <= RESAMPLED;
         let bca = is_resampled.then(|| bca(sums, RESAMPLES, SEED, LEVEL, true)).flatten();
+        // Equal values on both sides have no variance, but few items prove little: the interval of binary items, which
+        // vary most, scaled to the range.
+        let equal =
+            metric.kind.range().filter(|_| difference.standard_error == 0.0 && difference.difference == 0.0);
+        let widest = equal.and_then(|(least, most)| {
+            let (low, high) = paired_score(0, 0, difference.clusters as u64, LEVEL)?;
+            Some((low * (most - least), high * (most - least)))
+        });
         Self {
-            interval: difference.interval(LEVEL, Quantile::Student),
-            interval_method: "student_t",
+            interval: widest.unwrap_or_else(|| difference.interval(LEVEL, Quantile::Student)),
+            interval_method: if widest.is_some() { "paired_score" } else { "student_t" },
             bca: bca.map(|bca| bca.interval),
             p_value: test.p,
             test: if test.exact { "sign_flip_exact" } else { "sign_flip" },

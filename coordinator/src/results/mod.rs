@@ -1,8 +1,9 @@
 //! Scored units of a run, in memory: the basis of reports, comparisons, gates and exports.
 //!
 //! One pass over a checkpoint yields a [`RunTable`]: per benchmark its items, per configuration one row for every
-//! planned item. Configurations that differ only in their seed form a [`SeedGroup`], whose figures are [`Pooled`] by
-//! item. `matrix` compares all models and settings of a run over its benchmarks, `alias` shortens the names of models.
+//! planned item. Configurations that differ only in their seed form a group (`seeds`), whose figures are pooled by item
+//! (`pooled`). `difference` compares two groups over the same items ([`MetricComparison`]), `matrix` all models and
+//! settings of a run over its benchmarks, and `alias` shortens the names of models ([`Labels`]).
 
 mod alias;
 mod cause;

@@ -208,6 +208,18 @@ fn differences_are_second_minus_first_and_mirrored() {
 }
 
 #[test]
+fn means_without_a_difference_have_a_width() {
+    let seeds = [0, 1].map(configuration);
+    let cells: Vec<Configuration> = [Formulation::Iterative, Formulation::OneTime]
+        .into_iter()
+        .flat_map(|formulation| seeds.clone().map(|cell| Configuration { formulation, ..cell }))
+        .collect();
+    let same = compared(&table_of(&cells, &items(), |_, item, _| like(item.index, item)));
+    assert_eq!((same.difference, same.standard_error, same.interval_method), (0.0, 0.0, "paired_score"));
+    assert!(same.interval.0 < -0.2 && same.interval.1 > 0.2, "ten items prove little: {same:?}");
+}
+
+#[test]
 fn seeds_are_compared_by_the_means_of_items() {
     let seeds = [0, 1, 0, 1].map(configuration);
     let cells: Vec<Configuration> = seeds

@@ -32,7 +32,7 @@ pub(super) fn figures(pair: &PairComparison) -> Vec<Vec<String>> {
                     signed(metric.interval.1, metric.unit)
                 ),
                 p_value(metric.p_value),
-                number(metric.detectable, metric.unit),
+                detectable(metric),
             ]
         })
         .collect()
@@ -60,6 +60,11 @@ fn signed(value: f64, unit: Unit) -> String {
         positive if positive.len() == text.len() => format!("+{text}"),
         negative => format!("−{negative}"),
     }
+}
+
+/// Formats the smallest detectable difference; a dash if no item differs, because their variance is then unknown.
+fn detectable(metric: &MetricComparison) -> String {
+    if metric.standard_error > 0.0 { number(metric.detectable, metric.unit) } else { "–".to_owned() }
 }
 
 fn p_value(p: f64) -> String {
