@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::model_server::Server;
 use crate::support::nats::NatsServer;
 use crate::support::{
-    Fleet, Lumos, PATIENCE, content, lumos, results, set_up, settled, unwrapped, wait_until,
+    Fleet, Lumos, PATIENCE, content, lumos, replies, results, set_up, settled, unwrapped, wait_until,
 };
 
 /// Replies as a chat model does, with text around the reply.
@@ -46,7 +46,7 @@ impl Gate {
 
 fn run(server: &Server, arguments: &str, folder: &Path, name: &str) -> Lumos {
     let models = format!("--planner openai-chat:tiny@{} --grounder builtin:tiny", server.url);
-    lumos().args("run --tasks gsm8k").args(models).args(arguments).output(folder, name)
+    lumos().args("run -v --tasks gsm8k").args(models).args(arguments).output(folder, name)
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_run_with_a_chat_planner_goes_on_after_an_interrupt() {
     assert_eq!(content(&folders[0]), content(&folders[1]));
     let (samples, _) = content(&folders[0]);
     let row = &samples["gsm8k"][0];
-    assert_eq!(row["resps"][0][0], "Subgoal 1: Calculate the total amount.");
+    assert_eq!(replies(row)[0], "Subgoal 1: Calculate the total amount.");
     let prompt = row["trajectory"][0]["prompt"].as_str().unwrap();
     assert!(prompt.starts_with("<|user|>\n") && !prompt.contains("bakery"), "{prompt}");
     let written = results(&folders[0]);
@@ -107,7 +107,7 @@ fn two_workers_send_chats_and_templates_as_one_machine_does() {
     let workers = [fleet.worker("--concurrency 2"), fleet.worker("--concurrency 2")];
     fleet.until("both workers", |status| status["workers"].as_array().unwrap().len() == 2);
     let models = format!("--planner openai-chat:tiny@{} --grounder builtin:tiny", server.url);
-    let mut coordinator = fleet.coordinator("together", format!("--tasks gsm8k {models} {arguments}"));
+    let mut coordinator = fleet.coordinator("together", format!("-v --tasks gsm8k {models} {arguments}"));
     coordinator.exits(0);
     fleet.until("all units", |status| settled(status) == 12);
     for worker in workers {
@@ -128,7 +128,7 @@ fn templates_are_checked_and_are_part_of_a_run_s_identity() {
         run.args(format!("--prompt-template '{template}'")).output(folder.path(), name)
     };
     tiny("alpaca", "missing").exits(2).reports(["invalid prompt template `alpaca`", "chatml, llama-3, chat"]);
-    tiny("chat", "chat").exits(1).reports(["the model has no chat template", "--prompt-template"]);
+    tiny("chat", "chat").exits(2).reports(["the model has no chat template", "--prompt-template"]);
     let file = folder.path().join("prompts.jinja");
     let path = file.display().to_string();
     fs::write(&file, "{% for %}").unwrap();

@@ -30,10 +30,12 @@ pub(crate) fn import(url: &str, databases: &str) -> Lumos {
 
 /// Numbers of successes and items of a finished run, over both formulations.
 fn successes(folder: &Path, name: &str) -> (usize, usize) {
-    let samples = files(&folder.join(name), "samples_", ".jsonl");
-    let rows: Vec<_> = samples.iter().flat_map(|path| rows(path)).collect();
-    let solved = rows.iter().filter(|row| row["success_rate"].as_f64() == Some(1.0)).count();
-    (solved, rows.len())
+    let of = |prefix: &str| -> Vec<_> {
+        files(&folder.join(name), prefix, ".jsonl").iter().flat_map(|path| rows(path)).collect()
+    };
+    let (settled, faulted) = (of("samples_"), of("faults_"));
+    let solved = settled.iter().filter(|row| row["success_rate"].as_f64() == Some(1.0)).count();
+    (solved, settled.len() + faulted.len())
 }
 
 #[test]
