@@ -153,5 +153,5 @@ fn seeds_are_pooled_in_reports() {
         "{group}"
     );
     assert_eq!(report["lumos"]["matrix"]["rows"][0]["cells"][0]["items"], 4);
-    within(folder, "report seeds --label builtin:tiny=Tiny").ok().prints(["Tiny", "n 4 × 2"]);
+    within(folder, "report seeds -v --label builtin:tiny=Tiny").ok().prints(["Tiny", "n 4 × 2"]);
 }
