@@ -85,7 +85,8 @@ pub struct LiveConfiguration {
     pub score: Option<LiveScore>,
 }
 
-/// The score of a configuration over the units settled so far. Quick units finish first, so it is no forecast.
+/// The score of a configuration over the units settled so far. Quick units finish first, so it does not predict the
+/// result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveScore {
     /// The benchmark's main metric.

@@ -212,7 +212,7 @@ function showRun() {
     ]));
 
   const scores = section('scores', 'Scores so far');
-  table(scores, 'Over the units settled so far. Quick units finish first: this is no forecast.',
+  table(scores, 'Over the units settled so far. Quick units finish first: this does not predict the result.',
     [['configuration', 'name'], ['metric', ''], ['value', 'number'], ['95 % interval', 'number'], ['items', 'number']],
     fields.configurations.map((one) => [one.label, ...score(one.score)]));
   table(scores, 'Ledger: planned = answered + gave up + faulted + outstanding',
