@@ -28,7 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             fingerprints.iter().flat_map(|fingerprint: &u64| fingerprint.to_be_bytes()).collect();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/test_items");
         std::fs::write(folder.join(format!("{name}.bin")), bytes)?;
-        println!("{name}: {read} items, {} fingerprints, {invalid} records skipped", fingerprints.len());
+        println!(
+            "{name}: {read} items, {} fingerprints, {invalid} malformed records left out",
+            fingerprints.len()
+        );
     }
     Ok(())
 }

@@ -147,7 +147,7 @@ pub(crate) fn state(index: u64, unit: &UnitId) -> Option<Record> {
         4 => answered(&format!("{right}.0"), false),
         5 => answered("<script>alert(1)</script>", false),
         6 => answered("1000", true),
-        7 => gave_up(Stage::GrounderUnknownAction, "there is no action `Sum`"),
+        7 => gave_up(Stage::GrounderUnknownAction, "unknown action `Sum`"),
         8 => Outcome {
             ending: Ending::Faulted(Fault { kind: FaultKind::Timeout, message: "300 s".to_owned() }),
             evidence: None,

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 /// First limit, if the bounds allow it.
 const FIRST: usize = 8;
-/// Number of latest latencies that are compared.
+/// Number of most recent latencies that are compared.
 const WINDOW: usize = 32;
 /// Minimum time between two decreases while no latency is known.
 const UNKNOWN_LATENCY: Duration = Duration::from_secs(1);

@@ -155,7 +155,7 @@ fn unsuitable(unit: &RecordedUnit<'_>, options: &AnnotationOptions) -> Option<&'
     options.max_turns.is_some_and(|most| turns > most).then_some("too many turns")
 }
 
-/// Returns the conversation of a module, or why there is none.
+/// Returns the conversation of a module, or the reason why it is left out.
 fn messages(unit: &RecordedUnit<'_>, role: Role) -> Result<Vec<Message>, &'static str> {
     let last = unit.outcome().steps.iter().rev().find_map(|step| match step {
         Step::Generate { role: by, prompt, reply, .. } if *by == role => Some((prompt, reply)),

@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::checkpoint::CheckpointReader;
 use crate::manifest::Manifest;
 use crate::model_id::ModelNames;
+use crate::report::format_named;
 
 use super::annotations::AnnotationOptions;
 use super::lm_eval::file_time;
@@ -75,10 +76,7 @@ impl FromStr for ExportFormat {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|format| format.name() == word).ok_or_else(|| {
-            let known = Self::ALL.map(Self::name).join(", ");
-            format!("unknown format `{word}`: expected one of {known}")
-        })
+        format_named(&Self::ALL, Self::name, word)
     }
 }
 

@@ -7,6 +7,7 @@ use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, Te
 use serde_json::json;
 
 use super::model::{GateCheck, GateReport, GateVerdict};
+use crate::report::format_named;
 use crate::report::markdown::{escaped, table};
 use crate::report::terminal::Terminal;
 
@@ -43,11 +44,7 @@ impl FromStr for GateFormat {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let word = if word == "md" { "markdown" } else { word };
-        Self::ALL.into_iter().find(|format| format.name() == word).ok_or_else(|| {
-            let known = Self::ALL.map(Self::name).join(", ");
-            format!("unknown format `{word}`: expected one of {known}")
-        })
+        format_named(&Self::ALL, Self::name, word)
     }
 }
 

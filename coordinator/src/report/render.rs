@@ -84,10 +84,22 @@ impl FromStr for Format {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let word = if word == "md" { "markdown" } else { word };
-        Self::ALL.into_iter().find(|format| format.name() == word).ok_or_else(|| {
-            let known = Self::ALL.map(Self::name).join(", ");
-            format!("unknown format `{word}`: expected one of {known}")
-        })
+        format_named(&Self::ALL, Self::name, word)
     }
+}
+
+/// Finds a format by its name; `md` is Markdown.
+///
+/// # Errors
+/// If no format has the name. The error is a message with all names.
+pub(crate) fn format_named<F: Copy>(
+    formats: &[F],
+    name: impl Fn(F) -> &'static str,
+    word: &str,
+) -> Result<F, String> {
+    let word = if word == "md" { "markdown" } else { word };
+    formats.iter().copied().find(|format| name(*format) == word).ok_or_else(|| {
+        let known: Vec<_> = formats.iter().map(|format| name(*format)).collect();
+        format!("unknown format `{word}`: expected one of {}", known.join(", "))
+    })
 }

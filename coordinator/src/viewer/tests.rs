@@ -110,7 +110,7 @@ async fn every_unit_is_listed_with_its_trajectory() {
         assert!(exhausted.ends_with("its rounds were used up"), "{exhausted}");
         assert_eq!(
             units[7]["records"][0]["ending"],
-            "gave up: grounder: unknown action in turn 1: there is no action `Sum`"
+            "gave up: grounder: unknown action in turn 1: unknown action `Sum`"
         );
         assert!(units[9]["records"].as_array().unwrap().is_empty());
     }

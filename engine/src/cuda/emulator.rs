@@ -14,7 +14,7 @@ const SOURCES: [(&str, &str); 3] = [
     ("kernels.cu", include_str!("kernels.cu")),
     ("sampling.cu", include_str!("sampling.cu")),
 ];
-const NO_COMPILER: &str = "there is no C++ compiler";
+const NO_COMPILER: &str = "cannot run the C++ compiler";
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
 /// A handle to an emulated device.
@@ -50,7 +50,7 @@ struct Process {
 
 impl Emulator {
     /// Starts an emulator for weights of a type, with sanitizers if the compiler supports them. Returns `None` and
-    /// prints a message if there is no C++ compiler.
+    /// prints a message if the C++ compiler is missing.
     pub(super) fn start(dtype: DType) -> Option<Self> {
         match program(dtype, true) {
             Ok(program) => Some(Self::run(program, true)),

@@ -10,6 +10,8 @@ use std::str::FromStr;
 
 use serde_json::json;
 
+use crate::report::format_named;
+
 use super::model::Comparison;
 
 pub(crate) use html::page as comparison_page;
@@ -44,11 +46,7 @@ impl FromStr for CompareFormat {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let word = if word == "md" { "markdown" } else { word };
-        Self::ALL.into_iter().find(|format| format.name() == word).ok_or_else(|| {
-            let known = Self::ALL.map(Self::name).join(", ");
-            format!("unknown format `{word}`: expected one of {known}")
-        })
+        format_named(&Self::ALL, Self::name, word)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::error::LoadError;
 pub(crate) struct FamilyEntry {
     /// Class name in the field `architectures`.
     pub(crate) architecture: &'static str,
-    /// The field `model_type`, which is used if there is no class name.
+    /// The field `model_type`, which is used if the class name is missing.
     pub(crate) model_type: &'static str,
     read: fn(&RawConfig, &Problem<'_>) -> Result<ModelConfig, LoadError>,
 }
@@ -47,7 +47,7 @@ pub(crate) const FAMILIES: &[FamilyEntry] = &[
     FamilyEntry { architecture: "GraniteForCausalLM", model_type: "granite", read: granite::granite },
 ];
 
-/// Finds a family by its class name, or by its `model_type` if there is no class name.
+/// Finds a family by its class name, or by its `model_type` if the class name is missing.
 pub(crate) fn entry(architecture: Option<&str>, model_type: Option<&str>) -> Option<&'static FamilyEntry> {
     FAMILIES.iter().find(|entry| match architecture {
         Some(architecture) => entry.architecture == architecture,

@@ -147,7 +147,7 @@ fn mixtral_olmo_and_granite() {
     assert_eq!(scales, [Some(12.0), Some(8.0), Some(0.22)]);
     assert_eq!(granite.block.attention_scale, 0.015625);
     assert!(!granite.is_plain() && !mixtral.is_plain() && !olmo.is_plain());
-    // An absent window has the default of Mistral's configuration class; `null` is none.
+    // An absent window has the default of Mistral's configuration class; with `null`, attention has no window.
     let mistral = |fields: Value| parse("MistralForCausalLM", [4096, 14336, 32, 32, 8], fields);
     assert_eq!(mistral(json!({"max_position_embeddings": 32768})).layers[0].window, Some(4096));
     assert_eq!(mistral(json!({"sliding_window": null})).layers[0].window, None);

@@ -6,6 +6,7 @@ use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 
+use super::gguf_families::gguf_name;
 use super::{NamedTensor, Shape, pieces};
 
 /// Metadata and tensors of a file, which tests change before it is written.
@@ -109,7 +110,7 @@ fn tensors(shape: &Shape, tensors: &[NamedTensor], dtype: GgmlDType) -> Vec<(Str
             tensor = interleaved(&tensor, shape.key_value_heads);
         }
         let dtype = if dims.len() > 1 { dtype } else { GgmlDType::F32 };
-        (gguf_name(name), QTensor::quantize(&tensor, dtype).unwrap())
+        (gguf_name("llama", name), QTensor::quantize(&tensor, dtype).unwrap())
     };
     tensors.iter().map(convert).collect()
 }
@@ -119,23 +120,4 @@ pub(crate) fn interleaved(tensor: &Tensor, heads: usize) -> Tensor {
     let rows = tensor.dim(0).unwrap();
     let halves = tensor.reshape((heads, 2, rows / heads / 2, tensor.elem_count() / rows)).unwrap();
     halves.transpose(1, 2).unwrap().reshape(tensor.dims()).unwrap()
-}
-
-fn gguf_name(name: &str) -> String {
-    let parts = [
-        ("model.embed_tokens", "token_embd"),
-        ("model.norm", "output_norm"),
-        ("lm_head", "output"),
-        ("model.layers.", "blk."),
-        ("input_layernorm", "attn_norm"),
-        ("self_attn.q_proj", "attn_q"),
-        ("self_attn.k_proj", "attn_k"),
-        ("self_attn.v_proj", "attn_v"),
-        ("self_attn.o_proj", "attn_output"),
-        ("post_attention_layernorm", "ffn_norm"),
-        ("mlp.gate_proj", "ffn_gate"),
-        ("mlp.up_proj", "ffn_up"),
-        ("mlp.down_proj", "ffn_down"),
-    ];
-    parts.iter().fold(name.to_owned(), |name, (from, to)| name.replace(from, to))
 }

@@ -196,7 +196,7 @@ fn tensors(
 }
 
 /// The converter's name of a tensor. Experts of a layer have the same one, in the order of their numbers.
-fn gguf_name(architecture: &str, name: &str) -> String {
+pub(crate) fn gguf_name(architecture: &str, name: &str) -> String {
     let after = ["gemma2", "gemma3", "olmo2"].contains(&architecture);
     let parts = [
         ("model.embed_tokens", "token_embd"),

@@ -36,7 +36,7 @@ impl AccessRules {
     /// Creates the rules of a server that listens on an address.
     ///
     /// # Errors
-    /// If the address is not loopback and there is no token, or a value is invalid.
+    /// If an address other than loopback has no token, or a value is invalid.
     pub(super) fn new(bound: IpAddr, token: Option<&str>, hosts: &[String]) -> Result<Self, Failure> {
         let token = token.map(str::trim);
         if token.is_some_and(str::is_empty) {

@@ -142,7 +142,7 @@ impl Client {
                 tokio::select! {
                     biased;
                     () = self.drain.cancelled() => return None,
-                    // The run is no longer on the queue.
+                    // The run was removed from the queue.
                     changed = self.feed.changed() => changed.ok()?,
                 }
             }
@@ -221,7 +221,7 @@ mod tests {
         let first = events.next().await.unwrap();
         assert_eq!((first.kind, first.sequence), ("snapshot", 1));
         assert_eq!(first.data["fields"]["ledger"]["outstanding"], 10);
-        // An equal state is no event, and states that were missed are merged.
+        // Equal states are not sent, and missed states are merged.
         for answered in [0, 1, 2, 3] {
             feeds.publish(&[run(answered)], &[]);
         }

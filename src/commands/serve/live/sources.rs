@@ -66,7 +66,7 @@ impl Sources {
                 (folders, runs)
             });
             let Ok((folders, mut runs)) = read.await else {
-                tracing::error!("failed to read the run folders; the page is no longer updated");
+                tracing::error!("failed to read the run folders; the page has stopped updating");
                 return;
             };
             self.folders = folders;
