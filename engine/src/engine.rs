@@ -253,22 +253,43 @@ impl Engine {
     }
 
     fn order(&self, request: GenerateRequest) -> Result<SequenceRequest, GenerateError> {
+        let Inner { description, tokenizer, end_of_sequence, .. } = &*self.inner;
+        let limit = description.context_length;
+        let order = Self::checked(request, tokenizer, description.vocabulary, limit, end_of_sequence)?;
+        let needed = self.inner.layout.pages(order.most_positions(limit));
+        if needed > self.inner.pages {
+            let bytes = |pages: usize| pages.saturating_mul(self.inner.layout.bytes());
+            return Err(GenerateError::TooLargeForMemory {
+                needed: bytes(needed),
+                budget: bytes(self.inner.pages),
+            });
+        }
+        Ok(order)
+    }
+
+    /// Encodes the prompt and validates a request for a model with `vocabulary` ids and sequences of at most
+    /// `limit` tokens.
+    pub(crate) fn checked(
+        request: GenerateRequest,
+        tokenizer: &Tokenizer,
+        vocabulary: usize,
+        limit: usize,
+        end_of_sequence: &[u32],
+    ) -> Result<SequenceRequest, GenerateError> {
         request.sampling.check()?;
-        let vocabulary = self.inner.description.vocabulary;
         let prompt = match request.input {
-            Prompt::Text(text) => self.inner.tokenizer.encode(&text)?,
+            Prompt::Text(text) => tokenizer.encode(&text)?,
             Prompt::Tokens(tokens) => tokens,
         };
         if prompt.is_empty() {
             return Err(GenerateError::EmptyPrompt);
         }
-        let limit = self.inner.description.context_length;
         if prompt.len() >= limit {
             return Err(GenerateError::PromptTooLong { tokens: prompt.len(), limit });
         }
         let (stop_tokens, stop_texts) = match request.stop {
             StopCondition::Newline => {
-                let newline = self.inner.tokenizer.newline();
+                let newline = tokenizer.newline();
                 let none =
                     || GenerateError::InvalidStop("the tokenizer has no token for a newline".to_owned());
                 (vec![newline.ok_or_else(none)?], Vec::new())
@@ -285,26 +306,17 @@ impl Engine {
         if let Some(token) = tokens.find(|token| **token as usize >= vocabulary) {
             return Err(GenerateError::UnknownToken { token: *token, vocabulary });
         }
-        let order = SequenceRequest {
+        Ok(SequenceRequest {
             prompt,
             stop_tokens,
             stop_texts,
-            end_of_sequence: if request.ignore_eos { vec![] } else { self.inner.end_of_sequence.clone() },
+            end_of_sequence: if request.ignore_eos { vec![] } else { end_of_sequence.to_vec() },
             max_new_tokens: request.max_new_tokens,
             sampling: request.sampling,
             first_logits: request.first_logits,
             forced: request.forced,
             deadline: request.deadline,
-        };
-        let needed = self.inner.layout.pages(order.most_positions(limit));
-        if needed > self.inner.pages {
-            let bytes = |pages: usize| pages.saturating_mul(self.inner.layout.bytes());
-            return Err(GenerateError::TooLargeForMemory {
-                needed: bytes(needed),
-                budget: bytes(self.inner.pages),
-            });
-        }
-        Ok(order)
+        })
     }
 }
 

@@ -87,6 +87,27 @@ pub enum LoadError {
         /// The unsupported property.
         reason: String,
     },
+    /// The engine has no implementation of the architecture.
+    #[error(
+        "unsupported model {file}: architecture {architecture:?} is not supported; Llama and Mistral models \
+         without biases are supported"
+    )]
+    UnsupportedFamily {
+        /// The configuration file.
+        file: PathBuf,
+        /// The class name in the file.
+        architecture: String,
+    },
+    /// Another backend cannot load the model, or computes something else than transformers with it.
+    #[error("{file}: {reason}; hint: {hint}")]
+    UnsupportedByBackend {
+        /// The file.
+        file: PathBuf,
+        /// The field with its value, and the difference.
+        reason: String,
+        /// What to do instead.
+        hint: String,
+    },
     /// The adapter type is not supported for merging.
     #[error(
         "{file}: {reason}; hint: merge the adapter with peft (merge_and_unload, then save_pretrained) and pass \

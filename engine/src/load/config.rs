@@ -154,7 +154,7 @@ impl ModelConfig {
             .unwrap_or_default();
         let unsupported = |reason: String| Err(LoadError::Unsupported { file: file.to_owned(), reason });
         if !ARCHITECTURES.contains(&architecture.as_str()) {
-            return unsupported(format!("architecture {architecture:?} is not supported"));
+            return Err(LoadError::UnsupportedFamily { file: file.to_owned(), architecture });
         }
         let raw: RawConfig = serde_json::from_slice(config).map_err(LoadError::json(file))?;
         if raw.attention_bias == Some(true) || raw.mlp_bias == Some(true) {

@@ -3,6 +3,7 @@
 //! [`open`] reads configuration and tokenizer and finds the weights; the result, [`Opened`], reads tensors on request.
 
 mod adapter;
+mod checkpoint;
 pub(crate) mod config;
 mod files;
 mod folder;
@@ -25,6 +26,7 @@ pub(crate) use gguf::GgufTensors;
 use weights::Weights;
 
 pub use adapter::{AdapterBase, adapter_base};
+pub use checkpoint::ModelCheckpoint;
 pub use files::WeightFile;
 pub use gguf::StoredChat;
 
