@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lumos_benchmarks::{Benchmark, Scoring};
-use lumos_tasks::{Behaviour, ContentHash, Formulation, GenerationSettings, Role, Sampling};
+use lumos_tasks::{BackendChoice, Behaviour, ContentHash, Formulation, GenerationSettings, Role, Sampling};
 
 use super::file::SpecError;
 use super::names::{expand_names, nearest};
@@ -89,6 +89,7 @@ impl RunSpec {
             swap: self.swap.unwrap_or_default(),
             concurrency: self.concurrency,
             dtype: self.dtype,
+            backend: self.backend.unwrap_or_default(),
             limits,
             skip_invalid: self.skip_invalid.unwrap_or(false),
             exemplars: self.exemplars,
@@ -116,6 +117,10 @@ fn default_name(spec: &ResolvedSpec) -> String {
     let asked = match &spec.browser {
         Some(browser) => ContentHash::of_json(&(asked, "browser", browser)),
         None => asked,
+    };
+    let asked = match spec.backend {
+        BackendChoice::Auto => asked,
+        backend => ContentHash::of_json(&(asked, "backend", backend)),
     };
     let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>().join("-");
     let part = spec.partition.map(|one| format!("-part-{}-of-{}", one.part(), one.of())).unwrap_or_default();
