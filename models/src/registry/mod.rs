@@ -25,6 +25,7 @@ use crate::engine::EngineBackend;
 use crate::error::{IdentifyError, LoadModelError};
 use crate::files::{self, ModelFile};
 use crate::hub::Hub;
+use crate::in_process;
 use crate::located::{LocateError, locate};
 use crate::name::ModelName;
 use crate::openai::{OpenAiBackend, OpenAiName, Servers};
@@ -209,7 +210,9 @@ impl ModelRegistry {
         if let Some(pinned) = located.pinned.filter(|_| self.settings.here(name) == name) {
             *known_as = pinned;
         }
-        Ok((files_of(name, located.source)?, Some(engine.computed_in())))
+        let backend = in_process::resolved(engine.backend, &located.source);
+        let computed_in = EngineSettings { backend, ..engine }.computed_in();
+        Ok((files_of(name, located.source)?, Some(computed_in)))
     }
 
     /// Returns the identity of a server's model: its name and address, because its weights cannot be hashed.
