@@ -10,6 +10,7 @@ mod commands;
 mod crash;
 mod damage;
 mod engine;
+mod families;
 mod fleet;
 mod interface;
 mod judge;
