@@ -155,7 +155,7 @@ fn the_tests_of_the_table_exist() {
         let (file, test) = (row.file, row.test);
         let call = format!("fn {test}()");
         let start = text.find(&call).unwrap_or_else(|| panic!("{file} has no {test}"));
-        let attributes = &text[start.saturating_sub(120)..start];
+        let attributes = text[..start].rsplit("\n\n").next().unwrap_or_default();
         assert!(attributes.contains("test"), "{test} is not a test");
         let twice =
             SUPPORT[..index].iter().any(|other| other.family == row.family && other.support == row.support);

@@ -273,7 +273,12 @@ const FAMILIES: [Family; 15] = [
         defaults: || json!({"rms_norm_eps": 1e-5, "rope_theta": 10_000.0, "max_position_embeddings": 4096}),
         partial_rotary: true,
         rules: &[Rule::NoWindow, Rule::WholeHeads],
-        prepare: |config| config.remove("original_max_position_embeddings"),
+        prepare: |config| {
+            config.remove("original_max_position_embeddings");
+            if config.number("partial_rotary_factor") == Some(1.0) {
+                config.remove("partial_rotary_factor");
+            }
+        },
         build: |config, weights| {
             let model = phi3::Model::new(&parsed(config)?, weights)?;
             cached(model, |model, tokens, position| model.forward(tokens, position))
