@@ -22,7 +22,8 @@ use lumos_models::ModelName;
 use lumos_models::hub::Hub;
 use lumos_models::{EngineSettings, ModelsSettings, builtin_source, check_prompt_template, locate};
 use lumos_tasks::{
-    Behaviour, Configuration, Device, Formulation, Placement, PromptFormat, PromptTemplate, Role,
+    BackendChoice, Behaviour, Configuration, Device, Formulation, Placement, PromptFormat, PromptTemplate,
+    Role,
 };
 use lumos_tools::browser::BrowserName;
 use lumos_tools::sessions::catalogue::ShopFiles;
@@ -84,7 +85,7 @@ fn check_preset_data(spec: &ResolvedSpec) -> Result<(), Failure> {
 }
 
 fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
-    let RunArgs { selection, models, output, engine, memory, limits, .. } = arguments;
+    let RunArgs { selection, models, output, engine, backend, memory, limits, .. } = arguments;
     Ok(RunSpec {
         name: output.name.clone(),
         preset: selection.preset.as_deref().map(parse::<Preset>).transpose()?,
@@ -115,6 +116,7 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
         swap: memory.swap,
         concurrency: memory.concurrency,
         dtype: engine.dtype.clone(),
+        backend: backend.backend,
         limits: LimitsSpec {
             time_limit: limits.time_limit,
             fail_on_error: limits.fail_on_error.as_deref().map(parse::<FailOnError>).transpose()?,
@@ -285,6 +287,7 @@ pub(crate) fn models_of(spec: &ResolvedSpec, arguments: &EngineArgs) -> Result<M
     }
     let device = spec.device.of(Role::Planner);
     let engine = engine_settings(spec.batch_size, device, spec.dtype_on(device), arguments)?;
+    let engine = EngineSettings { backend: spec.backend, ..engine };
     Ok(ModelsSettings { placement: spec.device.clone(), dtypes, ..ModelsSettings::from(engine) })
 }
 
@@ -314,6 +317,8 @@ fn engine_settings(
         batch_size: fixed(batch_size),
         threads: arguments.threads,
         dtype: dtype.map(parse::<DType>).transpose()?.unwrap_or_default(),
+        backend: BackendChoice::Auto,
+        max_sequence_length: None,
         reuse_prefixes: arguments.prefix_cache != Some(Switch::Off),
         device,
         memory: None,

@@ -262,42 +262,48 @@ impl Engine {
         self.inner.shutdown();
     }
 
-    /// The tokens and texts that end a line.
-    fn line_end(&self, ends: Vec<String>) -> Result<(Vec<u32>, Vec<String>), GenerateError> {
-        let Inner { tokenizer, newline_is_unique, .. } = &*self.inner;
-        let none = || GenerateError::InvalidStop("the tokenizer has no token for a newline".to_owned());
-        let newline = tokenizer.newline().ok_or_else(none)?;
-        let (mut tokens, mut texts) = if *newline_is_unique {
-            (vec![newline], Vec::new())
-        } else {
-            (Vec::new(), vec!["\n".to_owned()])
-        };
-        for end in ends {
-            match tokenizer.id(&end) {
-                Some(id) => tokens.push(id),
-                None => texts.push(end),
-            }
+    fn order(&self, request: GenerateRequest) -> Result<SequenceRequest, GenerateError> {
+        let Inner { description, tokenizer, newline_is_unique, end_of_sequence, .. } = &*self.inner;
+        let (vocabulary, limit) = (description.vocabulary, description.context_length);
+        let mut order =
+            Self::checked(request, tokenizer, *newline_is_unique, vocabulary, limit, end_of_sequence)?;
+        let longest = order.prompt.len().saturating_add(order.max_new_tokens).min(limit);
+        order.long = self.inner.short_length.is_some_and(|length| longest > length);
+        let needed = self.inner.layout.pages(order.most_positions(limit));
+        if needed > self.inner.pages {
+            let bytes = |pages: usize| pages.saturating_mul(self.inner.layout.bytes());
+            return Err(GenerateError::TooLargeForMemory {
+                needed: bytes(needed),
+                budget: bytes(self.inner.pages),
+            });
         }
-        Ok((tokens, texts))
+        Ok(order)
     }
 
-    fn order(&self, request: GenerateRequest) -> Result<SequenceRequest, GenerateError> {
+    /// Encodes the prompt and validates a request for a model with `vocabulary` ids and sequences of at most
+    /// `limit` tokens. The caller sets [`SequenceRequest::long`].
+    pub(crate) fn checked(
+        request: GenerateRequest,
+        tokenizer: &Tokenizer,
+        newline_is_unique: bool,
+        vocabulary: usize,
+        limit: usize,
+        end_of_sequence: &[u32],
+    ) -> Result<SequenceRequest, GenerateError> {
         request.sampling.check()?;
-        let vocabulary = self.inner.description.vocabulary;
         let prompt = match request.input {
-            Prompt::Text(text) => self.inner.tokenizer.encode(&text)?,
+            Prompt::Text(text) => tokenizer.encode(&text)?,
             Prompt::Tokens(tokens) => tokens,
         };
         if prompt.is_empty() {
             return Err(GenerateError::EmptyPrompt);
         }
-        let limit = self.inner.description.context_length;
         if prompt.len() >= limit {
             return Err(GenerateError::PromptTooLong { tokens: prompt.len(), limit });
         }
         let (stop_tokens, stop_texts) = match request.stop {
-            StopCondition::Newline => self.line_end(Vec::new())?,
-            StopCondition::NewlineOr(ends) => self.line_end(ends)?,
+            StopCondition::Newline => line_end(tokenizer, newline_is_unique, Vec::new())?,
+            StopCondition::NewlineOr(ends) => line_end(tokenizer, newline_is_unique, ends)?,
             StopCondition::Tokens(tokens) => (tokens, Vec::new()),
             StopCondition::Text(text) => (Vec::new(), vec![text]),
             StopCondition::Texts(texts) => (Vec::new(), texts),
@@ -310,29 +316,38 @@ impl Engine {
         if let Some(token) = tokens.find(|token| **token as usize >= vocabulary) {
             return Err(GenerateError::UnknownToken { token: *token, vocabulary });
         }
-        let longest = prompt.len().saturating_add(request.max_new_tokens).min(limit);
-        let order = SequenceRequest {
-            long: self.inner.short_length.is_some_and(|length| longest > length),
+        Ok(SequenceRequest {
             prompt,
             stop_tokens,
             stop_texts,
-            end_of_sequence: if request.ignore_eos { vec![] } else { self.inner.end_of_sequence.clone() },
+            end_of_sequence: if request.ignore_eos { vec![] } else { end_of_sequence.to_vec() },
             max_new_tokens: request.max_new_tokens,
             sampling: request.sampling,
             first_logits: request.first_logits,
+            long: false,
             forced: request.forced,
             deadline: request.deadline,
-        };
-        let needed = self.inner.layout.pages(order.most_positions(limit));
-        if needed > self.inner.pages {
-            let bytes = |pages: usize| pages.saturating_mul(self.inner.layout.bytes());
-            return Err(GenerateError::TooLargeForMemory {
-                needed: bytes(needed),
-                budget: bytes(self.inner.pages),
-            });
-        }
-        Ok(order)
+        })
     }
+}
+
+/// The tokens and texts that end a line, or a reply at one of `ends`.
+fn line_end(
+    tokenizer: &Tokenizer,
+    newline_is_unique: bool,
+    ends: Vec<String>,
+) -> Result<(Vec<u32>, Vec<String>), GenerateError> {
+    let none = || GenerateError::InvalidStop("the tokenizer has no token for a newline".to_owned());
+    let newline = tokenizer.newline().ok_or_else(none)?;
+    let (mut tokens, mut texts) =
+        if newline_is_unique { (vec![newline], Vec::new()) } else { (Vec::new(), vec!["\n".to_owned()]) };
+    for end in ends {
+        match tokenizer.id(&end) {
+            Some(id) => tokens.push(id),
+            None => texts.push(end),
+        }
+    }
+    Ok((tokens, texts))
 }
 
 /// The number of KV cache pages, and of sequences computed together; `on_device` is the free memory of the

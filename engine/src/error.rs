@@ -100,6 +100,16 @@ pub enum LoadError {
         /// The supported names.
         supported: String,
     },
+    /// Another backend cannot load the model, or computes something else than transformers with it.
+    #[error("{file}: {reason}; hint: {hint}")]
+    UnsupportedByBackend {
+        /// The file.
+        file: PathBuf,
+        /// The field with its value, and the difference.
+        reason: String,
+        /// What to do instead.
+        hint: String,
+    },
     /// The adapter type is not supported for merging.
     #[error(
         "{file}: {reason}; hint: merge the adapter with peft (merge_and_unload, then save_pretrained) and pass \

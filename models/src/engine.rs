@@ -1,45 +1,50 @@
-//! Model backend that runs the engine in this process.
+//! Model backend that computes in this process.
 
 use async_trait::async_trait;
-use lumos_engine::{Engine, GenerateError, GenerateRequest, LoadError, ModelSource};
+use lumos_engine::{GenerateError, GenerateRequest, LoadError, ModelSource};
 use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop};
 
 use super::chat::{ChatTemplate, RenderedPrompt, rendered};
+use super::in_process::InProcessModel;
 use super::settings::EngineSettings;
 use super::{ModelBackend, ModelError};
 
 /// A loaded model and its chat template.
 #[derive(Debug)]
 pub(crate) struct EngineBackend {
-    pub(crate) engine: Engine,
+    pub(crate) model: InProcessModel,
     pub(crate) chat: ChatTemplate,
 }
 
 impl EngineBackend {
     /// Loads a model. Blocks while weights are read and converted.
     pub(crate) fn load(source: ModelSource, settings: EngineSettings) -> Result<Self, LoadError> {
-        let chat = match &source {
-            ModelSource::Folder(folder) => ChatTemplate::of_folders(&[folder])?,
-            // An adapter may have been trained with its own chat template.
-            ModelSource::Adapted { base, adapter } => ChatTemplate::of_folders(&[adapter, base])?,
-            ModelSource::Gguf(file) => ChatTemplate::in_gguf(file)?,
-            ModelSource::Memory(_) | ModelSource::Random { .. } => ChatTemplate::plain(),
-        };
-        Engine::load(source, settings.options()).map(|engine| Self { engine, chat })
+        let chat = chat_template(&source)?;
+        InProcessModel::load(source, &settings).map(|model| Self { model, chat })
+    }
+}
+
+/// Returns the chat template of a model.
+pub(crate) fn chat_template(source: &ModelSource) -> Result<ChatTemplate, LoadError> {
+    match source {
+        ModelSource::Folder(folder) => ChatTemplate::of_folders(&[folder]),
+        // An adapter may have been trained with its own chat template.
+        ModelSource::Adapted { base, adapter } => ChatTemplate::of_folders(&[adapter, base]),
+        ModelSource::Gguf(file) => ChatTemplate::in_gguf(file),
+        ModelSource::Memory(_) | ModelSource::Random { .. } => Ok(ChatTemplate::plain()),
     }
 }
 
 #[async_trait]
 impl ModelBackend for EngineBackend {
     async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
-        let generation = self.engine.generate(engine_request(request, &self.chat)?).await.map_err(
-            |error| match error {
+        let generation =
+            self.model.generate(engine_request(request, &self.chat)?).await.map_err(|error| match error {
                 GenerateError::EmptyPrompt
                 | GenerateError::PromptTooLong { .. }
                 | GenerateError::UnknownToken { .. } => ModelError::Refused(error.to_string()),
                 error => ModelError::Failed(error.to_string()),
-            },
-        )?;
+            })?;
         let count = |tokens: usize| u32::try_from(tokens).ok();
         Ok(Completion {
             text: generation.text,

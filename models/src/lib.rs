@@ -8,11 +8,14 @@
 struct Readme;
 
 mod arrangement;
+#[cfg(feature = "candle-transformers")]
+mod candle_transformers;
 mod chat;
 mod engine;
 mod error;
 mod files;
 pub mod hub;
+mod in_process;
 mod located;
 mod lumos;
 mod name;
@@ -31,10 +34,13 @@ use lumos_tasks::{Completion, Request};
 use thiserror::Error;
 
 pub use arrangement::{Arrangement, DoesNotFit, Need, arrange};
+#[cfg(feature = "candle-transformers")]
+pub use candle_transformers::{CandleTransformersBackend, ReferenceChoice, ReferenceTrace};
 pub use chat::check_prompt_template;
 pub(crate) use engine::EngineBackend;
 pub use error::{IdentifyError, LoadModelError};
 pub use files::{ModelFile, builtin_bytes, builtin_source, hash_file, hash_folder};
+pub use in_process::InProcessModel;
 pub use located::{EngineModel, LocateError, locate};
 pub use lumos::LumosName;
 pub use lumos_http::{ConcurrencyBounds, ServerKey};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lumos_engine::{DType, DeviceName, LoadOptions, MemoryBudget};
 use lumos_http::AccessPolicy;
-use lumos_tasks::{Device, Placement, Role};
+use lumos_tasks::{BackendChoice, Device, Placement, Role};
 
 use crate::hub::HubSettings;
 use crate::openai::OpenAiSettings;
@@ -60,6 +60,11 @@ pub struct EngineSettings {
     pub batch_size: Option<usize>,
     /// Compute threads; all cores if `None`.
     pub threads: Option<usize>,
+    /// Which implementation computes the models.
+    pub backend: BackendChoice,
+    /// Maximum sequence length in tokens; the model's context length if `None`. Runs do not set it, and it is not part
+    /// of identities.
+    pub max_sequence_length: Option<usize>,
     /// Data type of the weights in memory.
     pub dtype: DType,
     /// Whether prompts reuse the prefix cache. Does not change results.
@@ -84,6 +89,8 @@ impl Default for EngineSettings {
         Self {
             batch_size: None,
             threads: None,
+            backend: BackendChoice::Auto,
+            max_sequence_length: None,
             dtype: DType::F32,
             reuse_prefixes: true,
             device: Device::Cpu,
@@ -95,15 +102,33 @@ impl Default for EngineSettings {
 /// Marks that rotary frequencies are computed in full precision. It is part of every identity: earlier
 /// versions rounded the frequencies of half-precision folders by default, and omitted the mark if they did.
 const FULL_ROTARY: &str = "+full-rotary";
+
 /// Marks that lines end at the text of a newline, because several tokens of the vocabulary contain one. Earlier versions
 /// stopped only at the token of a newline.
 const NEWLINE_TEXT: &str = "+newline-text";
 
+/// Marks that candle-transformers computes, and precedes its version.
+const CANDLE_TRANSFORMERS: &str = "+candle-transformers-";
+
+/// Version of candle-transformers in this program.
+#[cfg(feature = "candle-transformers")]
+const REFERENCE_VERSION: Option<&str> = Some("0.11.1");
+#[cfg(not(feature = "candle-transformers"))]
+const REFERENCE_VERSION: Option<&str> = None;
+
 impl EngineSettings {
     /// Returns what a model's results depend on besides its files, as recorded in its identity:
-    /// `f32+full-rotary`. `newline_is_unique`: whether lines end at a single token of the vocabulary.
+    /// `f32+full-rotary`, or `f32+candle-transformers-0.11.1`. The backend must be resolved. `newline_is_unique`: whether
+    /// lines end at a single token of the vocabulary.
     pub(super) fn computed_in(&self, newline_is_unique: bool) -> String {
-        format!("{}{FULL_ROTARY}{}", self.dtype, if newline_is_unique { "" } else { NEWLINE_TEXT })
+        let line_ends = if newline_is_unique { "" } else { NEWLINE_TEXT };
+        match self.backend {
+            BackendChoice::Auto | BackendChoice::Native => format!("{}{FULL_ROTARY}{line_ends}", self.dtype),
+            BackendChoice::CandleTransformers => {
+                let version = REFERENCE_VERSION.unwrap_or("none");
+                format!("{}{CANDLE_TRANSFORMERS}{version}{line_ends}", self.dtype)
+            }
+        }
     }
 
     /// Checks that an identity was planned with the rule for the ends of lines that this version uses.
@@ -127,6 +152,19 @@ impl EngineSettings {
     pub(super) fn computing_in(self, computed_in: Option<&str>) -> Result<Self, String> {
         let Some(text) = computed_in else { return Ok(self) };
         let text = text.strip_suffix(NEWLINE_TEXT).unwrap_or(text);
+        if let Some((dtype, version)) = text.split_once(CANDLE_TRANSFORMERS) {
+            if REFERENCE_VERSION != Some(version) {
+                let own = REFERENCE_VERSION.map_or_else(
+                    || "this program was built without candle-transformers".to_owned(),
+                    |own| format!("this program has version {own}, and the two are not mixed in a run"),
+                );
+                return Err(format!(
+                    "planned with candle-transformers {version}; {own}; hint: use the program that started the run, or \
+                     start a new run with `lumos run --name <NAME>`"
+                ));
+            }
+            return Ok(Self { dtype: dtype.parse()?, backend: BackendChoice::CandleTransformers, ..self });
+        }
         let Some(dtype) = text.strip_suffix(FULL_ROTARY) else {
             return Err(format!(
                 "planned by an earlier version that could round rotary frequencies (recorded as `{text}`); \
@@ -134,7 +172,7 @@ impl EngineSettings {
                  start a new run with `lumos run --name <NAME>`"
             ));
         };
-        Ok(Self { dtype: dtype.parse()?, ..self })
+        Ok(Self { dtype: dtype.parse()?, backend: BackendChoice::Native, ..self })
     }
 
     /// Returns the engine's load options.
@@ -145,6 +183,7 @@ impl EngineSettings {
             reuse_prefixes: self.reuse_prefixes,
             // The files are already hashed for the manifest's identity.
             hash_weights: false,
+            max_sequence_length: self.max_sequence_length,
             memory: self.memory.map(|share| MemoryBudget::new(share.bytes)),
             device: match self.device {
                 Device::Auto => DeviceName::Auto,
@@ -172,14 +211,37 @@ mod tests {
             let settings = EngineSettings { dtype, ..EngineSettings::default() };
             for is_unique in [true, false] {
                 let recorded = settings.computed_in(is_unique);
-                let read = EngineSettings::default().computing_in(Some(&recorded));
-                assert_eq!(read.unwrap().dtype, dtype);
+                let read = EngineSettings::default().computing_in(Some(&recorded)).unwrap();
+                assert_eq!((read.dtype, read.backend), (dtype, BackendChoice::Native));
                 assert!(EngineSettings::check_line_ends(Some(&recorded), is_unique).is_ok());
                 assert!(EngineSettings::check_line_ends(Some(&recorded), !is_unique).is_err());
             }
         }
         assert_eq!(EngineSettings::default().computed_in(true), "f32+full-rotary");
         assert_eq!(EngineSettings::default().computed_in(false), "f32+full-rotary+newline-text");
+    }
+
+    #[cfg(feature = "candle-transformers")]
+    #[test]
+    fn backends_have_different_identities_whatever_the_own_setting_is() {
+        let reference =
+            EngineSettings { backend: BackendChoice::CandleTransformers, ..EngineSettings::default() };
+        assert_eq!(reference.computed_in(true), "f32+candle-transformers-0.11.1");
+        assert_eq!(reference.computed_in(false), "f32+candle-transformers-0.11.1+newline-text");
+        let package = "name = \"candle-transformers\"\nversion = \"0.11.1\"\n";
+        let lock = include_str!("../../Cargo.lock");
+        assert!(lock.contains(package), "the identity of results names another version of the crate");
+        let native = EngineSettings { backend: BackendChoice::Native, ..EngineSettings::default() };
+        for is_unique in [true, false] {
+            let recorded = reference.computed_in(is_unique);
+            let read = native.computing_in(Some(&recorded)).unwrap();
+            assert_eq!((read.dtype, read.backend), (DType::F32, BackendChoice::CandleTransformers));
+            assert!(EngineSettings::check_line_ends(Some(&recorded), is_unique).is_ok());
+            assert!(EngineSettings::check_line_ends(Some(&recorded), !is_unique).is_err());
+        }
+        assert_eq!(reference.computing_in(Some("f32+full-rotary")).unwrap().backend, BackendChoice::Native);
+        let other = native.computing_in(Some("f32+candle-transformers-0.9.2")).unwrap_err();
+        assert!(other.contains("0.9.2") && other.contains("hint"), "{other}");
     }
 
     #[test]

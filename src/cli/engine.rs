@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use lumos_coordinator::spec::MemorySize;
 use lumos_engine::RandomShape;
-use lumos_tasks::Swap;
+use lumos_tasks::{BackendChoice, Swap};
 
 /// Options of the engine.
 #[derive(Debug, Default, Args)]
@@ -40,6 +40,19 @@ pub(crate) struct EngineArgs {
     /// Example: --threads 8
     #[arg(long, value_name = "N", env = "LUMOS_THREADS")]
     pub(crate) threads: Option<usize>,
+}
+
+/// Which implementation computes models.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct BackendArgs {
+    /// Compute models with: auto, native or candle-transformers [default: auto]
+    ///
+    /// `native` is the engine. `candle-transformers` computes one sequence at a time in f32 on the CPU: slower, and a
+    /// reference for the engine. `auto` uses it for architectures that the engine does not support. The manifest
+    /// records the backend; results of both are never mixed. Example: --backend candle-transformers
+    #[arg(long, value_name = "BACKEND", env = "LUMOS_BACKEND")]
+    pub(crate) backend: Option<BackendChoice>,
 }
 
 /// On or off.
@@ -185,6 +198,7 @@ const VERIFY_EXAMPLES: &str = "\
 Examples:
   lumos verify runs/sweep --sample 50
   lumos verify runs/sweep --sample 200 --batch-size 8
+  lumos verify runs/sweep --reference --sample 10
 
 Computes items of a run again at another batch size and compares the replies with the record. In f32, no reply
 differs on the same machine; in bf16, this depends on the processor's kernels. The exit code is 100 if a reply differs.";
@@ -211,6 +225,12 @@ pub(crate) struct VerifyArgs {
     /// Set the number of compute threads [default: all cores]
     #[arg(long, value_name = "N", env = "LUMOS_THREADS")]
     pub(crate) threads: Option<usize>,
+    /// Compare the engine with candle-transformers on the prompts of the sample
+    ///
+    /// Both continue each recorded prompt greedily. Prints the largest difference of the logits after the prompt, and
+    /// the tokens at which the most likely one differs. Near ties (margin below 0.002) do not count as failures.
+    #[arg(long, conflicts_with = "batch_size")]
+    pub(crate) reference: bool,
 }
 
 const ESTIMATE_EXAMPLES: &str = "\

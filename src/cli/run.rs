@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{EngineArgs, FleetArgs, MemoryArgs, RunsArgs};
+use super::{BackendArgs, EngineArgs, FleetArgs, MemoryArgs, RunsArgs};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -37,6 +37,8 @@ pub(crate) struct RunArgs {
     pub(crate) output: OutputArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) backend: BackendArgs,
     #[command(flatten)]
     pub(crate) memory: MemoryArgs,
     #[command(flatten)]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::EngineArgs;
+use super::{BackendArgs, EngineArgs};
 
 #[derive(Debug, Args)]
 #[command(
@@ -82,4 +82,11 @@ pub(crate) struct CompleteArgs {
     pub(crate) formulation: String,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) backend: BackendArgs,
+    /// Limit prompt and reply together, in tokens [default: the model's context length]
+    ///
+    /// Example: --max-sequence-length 4096
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    pub(crate) max_sequence_length: Option<u32>,
 }

@@ -3,10 +3,9 @@
 use std::io::{self, Write};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use lumos_engine::{
-    Engine, FinishReason, GenerateRequest, Generation, Prompt, SamplingParams, StopCondition,
-};
+use lumos_engine::{FinishReason, GenerateRequest, Generation, Prompt, SamplingParams, StopCondition};
 use lumos_environments::lines::LineReader;
+use lumos_models::{EngineSettings, InProcessModel};
 use lumos_tasks::{Formulation, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -27,11 +26,11 @@ struct Line {
 
 pub(crate) async fn run(arguments: CompleteArgs) -> CommandResult {
     let prompts = prompts(&arguments)?;
-    let engine = load(&arguments).await?;
+    let model = load(&arguments).await?;
     let concurrency = usize::try_from(arguments.concurrency).unwrap_or(usize::MAX);
     let generate = |line: Line| {
-        let (engine, request) = (engine.clone(), request(&arguments, &line.prompt));
-        async move { engine.generate(request).await.map(|generation| (line, generation)) }
+        let (model, request) = (model.clone(), request(&arguments, &line.prompt));
+        async move { model.generate(request).await.map(|generation| (line, generation)) }
     };
     let mut replies = stream::iter(prompts).map(generate).buffered(concurrency);
     let mut out = io::stdout().lock();
@@ -64,7 +63,7 @@ fn prompts(arguments: &CompleteArgs) -> Result<Vec<Line>, Failure> {
     }
 }
 
-async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
+async fn load(arguments: &CompleteArgs) -> Result<InProcessModel, Failure> {
     let role = match arguments.role.as_str() {
         "planner" => Role::Planner,
         "grounder" => Role::Grounder,
@@ -77,9 +76,12 @@ async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
     let formulation: Formulation = arguments.formulation.parse().map_err(Failure::usage)?;
     let source = settings::model_source(&arguments.model, role, formulation)?;
     let device = settings::placement(&arguments.engine)?.of(role);
-    let settings = settings::engine(&arguments.engine, device)?;
-    let options = settings.options();
-    let loading = tokio::task::spawn_blocking(move || Engine::load(source, options));
+    let settings = EngineSettings {
+        backend: arguments.backend.backend.unwrap_or_default(),
+        max_sequence_length: arguments.max_sequence_length.and_then(|length| usize::try_from(length).ok()),
+        ..settings::engine(&arguments.engine, device)?
+    };
+    let loading = tokio::task::spawn_blocking(move || InProcessModel::load(source, &settings));
     loading.await?.map_err(Failure::usage)
 }
 

@@ -1,5 +1,8 @@
 //! `lumos verify` and `lumos replay`: compute recorded outcomes again and compare the results.
 
+#[cfg(feature = "candle-transformers")]
+mod reference;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -71,6 +74,9 @@ pub(crate) async fn verify(arguments: &VerifyArgs) -> CommandResult {
     let models = settings::models_of(&manifest.spec, &engine)?;
     let executor = Executor::new(models, &folder, Options::default());
     executor.check_models(&manifest).await?;
+    if arguments.reference {
+        return compare_with_reference(&executor, &sample, arguments.json).await;
+    }
     let in_phases = executor.arrange_run(&manifest).await?;
     executor.check_tools(&manifest)?;
     let total = sample.len();
@@ -110,6 +116,18 @@ pub(crate) async fn verify(arguments: &VerifyArgs) -> CommandResult {
         (0, _) => Exit::Outstanding,
         _ => Exit::CheckFailed,
     })
+}
+
+#[cfg(feature = "candle-transformers")]
+async fn compare_with_reference(executor: &Executor, sample: &[Sampled], json: bool) -> CommandResult {
+    reference::compare(&executor.models, sample, json).await
+}
+
+#[cfg(not(feature = "candle-transformers"))]
+#[allow(clippy::unused_async, reason = "as with the feature")]
+async fn compare_with_reference(_: &Executor, _: &[Sampled], _: bool) -> CommandResult {
+    Err(Failure::input("this program was built without `candle-transformers`")
+        .hint("build it with `--features candle-transformers`"))
 }
 
 impl Comparison {

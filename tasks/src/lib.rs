@@ -8,6 +8,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod backend;
 mod call;
 mod configuration;
 mod dialogue;
@@ -29,6 +30,7 @@ mod stall;
 mod throughput;
 mod unit;
 
+pub use backend::BackendChoice;
 pub use call::{ChatReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply, WikiRequest};
 pub use configuration::{Configuration, GenerationSettings, ModelIdentity, ToolBackend};
 pub use engine_use::EngineUse;

@@ -77,3 +77,54 @@ fn a_run_is_verified_at_another_batch_size() {
     };
     assert_eq!(samples(&one), samples(&two));
 }
+
+#[test]
+fn a_run_is_compared_with_candle_transformers() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, more: &str| {
+        let run = lumos().args("run --tasks svamp --model builtin:tiny --limit 2 --max-new-tokens 24 -q");
+        run.output(folder.path(), name).args(more)
+    };
+    run("native", "").ok();
+    let native = folder.path().join("native");
+    let verify = |run: &Path| lumos().args("verify --reference --sample 2").arg(run);
+    verify(&native).ok().prints(["2 units", "compared with candle-transformers", " 0 flips"]);
+    let told = verify(&native).args("--json").ok().lines();
+    let (totals, replies) = told.split_last().unwrap();
+    assert_eq!(totals["replies"].as_u64(), Some(replies.len() as u64));
+    assert!(totals["largest_logit_difference"].as_f64().unwrap() < 1e-3, "{totals}");
+    assert!(replies.iter().all(|reply| reply["unit"].is_string() && reply["turn"].is_u64()), "{replies:?}");
+
+    // The backend is part of the identity: runs of both have different units and are not mixed.
+    run("reference", "--backend candle-transformers").ok();
+    let reference = folder.path().join("reference");
+    let identities = |run: &Path| {
+        let manifest = std::fs::read_to_string(run.join("manifest.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+        let models = manifest["models"].as_array().unwrap().clone();
+        models.iter().map(|model| model["dtype"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(identities(&native).iter().all(|dtype| dtype == "f32+full-rotary"));
+    assert!(identities(&reference).iter().all(|dtype| dtype == "f32+candle-transformers-0.11.1"));
+    run("reference", "--backend native").exits(2).reports(["--backend"]);
+    verify(&reference).exits(2).reports(["computed with candle-transformers already"]);
+    let replies = |run: &Path| -> Vec<serde_json::Value> {
+        let all = rows(&files(run, "samples_", ".jsonl")[0]);
+        all.into_iter().map(|row| row["trajectory"].clone()).collect()
+    };
+    assert_eq!(replies(&native), replies(&reference));
+}
+
+#[test]
+fn completions_of_both_backends_are_equal() {
+    let complete = |more: &str| {
+        let tiny = "complete --model builtin:tiny --max-new-tokens 12 --logits 3";
+        lumos().args(tiny).args(more).args("'Question: How many pears are left?'")
+    };
+    let text = complete("--backend native").ok().stdout;
+    assert_eq!(complete("--backend candle-transformers").ok().stdout, text);
+    assert_eq!(complete("").ok().stdout, text);
+    complete("--backend other").exits(2).reports(["unknown backend `other`"]);
+    complete("--backend candle-transformers --dtype bf16").exits(2).reports(["--dtype f32"]);
+    complete("--backend candle-transformers --max-sequence-length 4").exits(2).reports(["fewer than 4"]);
+}

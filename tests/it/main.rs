@@ -13,6 +13,7 @@ mod crash;
 mod damage;
 mod engine;
 mod export;
+mod families;
 mod fleet;
 mod interface;
 mod judge;

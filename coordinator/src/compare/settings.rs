@@ -9,7 +9,7 @@ use crate::manifest::Manifest;
 use crate::manifest::compare::settings;
 
 /// Flags that [`differing`] describes from the configurations, or that only say which configurations a run has.
-const DESCRIBED: [&str; 8] = [
+const DESCRIBED: [&str; 9] = [
     "--tasks",
     "--formulation",
     "--behaviour",
@@ -18,6 +18,7 @@ const DESCRIBED: [&str; 8] = [
     "--temperature",
     "--model",
     "--dtype",
+    "--backend",
 ];
 
 /// Returns the settings that differ between two configurations and their runs. `seeds` are those of both groups.

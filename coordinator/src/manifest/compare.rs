@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lumos_tasks::{Formulation, ModelIdentity, Role, Sampling, ToolBackend};
+use lumos_tasks::{BackendChoice, Formulation, ModelIdentity, Role, Sampling, ToolBackend};
 
 use super::{DataRecord, Manifest, ModelRecord};
 use crate::spec::{ItemChoice, ResolvedSpec};
@@ -33,7 +33,10 @@ pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
         let (_, role, name) = key;
         let line = if other.content != model.content {
             format!("{role} {name}: its content has changed ({})", changed_files(found, other, asked, model))
-        } else if other.dtype != model.dtype && found.spec.dtype == asked.spec.dtype {
+        } else if other.dtype != model.dtype
+            && found.spec.dtype == asked.spec.dtype
+            && found.spec.backend == asked.spec.backend
+        {
             let dtype =
                 |model: &ModelIdentity| model.dtype.clone().unwrap_or_else(|| "its original type".to_owned());
             format!("{role} {name}: computed in {} instead of {}", dtype(model), dtype(other))
@@ -86,6 +89,7 @@ pub(crate) fn settings(spec: &ResolvedSpec, other: &ResolvedSpec) -> BTreeMap<St
     set("seed", Some(list(&spec.seed)));
     set("partition", spec.partition.map(|partition| partition.to_string()));
     set("dtype", spec.dtype.clone());
+    set("backend", (spec.backend != BackendChoice::Auto).then(|| spec.backend.to_string()));
     set("exemplars", spec.exemplars.as_ref().map(|path| path.display().to_string()));
     set("browser", spec.browser.clone());
     set("prompt-template", spec.prompt_template.clone());

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_tasks::{
-    Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, PromptFormat, Role, Sampling,
+    BackendChoice, Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, PromptFormat,
+    Role, Sampling,
 };
 
 use super::file::SpecError;
@@ -95,6 +96,7 @@ impl RunSpec {
             swap: self.swap.unwrap_or_default(),
             concurrency: self.concurrency,
             dtype: self.dtype,
+            backend: self.backend.unwrap_or_default(),
             limits,
             skip_invalid: self.skip_invalid.unwrap_or(false),
             exemplars: self.exemplars,
@@ -128,6 +130,10 @@ fn default_name(spec: &ResolvedSpec) -> String {
     let asked = match (&spec.prompt_template, spec.exemplars_per_prompt) {
         (None, None) => asked,
         prompts => ContentHash::of_json(&(asked, "prompts", prompts)),
+    };
+    let asked = match spec.backend {
+        BackendChoice::Auto => asked,
+        backend => ContentHash::of_json(&(asked, "backend", backend)),
     };
     let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>().join("-");
     let part = spec.partition.map(|one| format!("-part-{}-of-{}", one.part(), one.of())).unwrap_or_default();
@@ -434,6 +440,11 @@ mod tests {
         assert_eq!(resolved, again);
         let other = RunSpec { limit: Some(3), ..spec(&["gsm8k"]) }.resolve_against(&known()).unwrap();
         assert_ne!(resolved.name, other.name);
+        let with = |backend| RunSpec { backend: Some(backend), ..spec(&["gsm8k"]) };
+        let automatic = with(BackendChoice::Auto).resolve_against(&known()).unwrap();
+        assert_eq!(automatic.name, resolved.name);
+        let native = with(BackendChoice::Native).resolve_against(&known()).unwrap();
+        assert_ne!(native.name, resolved.name);
         let text = serde_json::to_string(&resolved).unwrap();
         assert_eq!(serde_json::from_str::<ResolvedSpec>(&text).unwrap(), resolved);
     }

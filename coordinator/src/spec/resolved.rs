@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lumos_benchmarks::Scoring;
-use lumos_tasks::{Behaviour, Device, Formulation, GenerationSettings, Placement, Role, Swap};
+use lumos_tasks::{BackendChoice, Behaviour, Device, Formulation, GenerationSettings, Placement, Role, Swap};
 use serde::{Deserialize, Serialize};
 
 use super::computing::MemorySize;
@@ -61,6 +61,9 @@ pub struct ResolvedSpec {
     pub concurrency: Option<u32>,
     /// Data type of the models, if specified.
     pub dtype: Option<String>,
+    /// Which implementation computes the models of this process.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub backend: BackendChoice,
     /// Limits.
     pub limits: RunLimits,
     /// Whether malformed records are skipped.

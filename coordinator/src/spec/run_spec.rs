@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use lumos_benchmarks::{PublishedItems, Scoring};
-use lumos_tasks::{Behaviour, Formulation, Placement, Role, Swap};
+use lumos_tasks::{BackendChoice, Behaviour, Formulation, Placement, Role, Swap};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -73,6 +73,8 @@ pub struct RunSpec {
     pub concurrency: Option<u32>,
     /// Data type of the models: `f32`, `bf16`, `f16`.
     pub dtype: Option<String>,
+    /// Which implementation computes the models of this process: `auto`, `native`, `candle-transformers`.
+    pub backend: Option<BackendChoice>,
     /// Limits.
     pub limits: LimitsSpec,
     /// Whether malformed records are skipped.
@@ -292,6 +294,7 @@ impl RunSpec {
             swap: over.swap.or(self.swap),
             concurrency: over.concurrency.or(self.concurrency),
             dtype: over.dtype.or(self.dtype),
+            backend: over.backend.or(self.backend),
             limits: LimitsSpec {
                 time_limit: over.limits.time_limit.or(self.limits.time_limit),
                 fail_on_error: over.limits.fail_on_error.or(self.limits.fail_on_error),

@@ -4,6 +4,7 @@
 
 mod adapter;
 pub(crate) mod block;
+mod checkpoint;
 pub(crate) mod config;
 pub(crate) mod families;
 mod files;
@@ -31,6 +32,7 @@ use tensors::EMBEDDING;
 use weights::Weights;
 
 pub use adapter::{AdapterBase, adapter_base};
+pub use checkpoint::ModelCheckpoint;
 pub use files::WeightFile;
 pub use gguf::StoredChat;
 

@@ -25,8 +25,7 @@ use crate::cache::Pool;
 use crate::error::GenerateError;
 use crate::model::{Chunk, LanguageModel, Prediction};
 use crate::tokenizer::Tokenizer;
-use sequence::Sequence;
-pub(crate) use sequence::{Completion, SequenceRequest, Submission};
+pub(crate) use sequence::{Completion, Sequence, SequenceRequest, Submission};
 
 /// An engine's counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

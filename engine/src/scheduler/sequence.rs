@@ -64,7 +64,8 @@ pub(crate) struct Submission {
     pub(crate) tokens: Option<mpsc::Sender<Vec<u32>>>,
 }
 
-pub(super) struct Sequence {
+/// The state of one request.
+pub(crate) struct Sequence {
     /// Sequence number of the arrival.
     pub(super) arrival: u64,
     pub(super) order: SequenceRequest,
@@ -86,7 +87,7 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    pub(super) fn new(
+    pub(crate) fn new(
         arrival: u64,
         Submission { mut order, completion, tokens }: Submission,
         layout: PageLayout,
@@ -112,12 +113,12 @@ impl Sequence {
     }
 
     /// All tokens, including generated ones.
-    pub(super) fn known(&self) -> &[u32] {
+    pub(crate) fn known(&self) -> &[u32] {
         &self.known
     }
 
     /// Tokens generated so far.
-    pub(super) fn generated(&self) -> &[u32] {
+    pub(crate) fn generated(&self) -> &[u32] {
         &self.known[self.prompt_length..]
     }
 
@@ -176,7 +177,7 @@ impl Sequence {
     }
 
     /// Applies a prediction: chooses the next token. Returns the outcome if it was the last one.
-    pub(super) fn take_prediction(
+    pub(crate) fn take_prediction(
         &mut self,
         prediction: Prediction<'_>,
         tokenizer: &Tokenizer,
@@ -245,7 +246,7 @@ impl Sequence {
     }
 
     /// Sends the result and returns the cache.
-    pub(super) fn stop(self, outcome: Result<FinishReason, GenerateError>) -> KvCache {
+    pub(crate) fn stop(self, outcome: Result<FinishReason, GenerateError>) -> KvCache {
         let Self { order, completion, cache, known: mut prompt, prompt_length, first_logits, cached, .. } =
             self;
         let result = outcome.map(|finish| {

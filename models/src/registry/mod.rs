@@ -28,6 +28,7 @@ use crate::engine::EngineBackend;
 use crate::error::{IdentifyError, LoadModelError};
 use crate::files::{self, ModelFile};
 use crate::hub::Hub;
+use crate::in_process;
 use crate::located::{LocateError, locate};
 use crate::name::ModelName;
 use crate::openai::{OpenAiBackend, OpenAiName, Servers};
@@ -212,10 +213,12 @@ impl ModelRegistry {
         if let Some(pinned) = located.pinned.filter(|_| self.settings.here(name) == name) {
             *known_as = pinned;
         }
+        let backend = in_process::resolved(engine.backend, &located.source);
         // A model without a valid tokenizer fails when it is loaded.
         let is_unique =
             Tokenizer::of(&located.source).map_or(true, |tokenizer| tokenizer.newline_is_unique());
-        Ok((files_of(name, located.source)?, Some(engine.computed_in(is_unique))))
+        let computed_in = EngineSettings { backend, ..engine }.computed_in(is_unique);
+        Ok((files_of(name, located.source)?, Some(computed_in)))
     }
 
     /// Returns the identity of a server's model: its name and address, because its weights cannot be hashed.
@@ -458,7 +461,7 @@ impl EngineLoad {
         let loaded = EngineBackend::load(source, self.settings);
         self.uses.loaded(&self.key, loaded.as_ref().ok(), began.elapsed());
         let loaded = loaded?;
-        EngineSettings::check_line_ends(self.key.1.as_deref(), loaded.engine.newline_is_unique())
+        EngineSettings::check_line_ends(self.key.1.as_deref(), loaded.model.newline_is_unique())
             .map_err(Blocking::Planned)?;
         Ok((loaded, bytes))
     }

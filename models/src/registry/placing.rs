@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lumos_engine::{Footprint, LoadOptions, free_memory};
-use lumos_tasks::{Configuration, Device, ModelIdentity, Role, Swap};
+use lumos_engine::{DType, Footprint, LoadOptions, free_memory};
+use lumos_tasks::{BackendChoice, Configuration, Device, Formulation, ModelIdentity, Role, Swap};
 use thiserror::Error;
 
-use super::{Key, LoadedModel, ModelRegistry};
+use super::{Blocking, Key, LoadedModel, ModelRegistry};
 use crate::ModelBackend;
 use crate::arrangement::{Arrangement, DoesNotFit, Need, arrange, shares};
 use crate::error::LoadModelError;
+use crate::in_process::{self, InProcessModel};
 use crate::name::ModelName;
 use crate::settings::{EngineSettings, MemoryShare};
 use crate::swap_lock::{Load, ModelSwapLock, SwappedModel, Swapping};
@@ -183,7 +184,8 @@ impl ModelRegistry {
         let settings = self.engine_settings(identity, role)?;
         let failed = |message: String| LoadModelError::new(&identity.name, message);
         let source = load.source().map_err(|error| failed(error.to_string()))?;
-        let footprint = Footprint::of(&source, settings.dtype).map_err(|error| failed(error.to_string()))?;
+        let footprint =
+            in_process::footprint(&source, &settings).map_err(|error| failed(error.to_string()))?;
         let need = Need {
             name: format!("{role} {}", identity.name),
             weight_bytes: footprint.weight_bytes,
@@ -208,6 +210,32 @@ impl ModelRegistry {
         }
         let key = self.key(identity, role);
         Ok(Some(self.measured(key, identity, role, configuration)?.need.bytes()))
+    }
+
+    /// Loads another copy of a model with a backend and a maximum sequence length, which is not kept.
+    ///
+    /// # Errors
+    /// If it cannot be loaded, or is not computed in this process.
+    pub async fn load_with(
+        &self,
+        identity: &ModelIdentity,
+        role: Role,
+        formulation: Formulation,
+        backend: BackendChoice,
+        max_sequence_length: Option<usize>,
+    ) -> Result<InProcessModel, LoadModelError> {
+        let load = self.engine_source(identity, role, formulation)?;
+        let settings = self.engine_settings(identity, role)?;
+        let dtype = if backend == BackendChoice::CandleTransformers { DType::F32 } else { settings.dtype };
+        let settings = EngineSettings { backend, dtype, max_sequence_length, ..settings };
+        let loading = tokio::task::spawn_blocking(move || {
+            Ok::<_, Blocking>(InProcessModel::load(load.source()?, &settings)?)
+        });
+        let loaded = loading.await.map_err(Blocking::from).and_then(|loaded| loaded);
+        loaded.map_err(|error| LoadModelError {
+            is_exhaustion: matches!(&error, Blocking::Load(error) if error.is_exhaustion()),
+            ..LoadModelError::new(&identity.name, error.to_string())
+        })
     }
 
     /// Loads a model, or queries its server for it, so that errors are reported before the run starts. A

@@ -38,12 +38,10 @@ impl Uses {
         told.loads += 1;
         // Rounded to milliseconds, because it is sent repeatedly.
         told.load_seconds = (time.as_secs_f64() * 1000.0).round() / 1000.0;
-        if let Some(EngineBackend { engine, .. }) = engine {
+        if let Some(EngineBackend { model, .. }) = engine {
             // The device that `auto` resolved to.
-            told.device = engine.device().to_string();
-            let description = engine.description();
-            told.weights =
-                Some(description.quantization.clone().unwrap_or_else(|| description.dtype.to_string()));
+            told.device = model.device().to_string();
+            told.weights = Some(model.weights());
         }
     }
 

@@ -8,14 +8,17 @@ use lumos_tasks::Message;
 use serde_json::{Value, json};
 
 use super::error::ApiError;
+use crate::EngineSettings;
+use crate::chat::ChatTemplate;
+use crate::engine::chat_template;
 use crate::hub::HubName;
-use crate::{EngineBackend, EngineSettings};
 
 /// A loaded model with its public name.
 #[derive(Debug)]
 pub struct ServedModel {
     id: String,
-    backend: EngineBackend,
+    engine: Engine,
+    chat: ChatTemplate,
 }
 
 impl ServedModel {
@@ -28,7 +31,8 @@ impl ServedModel {
         source: ModelSource,
         settings: EngineSettings,
     ) -> Result<Self, LoadError> {
-        Ok(Self { id: id.into(), backend: EngineBackend::load(source, settings)? })
+        let chat = chat_template(&source)?;
+        Ok(Self { id: id.into(), engine: Engine::load(source, settings.options())?, chat })
     }
 
     /// Name of the model for clients.
@@ -42,12 +46,12 @@ impl ServedModel {
     }
 
     pub(super) fn engine(&self) -> &Engine {
-        &self.backend.engine
+        &self.engine
     }
 
     /// Renders a conversation with the model's chat template.
     pub(super) fn prompt(&self, messages: &[Message]) -> Result<Prompt, ApiError> {
-        let text = self.backend.chat.render(messages);
+        let text = self.chat.render(messages);
         text.map(Prompt::Text).map_err(|error| ApiError::invalid("messages", error))
     }
 

@@ -1,5 +1,7 @@
 //! Integration tests of lumos-models.
 
+#[cfg(feature = "candle-transformers")]
+mod candle_transformers;
 #[cfg(feature = "hub")]
 mod hub;
 mod openai;
