@@ -36,7 +36,7 @@ def complete(lumos, folder, cases, backend, concurrency, limit):
         raise Refused(done.stderr.strip())
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = [json.loads(line) for line in done.stdout.split("\n") if line]
     for one in found:
         # Depends on what was computed before.
         one["usage"].pop("cached_tokens")

@@ -18,6 +18,8 @@ const LARGEST_COUNT: u64 = 4096;
 const TABLE_BYTES: usize = 256 << 20;
 /// Largest context length in tokens.
 const LONGEST_CONTEXT: u64 = 1 << 20;
+/// Layers from one with full attention to the next in Gemma 3.
+const WINDOW_PATTERN: usize = 6;
 
 /// The values of config.json with defaults applied.
 #[derive(Debug, Clone)]
@@ -81,6 +83,7 @@ impl ReferenceConfig {
         // The crate's Llama compares the number of heads with this, too.
         config.set("max_position_embeddings", config.context_length.max(config.heads));
         config.flatten_rope();
+        config.set_window_pattern()?;
         Ok(config)
     }
 
@@ -115,6 +118,23 @@ impl ReferenceConfig {
             return Err(self.invalid("head_dim must be even and positive"));
         }
         Ok(())
+    }
+
+    /// Sets the number of layers up to the first full one, which the crate expects for models whose layers alternate.
+    /// transformers 5 lists the layers instead.
+    fn set_window_pattern(&mut self) -> Result<(), LoadError> {
+        let named = self.size("sliding_window_pattern", LARGEST_COUNT)?;
+        let private = self.size("_sliding_window_pattern", LARGEST_COUNT)?;
+        let listed =
+            self.layer_types().and_then(|types| types.iter().position(|layer| layer == "full_attention"));
+        let pattern = named.or(private).or(listed.map(|first| first + 1)).unwrap_or(WINDOW_PATTERN);
+        self.set("sliding_window_pattern", pattern);
+        Ok(())
+    }
+
+    /// The kind of attention of each layer, where the file lists it.
+    pub(super) fn layer_types(&self) -> Option<&Vec<Value>> {
+        self.get("layer_types")?.as_array()
     }
 
     /// Moves rotary settings to the top level.

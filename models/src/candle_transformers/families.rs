@@ -42,8 +42,8 @@ pub(super) struct Family {
     pub(super) rules: &'static [Rule],
     /// Whether the crate panics at missing tensors of layers.
     pub(super) panics: bool,
-    /// How prompts are split.
-    pub(super) chunks: Chunks,
+    /// Most tokens computed at once.
+    pub(super) chunk: usize,
     prepare: fn(&mut ReferenceConfig),
     build: fn(Value, VarBuilder<'static>) -> Result<Box<dyn ReferenceModel>>,
 }
@@ -73,15 +73,6 @@ pub(super) enum Rule {
     PatternedLayers,
 }
 
-/// How prompts are split.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Chunks {
-    /// At any position.
-    Anywhere,
-    /// At most one window, then single tokens: larger parts exceed the window by one position.
-    WindowThenSingle,
-}
-
 /// Most tokens computed at once: bounds the memory for scores.
 const CHUNK: usize = 128;
 
@@ -89,15 +80,6 @@ impl Family {
     /// The family of an architecture.
     pub(super) fn of(architecture: &str) -> Option<&'static Self> {
         FAMILIES.iter().find(|family| family.architecture == architecture)
-    }
-
-    /// Number of tokens that may be computed at once at a position.
-    pub(super) fn longest_chunk(&self, position: usize, window: Option<usize>) -> usize {
-        match self.chunks {
-            Chunks::Anywhere => CHUNK,
-            Chunks::WindowThenSingle if position == 0 => window.unwrap_or(CHUNK).min(CHUNK),
-            Chunks::WindowThenSingle => 1,
-        }
     }
 
     /// Builds a model. Panics of the crate are not caught here.
@@ -129,7 +111,7 @@ const PLAIN: Family = Family {
     rotary_per_layer: false,
     rules: &[],
     panics: false,
-    chunks: Chunks::Anywhere,
+    chunk: CHUNK,
     prepare: |_| {},
     build: |_, _| Err(candle_core::Error::Msg("no model".to_owned())),
 };
@@ -261,7 +243,9 @@ const FAMILIES: [Family; 15] = [
             Rule::Set("tie_word_embeddings"),
             Rule::PatternedLayers,
         ],
-        chunks: Chunks::WindowThenSingle,
+        // The crate appends values of several tokens to its cache in a layout that the cache rejects, and exceeds the
+        // window by one position with several tokens.
+        chunk: 1,
         build: |config, weights| {
             let model = gemma3::Model::new(false, &parsed(config)?, weights)?;
             cached(model, |model, tokens, position| model.forward(tokens, position))

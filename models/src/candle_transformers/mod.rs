@@ -45,7 +45,6 @@ pub struct CandleTransformersBackend {
     /// The model before its first token.
     pristine: Box<dyn ReferenceModel>,
     family: &'static Family,
-    window: Option<usize>,
     cache_bytes_per_token: u64,
     /// Most bytes of keys and values; half of the free memory if `None`.
     cache_bytes: Option<u64>,
@@ -145,7 +144,7 @@ impl CandleTransformersBackend {
         let pristine = built.map_err(|error| {
             let first = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
             let file = config.file().to_owned();
-            first.unwrap_or_else(|| LoadError::InvalidConfig { file, reason: error.to_string() })
+            first.unwrap_or_else(|| LoadError::InvalidConfig { file, reason: message(error) })
         })?;
         let description = ModelDescription {
             architecture: config.architecture.clone(),
@@ -161,7 +160,6 @@ impl CandleTransformersBackend {
             checkpoint,
             pristine,
             family,
-            window: config.window(),
             cache_bytes_per_token: config.cache_bytes_per_token(),
             cache_bytes: settings.memory.map(|share| share.cache_bytes),
             description,
@@ -269,14 +267,13 @@ impl CandleTransformersBackend {
         position: usize,
         cancelled: &AtomicBool,
     ) -> Result<Vec<f32>, GenerateError> {
-        let failed = |error: candle_core::Error| GenerateError::Forward(error.to_string());
+        let failed = |error| GenerateError::Forward(message(error));
         let mut done = 0;
         loop {
             if cancelled.load(Ordering::Relaxed) {
                 return Err(GenerateError::ShutDown);
             }
-            let longest = self.family.longest_chunk(position + done, self.window);
-            let chunk = &tokens[done..tokens.len().min(done + longest)];
+            let chunk = &tokens[done..tokens.len().min(done + self.family.chunk)];
             let input = Tensor::new(chunk, &CandleDevice::Cpu).and_then(|input| input.unsqueeze(0));
             let logits = input.and_then(|input| model.forward(&input, position + done)).map_err(failed)?;
             done += chunk.len();
@@ -294,6 +291,14 @@ impl CandleTransformersBackend {
         }
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Err(GenerateError::TooLargeForMemory { needed: bytes(needed), budget: bytes(budget) })
+    }
+}
+
+/// The text of an error without the backtrace that candle adds if `RUST_BACKTRACE` is set.
+fn message(error: candle_core::Error) -> String {
+    match error {
+        candle_core::Error::WithBacktrace { inner, .. } => message(*inner),
+        error => error.to_string(),
     }
 }
 
@@ -392,11 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn prompts_are_split_as_the_family_needs() {
-        let plain = Family::of("LlamaForCausalLM").unwrap();
-        assert_eq!((plain.longest_chunk(0, None), plain.longest_chunk(700, Some(4))), (128, 128));
-        let gemma = Family::of("Gemma3ForCausalLM").unwrap();
-        assert_eq!((gemma.longest_chunk(0, Some(48)), gemma.longest_chunk(48, Some(48))), (48, 1));
+    fn architectures_are_found() {
         assert!(!has("GPT2LMHeadModel") && has("GemmaForCausalLM"));
     }
 }

@@ -89,25 +89,17 @@ impl ReferenceConfig {
                 self.when(any, "layer_types", "the crate has no windows in single layers")
             }
             Rule::PatternedLayers => {
-                let pattern = self.number("sliding_window_pattern").unwrap_or(1.0) as usize;
-                let usual = |layer: usize| match (layer + 1).is_multiple_of(pattern.max(1)) {
+                let pattern = self.number("sliding_window_pattern").map_or(1, |pattern| pattern as usize);
+                let usual = |layer: usize| match (layer + 1).is_multiple_of(pattern) {
                     true => "full_attention",
                     false => "sliding_attention",
                 };
                 let differs = self.layer_types().is_some_and(|types| {
                     types.len() != self.layers || (0..self.layers).any(|layer| types[layer] != usual(layer))
                 });
-                self.when(
-                    differs,
-                    "layer_types",
-                    &format!("the crate has a full layer after each {}", pattern - 1),
-                )
+                self.when(differs, "layer_types", &format!("the crate has one full layer in each {pattern}"))
             }
         }
-    }
-
-    fn layer_types(&self) -> Option<&Vec<Value>> {
-        self.get("layer_types")?.as_array()
     }
 
     fn when(&self, refused: bool, field: &str, why: &str) -> Result<(), LoadError> {
