@@ -42,8 +42,8 @@ long:
 
 # Lint and test Parquet exports, whose crates take too long to compile for every check.
 parquet:
-    cargo clippy -p lumos-coordinator --features parquet --all-targets --locked -- -D warnings
-    cargo test -p lumos-coordinator --features parquet --lib --locked export::
+    cargo clippy -p lumos-reports --features parquet --all-targets --locked -- -D warnings
+    cargo test -p lumos-reports --features parquet --lib --locked export::
 
 # Read the exports of a run with their readers and compare the figures; needs the network once.
 readers run *folder:

@@ -17,7 +17,7 @@ mod tool;
 use std::ffi::OsString;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use lumos_coordinator::report::ReportDetail;
+use lumos_reports::report::ReportDetail;
 
 pub(crate) use compare::{Annotations, CompareArgs, ComparisonFormat, GateArgs, SelectionArgs};
 pub(crate) use data::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs, ReplayArgs};

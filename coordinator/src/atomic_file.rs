@@ -8,10 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Writes a file through a temporary file in the same folder and renames it. After a crash at any moment the
 /// path holds either its previous content or all of the new content.
-pub(crate) fn write_whole(
-    path: &Path,
-    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
+pub fn write_whole(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let folder = above(path).unwrap_or(Path::new("."));
     let temporary = temporary_beside(path, "")?;
     fs::create_dir_all(folder)?;
@@ -32,7 +29,7 @@ pub(crate) fn write_whole(
 
 /// Creates a folder and its missing parents. A new folder gets mode 0700 (less the umask), because it
 /// contains prompts and replies; parents get the default mode.
-pub(crate) fn create_private_folder(folder: &Path) -> io::Result<()> {
+pub fn create_private_folder(folder: &Path) -> io::Result<()> {
     if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty()) {
         fs::create_dir_all(above)?;
     }
@@ -46,7 +43,7 @@ pub(crate) fn create_private_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// A new folder under a temporary name. It is removed on drop unless it was published.
-pub(crate) struct FolderDraft {
+pub struct FolderDraft {
     path: PathBuf,
     draft: PathBuf,
     /// Locked while the folder is written. `None` on systems that cannot open folders.
@@ -58,7 +55,7 @@ impl FolderDraft {
     ///
     /// # Errors
     /// If it cannot be created.
-    pub(crate) fn new(path: &Path) -> io::Result<Self> {
+    pub fn new(path: &Path) -> io::Result<Self> {
         let draft = temporary_beside(path, "")?;
         if let Some(above) = above(path) {
             fs::create_dir_all(above)?;
@@ -73,7 +70,7 @@ impl FolderDraft {
     }
 
     /// The folder to fill.
-    pub(crate) fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Path {
         &self.draft
     }
 
@@ -81,7 +78,7 @@ impl FolderDraft {
     ///
     /// # Errors
     /// If a folder cannot be moved or removed.
-    pub(crate) fn publish(self) -> io::Result<()> {
+    pub fn publish(self) -> io::Result<()> {
         sync_folder(&self.draft)?;
         if self.path.exists() {
             let old = temporary_beside(&self.path, ".old")?;
@@ -151,7 +148,7 @@ pub fn remove_left_behind(folder: &Path) -> io::Result<()> {
 }
 
 /// Syncs a folder, so that a rename in it survives a power failure. Does nothing on systems other than Unix.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 

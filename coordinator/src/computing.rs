@@ -64,28 +64,28 @@ impl Computing {
 
 /// How a worker of a queue computed models.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct WorkerComputing {
+pub struct WorkerComputing {
     /// Name of the worker.
-    pub(crate) worker: String,
+    pub worker: String,
     /// Host name.
-    pub(crate) host: String,
+    pub host: String,
     /// Start time in milliseconds since 1970 by the worker's clock. Distinguishes processes with the same
     /// name.
-    pub(crate) started_ms: i64,
+    pub started_ms: i64,
     /// Number of episodes driven at the same time.
     #[serde(rename = "places")]
-    pub(crate) concurrency: u32,
+    pub concurrency: u32,
     /// Latest reported usage of its engines for the run's models.
-    pub(crate) engines: Vec<EngineUse>,
+    pub engines: Vec<EngineUse>,
     /// Usage of the engines before the worker's first unit of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) before: Vec<EngineUse>,
+    pub before: Vec<EngineUse>,
     /// Latest reported use of the run's model servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) servers: Vec<ServerUse>,
+    pub servers: Vec<ServerUse>,
     /// Use of the servers before the worker's first unit of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) servers_before: Vec<ServerUse>,
+    pub servers_before: Vec<ServerUse>,
 }
 
 impl WorkerComputing {
@@ -96,7 +96,7 @@ impl WorkerComputing {
 
     /// Returns the usage of the run, without usage from before it.
     #[must_use]
-    pub(crate) fn spent(&self) -> Self {
+    pub fn spent(&self) -> Self {
         let engines = self.engines.iter().map(|engine| engine.since(&self.before)).collect();
         let servers = self.servers.iter().map(|server| server.since(&self.servers_before)).collect();
         Self { engines, servers, before: Vec::new(), servers_before: Vec::new(), ..self.clone() }

@@ -35,7 +35,7 @@ impl RunIdentity {
     }
 
     /// Returns the first twelve digits, for display.
-    pub(crate) fn short(&self) -> &str {
+    pub fn short(&self) -> &str {
         self.0.short()
     }
 }

@@ -1,4 +1,4 @@
-//! Values for tests.
+//! Values for tests of this crate and of `lumos-reports`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,22 @@ use lumos_tasks::{
     Target, Task, Telemetry, ToolCall, ToolReply, UnitId,
 };
 
-use crate::checkpoint::Record;
+use crate::checkpoint::{Checkpoint, CheckpointError, Record, Recorded};
 use crate::manifest::{FileRecord, MachineInfo, Manifest, ManifestParts, ModelRecord, PlannedData};
 use crate::spec::{ModelSet, RunSpec};
 
+impl Checkpoint {
+    /// Records one outcome.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::record_all`].
+    pub async fn record(&self, record: Record) -> Result<Recorded, CheckpointError> {
+        Ok(self.record_all(vec![record]).await?[0])
+    }
+}
+
 /// Returns the item at a position.
-pub(crate) fn item(index: u64) -> Item {
+pub fn item(index: u64) -> Item {
     let question = format!("Tom has {index} apples and buys 2 more. How many apples has he?");
     let answer = (index + 2).to_string();
     let record = serde_json::json!({"question": question, "answer": answer});
@@ -32,7 +42,7 @@ pub(crate) fn item(index: u64) -> Item {
 }
 
 /// Returns a configuration with a seed.
-pub(crate) fn configuration(seed: u64) -> Configuration {
+pub fn configuration(seed: u64) -> Configuration {
     let model = |name: &str| ModelIdentity {
         name: format!("candle:models/{name}"),
         content: ContentHash::of_bytes(name.as_bytes()),
@@ -53,7 +63,7 @@ pub(crate) fn configuration(seed: u64) -> Configuration {
 }
 
 /// Returns a manifest of these configurations and items.
-pub(crate) fn manifest_of(configurations: &[Configuration], items: &[Item]) -> Manifest {
+pub fn manifest_of(configurations: &[Configuration], items: &[Item]) -> Manifest {
     let spec = RunSpec {
         name: Some("sample".to_owned()),
         tasks: Some(vec!["svamp".to_owned()]),
@@ -64,7 +74,7 @@ pub(crate) fn manifest_of(configurations: &[Configuration], items: &[Item]) -> M
 }
 
 /// Returns a manifest of a specification.
-pub(crate) fn manifest_with(
+pub fn manifest_with(
     spec: crate::spec::ResolvedSpec,
     configurations: &[Configuration],
     items: &[Item],
@@ -102,7 +112,7 @@ pub(crate) fn manifest_with(
 }
 
 /// Returns the record of an item's unit. Ten consecutive items cover every kind of ending.
-pub(crate) fn state(index: u64, unit: &UnitId) -> Option<Record> {
+pub fn state(index: u64, unit: &UnitId) -> Option<Record> {
     let generate = |turn, role, prompt: &str, reply: &str| Step::Generate {
         turn,
         role,
@@ -167,7 +177,7 @@ pub(crate) fn state(index: u64, unit: &UnitId) -> Option<Record> {
 }
 
 /// Returns the exported samples files in a run's folder, sorted.
-pub(crate) fn samples_files(folder: &Path) -> Vec<PathBuf> {
+pub fn samples_files(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> =
         files.filter(|file| file.extension().is_some_and(|ending| ending == "jsonl")).collect();

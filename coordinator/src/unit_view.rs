@@ -1,43 +1,39 @@
 //! Iteration over a run's units in the order of reports: by configuration, then by item.
 //!
 //! [`for_each_unit()`] passes every planned unit to a visitor as a [`UnitView`] with its record. Reports, samples
-//! and judging are built on it. [`CheckpointReader::for_each_settled`] is the public form. Scoring the units needs
-//! neither models nor data files, so it can be repeated with another scoring at any time; it fails with
-//! [`ScoreError`].
+//! and judging are built on it. [`CheckpointReader::for_each_settled`] is the form for settled units only.
 
-use lumos_benchmarks::Benchmark;
 use lumos_tasks::{EpisodeUnit, Item, UnitId};
-use thiserror::Error;
 
 use crate::checkpoint::{CheckpointError, CheckpointReader, Record};
 use crate::manifest::{Manifest, PlannedConfiguration};
 
 /// A unit and its record.
 #[derive(Debug)]
-pub(crate) struct UnitView<'a> {
+pub struct UnitView<'a> {
     /// Position of the configuration in the manifest.
-    pub(crate) position: usize,
+    pub position: usize,
     /// The configuration.
-    pub(crate) configuration: &'a PlannedConfiguration,
+    pub configuration: &'a PlannedConfiguration,
     /// The item.
-    pub(crate) item: &'a Item,
+    pub item: &'a Item,
     /// The unit.
-    pub(crate) unit: UnitId,
+    pub unit: UnitId,
     /// The record that settled it, otherwise that of its latest fault; `None` if nothing is recorded.
-    pub(crate) record: Option<Record>,
+    pub record: Option<Record>,
     /// Its earlier records, faults by attempt.
-    pub(crate) earlier: Vec<Record>,
+    pub earlier: Vec<Record>,
 }
 
 impl UnitView<'_> {
     /// Returns the record that settled the unit.
-    pub(crate) fn settled(&self) -> Option<&Record> {
+    pub fn settled(&self) -> Option<&Record> {
         self.record.as_ref().filter(|record| !record.outcome.is_fault())
     }
 }
 
 /// Returns the identity of an item's unit under a configuration.
-pub(crate) fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
+pub fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
     EpisodeUnit::identity_of(&item.id, &configuration.identity)
 }
 
@@ -45,7 +41,7 @@ pub(crate) fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> Unit
 ///
 /// # Errors
 /// Errors of reading the checkpoint, and errors of the visitor.
-pub(crate) fn for_each_unit<E: From<CheckpointError>>(
+pub fn for_each_unit<E: From<CheckpointError>>(
     manifest: &Manifest,
     checkpoint: &CheckpointReader,
     mut visit: impl FnMut(&UnitView<'_>) -> Result<(), E>,
@@ -60,7 +56,7 @@ pub(crate) fn for_each_unit<E: From<CheckpointError>>(
 ///
 /// # Errors
 /// Errors of reading the checkpoint, and errors of the visitor.
-pub(crate) fn for_each_unit_of<E: From<CheckpointError>>(
+pub fn for_each_unit_of<E: From<CheckpointError>>(
     position: usize,
     configuration: &PlannedConfiguration,
     checkpoint: &CheckpointReader,
@@ -92,23 +88,4 @@ impl CheckpointReader {
             None => Ok(()),
         })
     }
-}
-
-/// Error of scoring a run.
-#[derive(Debug, Error)]
-pub enum ScoreError {
-    /// The checkpoint cannot be read.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// The run uses a benchmark that this version does not have.
-    #[error("unknown benchmark `{0}`: use the version of lumos that made the run")]
-    UnknownBenchmark(String),
-}
-
-/// Finds a benchmark by name.
-///
-/// # Errors
-/// If this version does not have it.
-pub(crate) fn benchmark(name: &str) -> Result<&'static dyn Benchmark, ScoreError> {
-    lumos_benchmarks::find(name).ok_or_else(|| ScoreError::UnknownBenchmark(name.to_owned()))
 }

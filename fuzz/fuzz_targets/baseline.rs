@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use lumos_coordinator::gate::BaselineFile;
+use lumos_reports::gate::BaselineFile;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(baseline) = BaselineFile::parse(bytes) else { return };

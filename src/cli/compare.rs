@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use lumos_coordinator::compare::CompareFormat;
-use lumos_coordinator::gate::{AllowedDifference, GateFormat, MetricThreshold};
-use lumos_coordinator::results::SettingsAxis;
+use lumos_reports::compare::CompareFormat;
+use lumos_reports::gate::{AllowedDifference, GateFormat, MetricThreshold};
+use lumos_reports::results::SettingsAxis;
 
 use super::RunsArgs;
 

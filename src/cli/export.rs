@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use lumos_coordinator::ModelId;
-use lumos_coordinator::export::{AnnotatedModule, ExportFormat};
+use lumos_reports::ModelId;
+use lumos_reports::export::{AnnotatedModule, ExportFormat};
 
 use super::RunsArgs;
 

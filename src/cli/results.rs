@@ -5,8 +5,8 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use lumos_coordinator::report::Format;
 use lumos_coordinator::spec::MemorySize;
+use lumos_reports::report::Format;
 
 use super::{EngineArgs, FleetArgs};
 use crate::exit::Failure;

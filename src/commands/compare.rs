@@ -6,9 +6,9 @@ use std::path::Path;
 
 use lumos_benchmarks::Scoring;
 use lumos_coordinator::CheckpointReader;
-use lumos_coordinator::compare::{CompareError, CompareFormat, CompareOptions, Comparison, Side, compare};
-use lumos_coordinator::results::{Labels, RunTable, SettingsAxis};
-use lumos_coordinator::viewer;
+use lumos_reports::compare::{CompareError, CompareFormat, CompareOptions, Comparison, Side, compare};
+use lumos_reports::results::{Labels, RunTable, SettingsAxis};
+use lumos_reports::viewer;
 
 use super::results::{new_folder, open};
 use crate::cli::{CompareArgs, ComparisonFormat, RunsArgs, SelectionArgs};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use lumos_coordinator::ModelNames;
-use lumos_coordinator::export::{AnnotationOptions, ExportError, ExportFormat, ExportOptions, convert};
+use lumos_reports::ModelNames;
+use lumos_reports::export::{AnnotationOptions, ExportError, ExportFormat, ExportOptions, convert};
 
 use super::results::open;
 use crate::cli::ExportArgs;

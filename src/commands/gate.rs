@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use lumos_coordinator::gate::{
+use lumos_reports::gate::{
     BaselineFile, BaselineSource, GateFormat, GateReport, GateRules, GateVerdict, ItemRef, gate,
 };
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lumos_coordinator::Checkpoint;
 use lumos_coordinator::dispatch::Summary;
-use lumos_coordinator::judge::{self, Asked, JudgeError, Pass};
 use lumos_models::{ModelPricing, ModelRegistry, ModelsSettings};
+use lumos_reports::judge::{self, Asked, JudgeError, Pass};
 use lumos_tasks::{Formulation, NanoDollars, Role, Swap};
 
 use super::results::{open, rescore};

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use lumos_benchmarks::Scoring;
 use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::report::{self, Format};
-use lumos_coordinator::results::Labels;
-use lumos_coordinator::trajectory::{self, Show};
-use lumos_coordinator::viewer::{self, ViewerSource};
-use lumos_coordinator::{Checkpoint, CheckpointReader, Damage, export, judge, merge};
+use lumos_coordinator::{Checkpoint, CheckpointReader, Damage, merge};
+use lumos_reports::report::{self, Format};
+use lumos_reports::results::Labels;
+use lumos_reports::trajectory::{self, Show};
+use lumos_reports::viewer::{self, ViewerSource};
+use lumos_reports::{export, judge};
 
 use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ReportFormat, ScoreArgs, ShowArgs, Verbosity};
 use crate::colour::colours;
@@ -211,7 +212,7 @@ pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
         }
         tokio::task::spawn_blocking(move || checkpoint.close()).await??;
     }
-    lumos_coordinator::remove_left_behind(run)?;
+    lumos_coordinator::atomic_file::remove_left_behind(run)?;
     Ok(exit)
 }
 

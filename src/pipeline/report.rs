@@ -4,10 +4,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lumos_coordinator::Checkpoint;
 use lumos_coordinator::dispatch::Summary;
 use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::report::{self, Format};
-use lumos_coordinator::{Checkpoint, export, viewer};
+use lumos_reports::report::{self, Format};
+use lumos_reports::{export, viewer};
 use lumos_tasks::{EpisodeUnit, Item};
 
 use super::Options;

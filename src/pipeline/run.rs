@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use lumos_coordinator::dispatch::{DispatchConfig, DispatchError, RunProgress, Summary, dispatch};
 use lumos_coordinator::fleet::{CoordinatorError, Fleet, run_fleet};
-use lumos_coordinator::live::StatusFile;
 use lumos_coordinator::manifest::{Manifest, ManifestError};
 use lumos_coordinator::{Checkpoint, CheckpointError, Computing, Event};
 use lumos_models::Swapping;
 use lumos_queue::{MemoryQueue, Queue};
+use lumos_reports::live::StatusFile;
 use lumos_tasks::{Assignment, Finished};
 use lumos_worker::stall::{Wait, reminded, watch_here};
 use lumos_worker::{EpisodeLimits, LeaseTerms, RunTerms, Worker};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lumos_coordinator::dispatch::RunProgress;
-use lumos_coordinator::live::StatusFile;
 use lumos_models::ModelRegistry;
+use lumos_reports::live::StatusFile;
 use lumos_tasks::fleet::{Holdings, PROTOCOL, WorkerNotice};
 use lumos_worker::activity::Activity;
 use tokio_util::sync::CancellationToken;

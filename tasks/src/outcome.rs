@@ -57,6 +57,17 @@ pub enum Ending {
     Faulted(Fault),
 }
 
+impl Ending {
+    /// The name of the ending in results and events.
+    pub fn status(&self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::GaveUp(_) => "gave_up",
+            Self::Faulted(_) => "faulted",
+        }
+    }
+}
+
 /// The stage that caused an episode to have no prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -33,6 +33,7 @@ fn imports_go_one_way() {
         ("lumos-tools", &["lumos-tasks", "lumos-environments", "lumos-engine", "lumos-http", "lumos-models"]),
         ("lumos-worker", &["lumos-tasks", "lumos-queue", "lumos-http", "lumos-models", "lumos-tools"]),
         ("lumos-coordinator", &["lumos-tasks", "lumos-benchmarks", "lumos-queue"]),
+        ("lumos-reports", &["lumos-tasks", "lumos-benchmarks", "lumos-coordinator"]),
         // Machine capabilities that tests need.
         ("lumos-capabilities", &[]),
     ]);
@@ -91,9 +92,10 @@ fn pure_crates_have_no_runtime_and_the_coordinator_no_models() {
         let reached = reached_by(pure);
         assert!(!reached.contains("tokio") && !reached.contains("reqwest"), "{pure} does I/O: {reached:?}");
     }
-    let coordinator = reached_by("lumos-coordinator");
+    // Reports reach the coordinator.
+    let reports = reached_by("lumos-reports");
     for foreign in ["candle-core", "tokenizers", "reqwest"] {
-        assert!(!coordinator.contains(foreign), "the coordinator reaches {foreign}");
+        assert!(!reports.contains(foreign), "reports and the coordinator reach {foreign}");
     }
 }
 
@@ -113,6 +115,7 @@ fn public_type_names_are_unique() {
         "tools",
         "worker",
         "coordinator",
+        "reports",
     ];
     for folder in crates {
         let mut files = Vec::new();

@@ -87,7 +87,7 @@ pub enum CheckpointError {
 
 impl CheckpointError {
     /// Creates the error for content that differs from what was written.
-    pub(crate) fn corrupt(folder: &Path, detail: impl Into<String>) -> Self {
+    pub fn corrupt(folder: &Path, detail: impl Into<String>) -> Self {
         Self::Corrupt { folder: folder.to_owned(), detail: detail.into() }
     }
 
@@ -108,7 +108,7 @@ impl CheckpointError {
     }
 
     /// Converts an I/O error.
-    pub(crate) fn of_io(path: &Path, error: &io::Error) -> Self {
+    pub fn of_io(path: &Path, error: &io::Error) -> Self {
         let folder = path.to_owned();
         let text = error.to_string();
         match error.kind() {

@@ -165,7 +165,7 @@ impl CheckpointReader {
     }
 
     /// Path of the checkpoint's folder.
-    pub(crate) fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
@@ -201,7 +201,7 @@ impl CheckpointReader {
     }
 
     /// The items of a benchmark, in order.
-    pub(crate) fn items(
+    pub fn items(
         &self,
         benchmark: &str,
     ) -> impl Iterator<Item = Result<Item, CheckpointError>> + Send + use<> {
@@ -214,7 +214,7 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn item(&self, benchmark: &str, index: u64) -> Result<Option<Item>, CheckpointError> {
+    pub fn item(&self, benchmark: &str, index: u64) -> Result<Option<Item>, CheckpointError> {
         let location = self.lock().item(benchmark, index);
         location.map(|location| self.read(location)).transpose()
     }
@@ -230,7 +230,7 @@ impl CheckpointReader {
     }
 
     /// The records from a number on, in the order they were recorded.
-    pub(crate) fn records_from(
+    pub fn records_from(
         &self,
         first: usize,
     ) -> impl Iterator<Item = Result<Record, CheckpointError>> + Send + use<> {
@@ -246,7 +246,7 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub(crate) fn records_of(&self, unit: &UnitId) -> Result<Vec<Record>, CheckpointError> {
+    pub fn records_of(&self, unit: &UnitId) -> Result<Vec<Record>, CheckpointError> {
         let unit = UnitKey::of(unit);
         let locations: Vec<Location> = {
             let catalogue = self.lock();
@@ -269,7 +269,7 @@ impl CheckpointReader {
 
     /// Number of outcomes that were dropped because their unit was already settled, over all sessions of the
     /// run.
-    pub(crate) fn duplicates(&self) -> u64 {
+    pub fn duplicates(&self) -> u64 {
         self.duplicates.load(Ordering::Relaxed)
     }
 
@@ -277,7 +277,7 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn seconds(&self) -> Result<Option<f64>, CheckpointError> {
+    pub fn seconds(&self) -> Result<Option<f64>, CheckpointError> {
         self.note(SECONDS_KEY)
     }
 
@@ -285,7 +285,7 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn computing(&self) -> Result<Vec<Computing>, CheckpointError> {
+    pub fn computing(&self) -> Result<Vec<Computing>, CheckpointError> {
         Ok(self.note(COMPUTING_KEY)?.unwrap_or_default())
     }
 
@@ -294,7 +294,7 @@ impl CheckpointReader {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub(crate) fn workers(&self) -> Result<Vec<WorkerComputing>, CheckpointError> {
+    pub fn workers(&self) -> Result<Vec<WorkerComputing>, CheckpointError> {
         let locations: Vec<Location> = {
             let catalogue = self.lock();
             let notes = catalogue.notes.range(WORKERS_KEY.as_bytes().to_vec()..);

@@ -38,13 +38,6 @@ pub(super) fn identity() -> RunIdentity {
     RunIdentity::of([&configuration(0)], [])
 }
 
-impl Checkpoint {
-    /// Records one outcome.
-    pub(crate) async fn record(&self, record: Record) -> Result<Recorded, CheckpointError> {
-        Ok(self.record_all(vec![record]).await?[0])
-    }
-}
-
 #[tokio::test]
 async fn what_was_recorded_is_there_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,6 @@ use lumos_tasks::Ending;
 
 use super::unit_tracker::UnitIndex;
 use crate::checkpoint::{CheckpointError, Record, Recorded, RunStore, Settlement};
-use crate::display::status;
 use crate::events::Event;
 
 /// Data of a result that is kept while its record is written.
@@ -38,7 +37,7 @@ impl PendingResult {
                     configuration,
                     item,
                     attempt,
-                    status: status(ending),
+                    status: ending.status(),
                     correct,
                     prompt_tokens,
                     completion_tokens,

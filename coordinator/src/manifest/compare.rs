@@ -73,7 +73,7 @@ fn instead(flag: &str, before: Option<&String>, now: Option<&String>) -> Option<
 
 /// Returns the settings that define a run, by flag. Settings for location, speed and scoring are excluded,
 /// because they may change when a run is resumed.
-pub(crate) fn settings(spec: &ResolvedSpec, other: &ResolvedSpec) -> BTreeMap<String, String> {
+pub fn settings(spec: &ResolvedSpec, other: &ResolvedSpec) -> BTreeMap<String, String> {
     fn list<T: ToString>(values: &[T]) -> String {
         values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }

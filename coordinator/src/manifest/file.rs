@@ -67,7 +67,7 @@ impl Manifest {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(crate) fn write(&self, folder: &Path) -> Result<(), ManifestError> {
+    pub fn write(&self, folder: &Path) -> Result<(), ManifestError> {
         let file = folder.join(FILE_NAME);
         write_whole(&file, |out| {
             serde_json::to_writer_pretty(&mut *out, self)?;

@@ -7,17 +7,17 @@
 pub(crate) mod compare;
 mod file;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lumos_tasks::{Configuration, ContentHash, ItemId, ModelIdentity, Role};
+use lumos_tasks::{Configuration, ContentHash, ItemId, ModelIdentity};
 use serde::{Deserialize, Serialize};
 
 use crate::spec::ResolvedSpec;
 
 pub(crate) use file::FILE_NAME;
-pub use {crate::identity::RunIdentity, file::ManifestError};
+pub use {crate::identity::RunIdentity, compare::settings, file::ManifestError};
 
 /// Layout version of the file.
 const SCHEMA: u32 = 1;
@@ -45,11 +45,11 @@ pub struct Manifest {
     /// Hash of the prompt texts, by benchmark.
     pub(crate) prompts: BTreeMap<String, ContentHash>,
     /// Versions of the components that affect results.
-    pub(crate) versions: BTreeMap<String, String>,
+    pub versions: BTreeMap<String, String>,
     /// Git revision of the source, if known.
-    pub(crate) git_revision: Option<String>,
+    pub git_revision: Option<String>,
     /// The machine that planned the run.
-    pub(crate) machine: MachineInfo,
+    pub machine: MachineInfo,
 }
 
 /// One cell of the matrix.
@@ -107,13 +107,13 @@ pub struct DataRecord {
 
 /// The machine a run was planned on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct MachineInfo {
+pub struct MachineInfo {
     /// Number of cores available to this process.
-    pub(crate) cores: usize,
+    pub cores: usize,
     /// The operating system.
-    pub(crate) os: String,
+    pub os: String,
     /// The processor architecture.
-    pub(crate) architecture: String,
+    pub architecture: String,
 }
 
 /// The data of one benchmark, found by planning.
@@ -208,29 +208,8 @@ impl Manifest {
     }
 
     /// Returns the data of a benchmark.
-    pub(crate) fn data_of(&self, benchmark: &str) -> Option<&DataRecord> {
+    pub fn data_of(&self, benchmark: &str) -> Option<&DataRecord> {
         self.data.iter().find(|data| data.benchmark == benchmark)
-    }
-
-    /// Returns the model names of each role, planner first. A role has several names if configurations
-    /// differ.
-    pub(crate) fn models_by_role(&self) -> BTreeMap<Role, Vec<&str>> {
-        let mut named: BTreeMap<Role, Vec<&str>> = BTreeMap::new();
-        for (role, model) in self.configurations.iter().flat_map(|planned| &planned.configuration.models) {
-            let names = named.entry(*role).or_default();
-            if !names.contains(&model.name.as_str()) {
-                names.push(&model.name);
-            }
-        }
-        named
-    }
-
-    /// Returns the roles of a model: `planner, grounder`.
-    pub(crate) fn roles_of(&self, identity: &ModelIdentity) -> String {
-        let models = self.configurations.iter().flat_map(|planned| &planned.configuration.models);
-        let roles: BTreeSet<_> =
-            models.filter(|(_, model)| *model == identity).map(|(role, _)| *role).collect();
-        roles.into_iter().map(Role::name).collect::<Vec<_>>().join(", ")
     }
 
     /// Number of planned units of all configurations.

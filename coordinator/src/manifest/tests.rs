@@ -1,6 +1,6 @@
 //! Tests of manifests in folders.
 
-use lumos_tasks::{Item, Sampling, ToolBackend};
+use lumos_tasks::{Item, Role, Sampling, ToolBackend};
 
 use super::compare::differences;
 use super::*;

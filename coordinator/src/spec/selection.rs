@@ -44,7 +44,7 @@ impl Selection {
     }
 
     /// Returns the last selected position.
-    pub(crate) fn last(&self) -> Option<u64> {
+    pub fn last(&self) -> Option<u64> {
         self.ranges.last().map(|(_, last)| *last)
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{Stream, stream};
-use lumos_coordinator::live::{LiveRun, LiveWorker, delta, openmetrics};
+use lumos_reports::live::{LiveRun, LiveWorker, delta, openmetrics};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -178,7 +178,7 @@ mod tests {
     use std::pin::pin;
 
     use futures::StreamExt;
-    use lumos_coordinator::live::{Heartbeats, LiveState};
+    use lumos_reports::live::{Heartbeats, LiveState};
     use lumos_tasks::ContentHash;
     use lumos_tasks::fleet::{ConfigurationStatus, PROTOCOL, RunState, RunStatus, RunToken};
 

@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumos_coordinator::live::{LiveError, LiveFolder};
 use lumos_http::{HttpLimits, serve};
+use lumos_reports::live::{LiveError, LiveFolder};
 use tokio::net::TcpListener;
 
 use crate::cli::ServeRunsArgs;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lumos_coordinator::live::{Heartbeats, LiveFolder, LiveRun, LiveWorker, QueueDepth};
 use lumos_queue::nats::Server;
+use lumos_reports::live::{Heartbeats, LiveFolder, LiveRun, LiveWorker, QueueDepth};
 use lumos_tasks::fleet::{RunState, RunStatus, RunToken, ShardId, WorkerNotice};
 use tokio_util::sync::CancellationToken;
 

@@ -1,0 +1,231 @@
+//! Tests of gates on sample records.
+
+use lumos_coordinator::samples::configuration;
+use lumos_tasks::outcome::SqlEvidence;
+use lumos_tasks::{Configuration, ContentHash, Evidence, Formulation, Outcome};
+
+use super::*;
+use crate::compare::tests::{items, side};
+use crate::compare::{CompareError, Refusal, Side};
+use crate::results::tests::{like, table_of};
+
+fn run(name: &str, count: u64, right: impl Fn(u64) -> bool) -> Side {
+    side(name, &[configuration(0)], &items(0..count), |_, index| right(index / 10 * 8 + index % 10))
+}
+
+fn rules() -> GateRules {
+    GateRules { min_items: 30, ..GateRules::default() }
+}
+
+/// Checks against the run, and against its file, which must give the same result.
+fn checked(candidate: &Side, baseline: Side, rules: &GateRules) -> GateReport {
+    let mut bytes = Vec::new();
+    BaselineFile::of(&baseline).write(&mut bytes).unwrap();
+    let file = BaselineFile::parse(&bytes).unwrap();
+    assert_eq!(file, BaselineFile::of(&baseline));
+    let of_file = gate(candidate, &BaselineSource::File(file), rules).unwrap();
+    let of_run = gate(candidate, &BaselineSource::Run(Box::new(baseline)), rules).unwrap();
+    assert_eq!(of_file.checks, of_run.checks);
+    of_run
+}
+
+/// The cases of `stat_cases.json`: ten patterns of ten items, nothing that differs, and half of 40 items lost.
+#[test]
+fn known_cases_have_their_verdicts() {
+    let candidate = |index: u64| [1, 1, 0, 1, 0, 1, 1, 0, 1, 1][index as usize % 10] == 1;
+    let baseline = |index: u64| [1, 0, 0, 1, 0, 1, 1, 1, 1, 1][index as usize % 10] == 1;
+    let margin = |points: &str| rules().with_margins(&[points]).unwrap();
+    let report = checked(&run("new", 100, candidate), run("old", 100, baseline), &margin("5"));
+    let check = &report.checks[0];
+    assert_eq!((report.verdict(), check.items, check.difference), (GateVerdict::CannotTell, 100, Some(0.0)));
+    assert!((check.limit.unwrap() + 0.073_930_672_604_189_83).abs() < 1e-9, "{check:?}");
+    assert!(check.items_needed.unwrap() > 100, "{check:?}");
+    let report = checked(&run("new", 100, candidate), run("old", 100, candidate), &margin("1"));
+    assert_eq!((report.verdict(), report.checks[0].limit), (GateVerdict::Pass, Some(0.0)));
+    assert!(report.checks[0].reason.contains("no paired item differs"));
+    let report = checked(&run("new", 40, |index| index % 2 == 1), run("old", 40, |_| true), &margin("10"));
+    let check = &report.checks[0];
+    assert_eq!((report.verdict(), check.difference), (GateVerdict::Fail, Some(-0.5)));
+    assert!(
+        (check.limit.unwrap() + 0.631_693_687_281_670_4).abs() < 1e-9 && check.p_adjusted.unwrap() < 0.001
+    );
+}
+
+#[test]
+fn few_items_and_unsettled_units_decide_nothing() {
+    let same = |name: &str, count| run(name, count, |_| true);
+    let report = checked(&same("new", 20), same("old", 20), &rules());
+    assert_eq!(report.verdict(), GateVerdict::CannotTell);
+    assert!(report.checks[0].reason.contains("fewer than 30 items"), "{:?}", report.checks);
+    let all = items(0..200);
+    let missing = |count: u64| {
+        let table =
+            table_of(
+                &[configuration(0)],
+                &all,
+                move |_, item, _| {
+                    if item.index < count { None } else { like(0, item) }
+                },
+            );
+        Side { name: "run".to_owned(), folder: "run".into(), table }
+    };
+    assert_eq!(missing(8).table.unsettled(), 8);
+    let report = checked(&missing(8), missing(0), &rules());
+    assert_eq!(report.verdict(), GateVerdict::CannotTell);
+    assert!(report.checks[0].reason.contains("8 units are faulted or outstanding and could reverse it"));
+    let rules = rules().with_margins(&["20"]).unwrap();
+    let report = checked(&missing(8), missing(0), &rules);
+    assert_eq!(report.verdict(), GateVerdict::Pass, "even if all of them are wrong");
+}
+
+#[test]
+fn items_and_thresholds_are_required() {
+    let candidate = run("new", 40, |index| index != 3);
+    let with = |item: &str| GateRules {
+        must_pass: vec![item.parse().unwrap()],
+        ..rules().with_margins(&["20"]).unwrap()
+    };
+    let verdict = |rules: &GateRules| {
+        let report = checked(&candidate, run("old", 40, |_| true), rules);
+        report.checks.last().unwrap().verdict
+    };
+    assert_eq!((verdict(&with("2")), verdict(&with("svamp:3"))), (GateVerdict::Pass, GateVerdict::Fail));
+    assert_eq!(verdict(&with("item-3")), GateVerdict::Fail);
+    let error = gate(&candidate, &BaselineSource::Run(Box::new(run("old", 40, |_| true))), &with("item-77"))
+        .unwrap_err();
+    assert!(error.to_string().contains("item `item-77` not found"), "{error}");
+    let threshold = |text: &str| GateRules {
+        thresholds: vec![text.parse().unwrap()],
+        ..rules().with_margins(&["20"]).unwrap()
+    };
+    assert_eq!(verdict(&threshold("exact_match=80")), GateVerdict::Pass);
+    assert_eq!(verdict(&threshold("svamp:exact_match=97")), GateVerdict::CannotTell);
+    assert_eq!(verdict(&threshold("exact_match=99.9")), GateVerdict::Fail);
+    let error =
+        gate(&candidate, &BaselineSource::Run(Box::new(run("old", 40, |_| true))), &threshold("f1=1"))
+            .unwrap_err();
+    assert!(matches!(error, CompareError::UnknownMetric(_)), "{error}");
+}
+
+#[test]
+fn differences_in_prompts_data_and_items_are_refused() {
+    let baseline = || run("old", 40, |_| true);
+    let refused = |candidate: &Side, rules: &GateRules| match gate(
+        candidate,
+        &BaselineSource::Run(Box::new(baseline())),
+        rules,
+    ) {
+        Err(CompareError::Refused(refusals)) => refusals,
+        other => panic!("{other:?}"),
+    };
+    let prompts = Configuration { prompts: ContentHash::of_bytes(b"other"), ..configuration(0) };
+    let candidate = side("new", &[prompts], &items(0..40), |_, _| true);
+    assert!(matches!(refused(&candidate, &rules())[..], [Refusal::PromptsDiffer { .. }]));
+    let allowed = GateRules { allow: [AllowedDifference::Prompts].into(), ..rules() };
+    assert!(gate(&candidate, &BaselineSource::Run(Box::new(baseline())), &allowed).is_ok());
+    let mut candidate = run("new", 40, |_| true);
+    candidate.table.manifest.data[0].sha256 = ContentHash::of_bytes(b"other");
+    assert!(matches!(refused(&candidate, &rules())[..], [Refusal::DataDiffers { .. }]));
+    let shifted = side("new", &[configuration(0)], &items(8..48), |_, _| true);
+    let [Refusal::ItemsDiffer { common: 32, .. }] = refused(&shifted, &rules())[..] else { panic!() };
+    let mut file = BaselineFile::of(&baseline());
+    file.scoring_version += 1.0;
+    let refused = gate(&run("new", 40, |_| true), &BaselineSource::File(file), &rules());
+    assert!(matches!(refused, Err(CompareError::Refused(_))), "another version of the scoring");
+}
+
+#[test]
+fn damaged_baselines_are_refused() {
+    let mut bytes = Vec::new();
+    BaselineFile::of(&run("old", 8, |_| true)).write(&mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with("[\"")).count();
+    assert_eq!(lines, 8, "one line per item: {text}");
+    let refused = |text: String| BaselineFile::parse(text.as_bytes()).unwrap_err();
+    assert!(refused(text.replace("baseline/1", "baseline/2")).contains("unknown format `lumos-baseline/2`"));
+    assert!(refused(text[..text.len() / 2].to_owned()).contains("not a baseline file"));
+    assert!(refused("{}".to_owned()).contains("format"));
+    assert!(refused(text.replacen("[[1.0,1.0]]", "[]", 1)).contains("0 values for 1 metrics"));
+    assert!(refused(text.replacen("[[1.0,1.0]]", "[[1.0,-1.0]]", 1)).contains("invalid value"));
+    let first = text.lines().find(|line| line.starts_with("[\"")).unwrap();
+    assert!(refused(text.replacen(first, &format!("{first}\n{first}"), 1)).contains("listed twice"));
+    let missing = BaselineFile::read(std::path::Path::new("/nowhere/baseline.json")).unwrap_err();
+    assert!(missing.to_string().contains("/nowhere/baseline.json"), "{missing}");
+}
+
+#[test]
+fn every_format_has_the_verdicts() {
+    let report = gate(
+        &run("new", 40, |index| index % 2 == 1),
+        &BaselineSource::Run(Box::new(run("old", 40, |_| true))),
+        &GateRules { must_pass: vec!["1".parse().unwrap()], ..rules() },
+    )
+    .unwrap();
+    let rendered = |format| {
+        let mut out = Vec::new();
+        report.render(format, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    insta::assert_snapshot!("table", rendered(GateFormat::Terminal { width: 80 }));
+    insta::assert_snapshot!("junit", rendered(GateFormat::Junit));
+    let json: serde_json::Value = serde_json::from_str(&rendered(GateFormat::Json)).unwrap();
+    assert_eq!((&json["verdict"], &json["exit"]), (&"fail".into(), &100.into()), "{json}");
+    for key in
+        ["rule", "benchmark", "group", "verdict", "difference", "interval", "p_value", "margin", "items"]
+    {
+        assert!(!json["checks"][0][key].is_null(), "{key}: {json}");
+    }
+    let markdown = rendered(GateFormat::Markdown);
+    assert!(markdown.contains("fail") && markdown.contains("lumos compare old new"), "{markdown}");
+    let mut annotations = Vec::new();
+    report.annotate(&mut annotations).unwrap();
+    let annotations = String::from_utf8(annotations).unwrap();
+    assert!(annotations.starts_with("::error title=lumos gate%3A svamp"), "{annotations}");
+    assert_eq!(annotations.lines().count(), 1, "passed checks have none");
+}
+
+/// Returns a run of InterCode SQL whose episodes take this many turns.
+fn turns(name: &str, taken: impl Fn(u64) -> u32) -> Side {
+    let configuration = Configuration { benchmark: "intercode_sql".to_owned(), ..configuration(0) };
+    let mut table = table_of(&[configuration], &items(0..40), |_, item, sample| {
+        let evidence = SqlEvidence { turns: taken(item.index), ..SqlEvidence::default() };
+        Some(Outcome { evidence: Some(Evidence::Sql(evidence)), ..sample? })
+    });
+    "intercode_sql".clone_into(&mut table.manifest.data[0].benchmark);
+    Side { name: name.to_owned(), folder: name.into(), table }
+}
+
+#[test]
+fn fewer_turns_are_better() {
+    let with = |threshold: &str| GateRules {
+        metric: Some("turns".to_owned()),
+        thresholds: vec![threshold.parse().unwrap()],
+        ..rules()
+    };
+    let verdicts = |candidate: u32, baseline: u32, threshold: &str| {
+        let candidate = turns("new", |index| candidate + u32::from(index.is_multiple_of(2)));
+        let report = checked(&candidate, turns("old", |_| baseline), &with(threshold));
+        let difference = report.checks[0].difference.unwrap();
+        (report.checks[0].verdict, difference, report.checks[1].verdict)
+    };
+    assert_eq!(verdicts(4, 8, "turns=5"), (GateVerdict::Pass, -3.5, GateVerdict::Pass));
+    assert_eq!(verdicts(8, 4, "turns=5"), (GateVerdict::Fail, 4.5, GateVerdict::Fail));
+    // Half a turn more than the baseline is within the margin of two turns.
+    assert_eq!(verdicts(4, 4, "turns=4.5"), (GateVerdict::Pass, 0.5, GateVerdict::CannotTell));
+}
+
+#[test]
+fn several_groups_make_failing_harder_and_passing_no_easier() {
+    let one = [configuration(0)];
+    let two = [configuration(0), Configuration { formulation: Formulation::OneTime, ..configuration(0) }];
+    let check = |cells: &[Configuration]| {
+        let candidate =
+            side("new", cells, &items(0..40), |cell, index| cell == 1 || !index.is_multiple_of(4));
+        let baseline = side("old", cells, &items(0..40), |_, _| true);
+        gate(&candidate, &BaselineSource::Run(Box::new(baseline)), &rules()).unwrap().checks
+    };
+    let (alone, both) = (check(&one), check(&two));
+    let p = |checks: &[GateCheck]| checks[0].p_adjusted.unwrap();
+    assert!((p(&both) - 2.0 * p(&alone)).abs() < 1e-12, "{both:?}");
+    assert_eq!(both[1].verdict, GateVerdict::Pass);
+}

@@ -1,0 +1,296 @@
+//! The table of a run's scored units.
+
+use std::collections::HashMap;
+
+use lumos_benchmarks::{Benchmark, ItemScore, MetricDefinition, Scoring, Share};
+use lumos_coordinator::CheckpointReader;
+use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
+use lumos_coordinator::{UnitView, for_each_unit};
+use lumos_tasks::{Ending, Item, ItemId, NanoDollars, UnitId};
+
+use crate::judge::{JudgeReport, Verdicts};
+use crate::score::{ScoreError, benchmark};
+
+use super::cause::{Cause, turn_of};
+
+/// Scored units of a run under one scoring. Texts (tasks, predictions, prompts) stay in the checkpoint.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use lumos_benchmarks::Scoring;
+/// use lumos_coordinator::CheckpointReader;
+/// use lumos_coordinator::manifest::Manifest;
+/// use lumos_coordinator::results::RunTable;
+///
+/// let manifest = Manifest::read(Path::new("runs/sample"))?;
+/// let checkpoint = CheckpointReader::open(Path::new("runs/sample/checkpoint"))?;
+/// let table = RunTable::read(&manifest, &checkpoint, Scoring::Paper)?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct RunTable {
+    pub(crate) manifest: Manifest,
+    /// The scoring of all rows.
+    pub(crate) scoring: Scoring,
+    /// Items by benchmark, in the order in which configurations first use them.
+    pub(crate) benchmarks: Vec<BenchmarkItems>,
+    /// Configurations, in the manifest's order.
+    pub(crate) cells: Vec<CellRows>,
+    /// The judge whose verdicts are included, if the run was judged.
+    pub(crate) judge: Option<JudgeReport>,
+}
+
+/// Items of one benchmark, in the order of the data file.
+pub(crate) struct BenchmarkItems {
+    pub(crate) benchmark: &'static dyn Benchmark,
+    pub(crate) ids: Vec<ItemId>,
+    /// Positions in the data file.
+    pub(crate) indexes: Vec<u64>,
+    pub(crate) names: Vec<Option<String>>,
+    pub(crate) groups: Vec<Option<String>>,
+    /// Number of each item's cluster, by first appearance; a cluster of its own if the benchmark has no clusters.
+    pub(crate) clusters: Vec<u32>,
+    /// Whether the benchmark has clusters.
+    pub(crate) is_clustered: bool,
+}
+
+impl std::fmt::Debug for BenchmarkItems {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} items of {}", self.ids.len(), self.benchmark.name())
+    }
+}
+
+/// Units of one configuration.
+#[derive(Debug)]
+pub(crate) struct CellRows {
+    pub(crate) planned: PlannedConfiguration,
+    /// The metrics that are measured, in the benchmark's order.
+    pub(crate) metrics: Vec<MetricDefinition>,
+    /// One row per item of the benchmark, in their order.
+    pub(crate) rows: Vec<UnitRow>,
+}
+
+/// State of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnitState {
+    /// Settled with a prediction.
+    Answered,
+    /// Settled without a prediction.
+    GaveUp,
+    /// Every attempt so far ended with a fault.
+    Faulted,
+    /// Nothing is recorded yet.
+    Outstanding,
+}
+
+/// One unit, scored.
+#[derive(Debug, Clone)]
+pub(crate) struct UnitRow {
+    pub(crate) unit: UnitId,
+    pub(crate) cause: Cause,
+    /// Planner turn in which the episode ended, from 1; 0 without steps.
+    pub(crate) turn: u16,
+    pub(crate) state: UnitState,
+    scores: Box<[Share]>,
+    pub(crate) prompt_tokens: u32,
+    pub(crate) completion_tokens: u32,
+    pub(crate) seconds: f32,
+    pub(crate) cost: Option<NanoDollars>,
+}
+
+/// Stands for a metric that an item has no value of.
+const UNSCORED: Share = Share { numerator: 0.0, denominator: f64::NAN };
+
+impl UnitRow {
+    /// Returns the item's share of the metric at a position in [`CellRows::metrics`]; `None` if the unit is not settled
+    /// or the item has no value.
+    pub(crate) fn share(&self, metric: usize) -> Option<Share> {
+        self.scores.get(metric).copied().filter(|share| !share.denominator.is_nan())
+    }
+
+    /// Whether the unit is settled.
+    pub(crate) fn is_settled(&self) -> bool {
+        matches!(self.state, UnitState::Answered | UnitState::GaveUp)
+    }
+
+    /// Whether the unit has the full score in a metric.
+    pub(crate) fn is_full(&self, metric: usize) -> bool {
+        self.share(metric).is_some_and(|share| share.numerator >= share.denominator)
+    }
+
+    fn of(view: &UnitView<'_>, score: Option<&ItemScore>, metrics: &[MetricDefinition]) -> Self {
+        let Some(record) = &view.record else {
+            return Self {
+                unit: view.unit.clone(),
+                cause: Cause::Outstanding,
+                turn: 0,
+                state: UnitState::Outstanding,
+                scores: Box::default(),
+                prompt_tokens: 0,
+                completion_tokens: 0,
+                seconds: 0.0,
+                cost: None,
+            };
+        };
+        let share =
+            |metric: &MetricDefinition| score.and_then(|score| score.share(metric.name)).unwrap_or(UNSCORED);
+        let correct = score.zip(metrics.first()).is_some_and(|(score, metric)| score.is_full(metric.name));
+        let (prompt_tokens, completion_tokens) = record.outcome.tokens();
+        let count = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
+        Self {
+            unit: view.unit.clone(),
+            cause: Cause::of(&record.outcome, correct),
+            turn: u16::try_from(turn_of(&record.outcome)).unwrap_or(u16::MAX),
+            state: match record.outcome.ending {
+                Ending::Answered => UnitState::Answered,
+                Ending::GaveUp(_) => UnitState::GaveUp,
+                Ending::Faulted(_) => UnitState::Faulted,
+            },
+            scores: score.map(|_| metrics.iter().map(share).collect()).unwrap_or_default(),
+            prompt_tokens: count(prompt_tokens),
+            completion_tokens: count(completion_tokens),
+            #[expect(clippy::cast_possible_truncation, reason = "seven digits are enough for a duration")]
+            seconds: record.telemetry.seconds as f32,
+            cost: record.telemetry.cost,
+        }
+    }
+}
+
+impl RunTable {
+    /// Reads and scores all units of a run in one pass.
+    ///
+    /// # Errors
+    /// If the checkpoint cannot be read or a benchmark is unknown.
+    pub fn read(
+        manifest: &Manifest,
+        checkpoint: &CheckpointReader,
+        scoring: Scoring,
+    ) -> Result<Self, ScoreError> {
+        let verdicts = Verdicts::beside(checkpoint)?;
+        let mut builder = TableBuilder::new(manifest, scoring, verdicts)?;
+        for_each_unit(manifest, checkpoint, |view| {
+            builder.add(view);
+            Ok::<_, ScoreError>(())
+        })?;
+        Ok(builder.finish(manifest))
+    }
+
+    /// Returns the items of a benchmark.
+    pub(crate) fn items_of(&self, benchmark: &str) -> Option<&BenchmarkItems> {
+        self.benchmarks.iter().find(|items| items.benchmark.name() == benchmark)
+    }
+
+    /// Number of units that are not settled.
+    pub fn unsettled(&self) -> usize {
+        self.cells.iter().flat_map(|cell| &cell.rows).filter(|row| !row.is_settled()).count()
+    }
+}
+
+/// Adds units in the order of reports.
+pub(crate) struct TableBuilder {
+    scoring: Scoring,
+    verdicts: Option<Verdicts>,
+    benchmarks: Vec<BenchmarkItems>,
+    clusters: HashMap<(usize, String), u32>,
+    cells: Vec<CellRows>,
+}
+
+impl TableBuilder {
+    pub(crate) fn new(
+        manifest: &Manifest,
+        scoring: Scoring,
+        verdicts: Option<Verdicts>,
+    ) -> Result<Self, ScoreError> {
+        let mut builder =
+            Self { scoring, verdicts, benchmarks: Vec::new(), clusters: HashMap::new(), cells: Vec::new() };
+        for planned in &manifest.configurations {
+            let benchmark = benchmark(&planned.configuration.benchmark)?;
+            let is_measured =
+                |metric: &&MetricDefinition| benchmark.is_measured(metric, &planned.configuration);
+            let metrics = benchmark.metrics().iter().filter(is_measured).copied().collect();
+            builder.cells.push(CellRows { planned: planned.clone(), metrics, rows: Vec::new() });
+            if !builder.benchmarks.iter().any(|items| items.benchmark.name() == benchmark.name()) {
+                builder.benchmarks.push(BenchmarkItems {
+                    benchmark,
+                    ids: Vec::new(),
+                    indexes: Vec::new(),
+                    names: Vec::new(),
+                    groups: Vec::new(),
+                    clusters: Vec::new(),
+                    is_clustered: false,
+                });
+            }
+        }
+        Ok(builder)
+    }
+
+    pub(crate) fn add(&mut self, view: &UnitView<'_>) {
+        let Self { scoring, verdicts, benchmarks, clusters, cells } = self;
+        let Some(cell) = cells.get_mut(view.position) else { return };
+        let name = view.configuration.configuration.benchmark.as_str();
+        let Some(at) = benchmarks.iter().position(|items| items.benchmark.name() == name) else { return };
+        let items = &mut benchmarks[at];
+        // The first configuration of a benchmark adds its items; all have the same ones in the same order.
+        if items.ids.len() == cell.rows.len() {
+            items.add(view.item, |name| {
+                let next = u32::try_from(clusters.len()).unwrap_or(u32::MAX);
+                *clusters.entry((at, name)).or_insert(next)
+            });
+        }
+        let score = view.settled().and_then(|record| {
+            let score = items.benchmark.score(&view.item.target, &record.outcome, *scoring)?;
+            let is_judged = cell.metrics.iter().any(|metric| metric.judged);
+            let verdict = verdicts
+                .as_ref()
+                .filter(|_| is_judged)
+                .and_then(|verdicts| verdicts.of(&view.unit, view.item, &record.outcome));
+            Some(match verdict {
+                Some(verdict) => verdict.add_to(score, *scoring),
+                None => score,
+            })
+        });
+        cell.rows.push(UnitRow::of(view, score.as_ref(), &cell.metrics));
+    }
+
+    pub(crate) fn finish(self, manifest: &Manifest) -> RunTable {
+        let mut cells = self.cells;
+        for cell in &mut cells {
+            // A judged metric has no values before the run is judged.
+            let unjudged: Vec<usize> = cell
+                .metrics
+                .iter()
+                .enumerate()
+                .filter(|(at, metric)| metric.judged && cell.rows.iter().all(|row| row.share(*at).is_none()))
+                .map(|(at, _)| at)
+                .collect();
+            for at in unjudged.into_iter().rev() {
+                cell.metrics.remove(at);
+                for row in cell.rows.iter_mut().filter(|row| !row.scores.is_empty()) {
+                    let mut scores = std::mem::take(&mut row.scores).into_vec();
+                    scores.remove(at);
+                    row.scores = scores.into_boxed_slice();
+                }
+            }
+        }
+        RunTable {
+            manifest: manifest.clone(),
+            scoring: self.scoring,
+            benchmarks: self.benchmarks,
+            cells,
+            judge: self.verdicts.as_ref().map(Verdicts::report),
+        }
+    }
+}
+
+impl BenchmarkItems {
+    fn add(&mut self, item: &Item, cluster: impl FnOnce(String) -> u32) {
+        let own = u32::try_from(self.ids.len()).unwrap_or(u32::MAX);
+        let named = self.benchmark.cluster(item);
+        self.is_clustered |= named.is_some();
+        self.clusters.push(named.map_or(own, cluster));
+        self.ids.push(item.id.clone());
+        self.indexes.push(item.index);
+        self.names.push(item.name.clone());
+        self.groups.push(item.group.clone());
+    }
+}

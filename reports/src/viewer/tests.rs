@@ -1,0 +1,334 @@
+//! Tests of the viewer's files: the page, its list of items and its chunks.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::GzDecoder;
+use lumos_coordinator::samples::{configuration, item, manifest_of, state};
+use lumos_coordinator::unit_of;
+use lumos_coordinator::{Checkpoint, Record};
+use lumos_tasks::{Evidence, Finish, Item, Role, Step};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::*;
+use crate::compare::{CompareOptions, Side, compare};
+use crate::report::report;
+use crate::results::RunTable;
+
+fn unpacked(text: &str) -> Value {
+    let packed = STANDARD.decode(text.trim()).unwrap();
+    serde_json::from_reader(GzDecoder::new(&packed[..])).unwrap()
+}
+
+/// Returns the text between the only element that starts with `start` and its end.
+fn between<'a>(page: &'a str, start: &str, end: &str) -> &'a str {
+    let (_, after) = page.split_once(start).unwrap_or_else(|| panic!("`{start}` not found"));
+    assert!(!after.contains(start), "`{start}` occurs twice");
+    after.split_once(end).unwrap().0
+}
+
+fn index_of(page: &str) -> Value {
+    unpacked(between(page, r#"<script type="application/json+gzip" id="index">"#, "</script>"))
+}
+
+/// Returns the units of a chunk.
+fn chunk(folder: &Path, name: &str) -> Vec<Value> {
+    let script = fs::read_to_string(folder.join(format!("data/{name}.js"))).unwrap();
+    let packed = between(&script, &format!("lumosChunk(\"{name}\",\""), "\");\n");
+    unpacked(packed).as_array().unwrap().clone()
+}
+
+/// Records units of two configurations, changed by `change`, and writes a viewer to `report` in a folder.
+async fn written(folder: &Path, items: u64, change: impl Fn(&mut Record)) -> (Manifest, ViewerSize) {
+    let items: Vec<Item> = (0..items).map(item).collect();
+    let manifest = manifest_of(&[configuration(0), configuration(1)], &items);
+    let checkpoint = Checkpoint::create(&folder.join("checkpoint")).unwrap();
+    checkpoint.store_items("svamp", &items).unwrap();
+    for planned in &manifest.configurations {
+        for item in &items {
+            let unit = unit_of(planned, item);
+            if let Some(mut record) = state(item.index, &unit) {
+                change(&mut record);
+                checkpoint.record(record).await.unwrap();
+            }
+        }
+    }
+    let source = ViewerSource { manifest: &manifest, checkpoint: &checkpoint, scorings: &[] };
+    let report = report(&manifest, &checkpoint, &[]).unwrap();
+    let single = folder.join("report.html");
+    let size = write_viewer(&folder.join("report"), Some(&single), &report, &source).unwrap();
+    let mut page = Vec::new();
+    write_page(&mut page, &report, &source).unwrap();
+    assert_eq!(fs::read(single).unwrap(), page, "the page that `lumos report` prints");
+    (manifest, size)
+}
+
+#[tokio::test]
+async fn every_unit_is_listed_with_its_trajectory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (manifest, size) = written(folder.path(), 10, |_| {}).await;
+    let viewer = folder.path().join("report");
+    let page = fs::read_to_string(viewer.join(PAGE)).unwrap();
+    assert_eq!((size.page, size.chunks), (page.len() as u64, 2));
+    let index = index_of(&page);
+    let rows = index["rows"].as_object().unwrap();
+    assert!(rows.values().all(|column| column.as_array().unwrap().len() == 20), "{index:#}");
+    assert_eq!(index["items"]["svamp"]["task"].as_array().unwrap().len(), 10, "items are stored once");
+    assert_eq!(index["groups"], serde_json::json!(["Addition", "Subtraction"]));
+    let causes: Vec<&str> = rows["cause"].as_array().unwrap()[..10]
+        .iter()
+        .map(|cause| index["causes"][cause.as_u64().unwrap() as usize]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(causes[..4], ["correct"; 4]);
+    assert_eq!(causes[4..6], ["wrong answer"; 2]);
+    assert_eq!(causes[6..], ["limit", "grounder: unknown action", "faulted", "outstanding"]);
+    assert_eq!((&rows["turn"][6], &rows["turn"][7], &rows["turn"][8]), (&1.into(), &1.into(), &0.into()));
+    assert_eq!(
+        (&rows["score"][0], &rows["score"][5], &rows["score"][8]),
+        (&1.0.into(), &0.0.into(), &Value::Null)
+    );
+    assert_eq!((&rows["tokens"][0], &rows["ms"][3]), (&220.into(), &1000.into()));
+    for (cell, entry) in index["cells"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(entry["label"], manifest.configurations[cell].label);
+        let [first, count, name] = &entry["chunks"][0].as_array().unwrap()[..] else { panic!("{entry}") };
+        assert_eq!((first.as_u64(), count.as_u64()), (Some(10 * cell as u64), Some(10)));
+        let units = chunk(&viewer, name.as_str().unwrap());
+        for (at, unit) in units.iter().enumerate() {
+            let short = rows["unit"][10 * cell + at].as_str().unwrap();
+            assert!(short.len() == 12 && unit["unit"].as_str().unwrap().starts_with(short), "{unit}");
+        }
+        assert_eq!(units[0]["scores"]["paper"]["exact_match"], serde_json::json!([1.0, 1.0]));
+        let record = &units[5]["records"][0];
+        assert_eq!(record["ending"], "answered: <script>alert(1)</script>");
+        let kinds: Vec<_> = record["steps"].as_array().unwrap().iter().map(|step| &step["k"]).collect();
+        assert_eq!(kinds, ["g", "g", "c", "a"]);
+        assert_eq!(record["steps"][0]["reply"], "Subgoal 1: <b>Add</b> & 'count'");
+        assert_eq!(record["steps"][2]["call"], "maths: 5 + 2");
+        let exhausted = units[6]["records"][0]["ending"].as_str().unwrap();
+        assert!(exhausted.ends_with("its rounds were used up"), "{exhausted}");
+        assert_eq!(
+            units[7]["records"][0]["ending"],
+            "gave up: grounder: unknown action in turn 1: unknown action `Sum`"
+        );
+        assert!(units[9]["records"].as_array().unwrap().is_empty());
+    }
+    // The page in one file has the same rows and no chunks.
+    let single = index_of(&fs::read_to_string(folder.path().join("report.html")).unwrap());
+    assert_eq!(single["rows"], index["rows"]);
+    assert_eq!(single["cells"][0]["chunks"], serde_json::json!([]));
+    // A filter of the table of causes names a cell and a cause of the list.
+    assert!(
+        page.contains(r#"data-filter="cell=0&amp;cause=grounder: unknown action&amp;turn=1">1</a>"#),
+        "{page}"
+    );
+}
+
+#[tokio::test]
+async fn a_page_runs_and_loads_only_its_own_files() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path(), 10, |_| {}).await;
+    let page = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
+    let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
+    for (path, chunks, images) in
+        [("report/index.html", "'self' ", "; img-src 'self'"), ("report.html", "", "")]
+    {
+        let page = page(path);
+        let (style, script) =
+            (between(&page, "<style>", "</style>"), between(&page, "<script>", "</script>"));
+        let policy = format!(
+            "content=\"default-src 'none'; script-src {chunks}{}; style-src {}{images}; base-uri 'none'; form-action 'none'\"",
+            hash(script),
+            hash(style)
+        );
+        assert!(page.contains(&policy), "{path}: {policy}");
+        assert_eq!(page.matches("</script>").count(), 2, "texts of models are packed or escaped");
+        assert!(!page.contains(" style=") && !page.contains(" onclick="), "the policy would block them");
+    }
+}
+
+#[test]
+fn the_script_writes_texts_as_text_nodes_only() {
+    let script = page::SCRIPT;
+    for forbidden in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "Function(",
+        "setAttribute(\"style",
+        "fetch(",
+        "XMLHttpRequest",
+        "localStorage",
+        "javascript:",
+        "</script",
+        "<!--",
+    ] {
+        assert!(!script.contains(forbidden), "{forbidden}");
+    }
+    assert!(!page::PAGE_STYLE.contains("url(") && !page::PAGE_STYLE.contains("@import"));
+}
+
+#[tokio::test]
+async fn long_texts_are_cut_and_hidden_characters_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let hostile = "a\u{202e}b\u{1b}[31m\u{0}</script><script>window.hit=1</script>";
+    written(folder.path(), 2, |record| {
+        let Step::Generate { reply, .. } = &mut record.outcome.steps[0] else { panic!("a query") };
+        *reply = format!("{hostile}{}", "ä".repeat(1 << 16));
+        let query = || Step::Generate {
+            turn: 2,
+            role: Role::Planner,
+            prompt: "p".repeat(70 << 10),
+            reply: String::new(),
+            finish: Finish::Length,
+            prompt_tokens: None,
+            completion_tokens: None,
+        };
+        record.outcome.steps.extend(std::iter::repeat_with(query).take(80));
+    })
+    .await;
+    let viewer = folder.path().join("report");
+    let files: Vec<_> = fs::read_dir(viewer.join("data")).unwrap().collect();
+    assert_eq!(files.len(), 4, "4 MB of texts end a chunk");
+    let units = chunk(&viewer, "0000");
+    let steps = units[0]["records"][0]["steps"].as_array().unwrap();
+    let reply = steps[0]["reply"].as_str().unwrap();
+    assert!(reply.starts_with("a\u{fffd}b\u{fffd}[31m\u{fffd}</script>"), "{}", &reply[..40]);
+    assert!(reply.ends_with(" more bytes: lumos show RUN 0 --json]"), "{}", &reply[reply.len() - 60..]);
+    assert!(reply.len() <= (64 << 10) + 100);
+    assert_eq!(steps[10]["cut"], true);
+    let lengths: Vec<usize> = steps[4..].iter().map(|step| step["prompt"].as_str().unwrap().len()).collect();
+    assert!(lengths[0] > 60_000 && lengths[79] < 600, "{lengths:?}");
+    let script = fs::read_to_string(viewer.join("data/0000.js")).unwrap();
+    assert!(!script.contains('<'), "chunks are packed");
+}
+
+#[tokio::test]
+async fn chunks_have_two_hundred_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, size) = written(folder.path(), 250, |_| {}).await;
+    assert_eq!(size.chunks, 4);
+    let viewer = folder.path().join("report");
+    let index = index_of(&fs::read_to_string(viewer.join(PAGE)).unwrap());
+    let chunks = serde_json::json!([[250, 200, "0002"], [450, 50, "0003"]]);
+    assert_eq!(index["cells"][1]["chunks"], chunks);
+    let last = chunk(&viewer, "0003");
+    assert_eq!((last.len(), &last[49]["item"]), (50, &249.into()));
+}
+
+/// Texts that cannot be compressed to less than half.
+fn noise(index: u64, part: &str, length: usize) -> String {
+    (0..)
+        .map(|at| hex::encode(Sha256::digest(format!("{index} {part} {at}"))))
+        .take(length / 64 + 1)
+        .collect()
+}
+
+#[test]
+fn a_page_of_twenty_thousand_items_is_below_two_megabytes() {
+    let manifest = manifest_of(&[configuration(0)], &[item(0)]);
+    let scorer = Scorer { scorings: &[Scoring::Paper], verdicts: None };
+    let mut index = ItemIndex::new();
+    index.add_cells(&manifest, "");
+    let planned = &manifest.configurations[0];
+    for number in 0..20_000u64 {
+        let mut item = item(number);
+        item.task = lumos_tasks::Task::Maths { question: noise(number, "task", 128) };
+        item.target = lumos_tasks::Target::Number { answer: noise(number, "gold", 64) };
+        let unit = unit_of(planned, &item);
+        let record = state(number, &unit);
+        let view =
+            UnitView { position: 0, configuration: planned, item: &item, unit, record, earlier: Vec::new() };
+        let scored = scorer.score(&view).unwrap();
+        index.add(0, &view, &scored);
+    }
+    let packed = index.pack().unwrap();
+    assert!(packed.len() < 1_900_000, "{} bytes", packed.len());
+    assert_eq!(index.pack().unwrap(), packed, "notes are not repeated");
+    let index = unpacked(&packed);
+    assert!(index["notes"][0].as_str().unwrap().contains("shortened"), "{}", index["notes"]);
+    let units = index["rows"]["unit"].as_array().unwrap();
+    let distinct: BTreeSet<&str> = units.iter().map(|unit| unit.as_str().unwrap()).collect();
+    assert_eq!(distinct.len(), 20_000);
+}
+
+#[tokio::test]
+async fn items_of_two_runs_are_listed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    let (a, _) = written(&first, 4, |_| {}).await;
+    let (b, _) = written(&second, 6, |_| {}).await;
+    let readers = [&first, &second].map(|run| CheckpointReader::open(&run.join("checkpoint")).unwrap());
+    let source = |manifest, checkpoint| ViewerSource { manifest, checkpoint, scorings: &[] };
+    let runs = [("A: ", source(&a, &readers[0])), ("B: ", source(&b, &readers[1]))];
+    let viewer = folder.path().join("both");
+    let size = write_runs(&viewer, None, &runs, &|index, _| Ok(index.to_owned())).unwrap();
+    let index = unpacked(&fs::read_to_string(viewer.join(PAGE)).unwrap());
+    assert_eq!(index["items"]["svamp"]["task"].as_array().unwrap().len(), 6, "four are in both runs");
+    assert_eq!((size.chunks, index["rows"]["cell"].as_array().unwrap().len()), (4, 2 * 4 + 2 * 6));
+    let labels: Vec<_> = index["cells"].as_array().unwrap().iter().map(|cell| &cell["label"]).collect();
+    assert_eq!(labels[0].as_str().unwrap(), format!("A: {}", a.configurations[0].label));
+    assert_eq!(labels[2].as_str().unwrap(), format!("B: {}", b.configurations[0].label));
+    assert_eq!(index["cells"][3]["chunks"], serde_json::json!([[14, 6, "1-0001"]]));
+    assert_eq!(chunk(&viewer, "1-0001").len(), 6);
+}
+
+#[test]
+fn only_a_viewer_or_an_empty_folder_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    assert!(may_replace(folder) && may_replace(&folder.join("new")));
+    fs::write(folder.join("index.html"), "<!doctype html>\n<title>mine</title>").unwrap();
+    assert!(!may_replace(folder));
+    fs::write(folder.join("index.html"), format!("<!doctype html>\n{}", page::GENERATOR)).unwrap();
+    assert!(may_replace(folder));
+    assert!(!may_replace(&folder.join("index.html")), "a file");
+}
+
+#[tokio::test]
+async fn a_comparison_lists_changed_items_and_has_both_trajectories() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("before"), folder.path().join("after"));
+    let (a, _) = written(&first, 10, |_| {}).await;
+    let (b, _) = written(&second, 10, |record| {
+        if let (0, Some(Evidence::Maths(evidence))) = (record.item, &mut record.outcome.evidence) {
+            evidence.prediction = Some("<b>41</b>".into());
+        }
+    })
+    .await;
+    let readers = [&first, &second].map(|run| CheckpointReader::open(&run.join("checkpoint")).unwrap());
+    let side = |name: &str, manifest, checkpoint| Side {
+        name: name.to_owned(),
+        folder: folder.path().join(name),
+        table: RunTable::read(manifest, checkpoint, Scoring::Paper).unwrap(),
+    };
+    let sides = [side("before", &a, &readers[0]), side("after", &b, &readers[1])];
+    let mut comparison = compare(&sides, &CompareOptions::default()).unwrap();
+    comparison.read_texts(&[&readers[0], &readers[1]], 10, false).unwrap();
+    let viewer = folder.path().join("compared");
+    let opened = [(&sides[0], &readers[0]), (&sides[1], &readers[1])];
+    let size = write_comparison(&viewer, &comparison, &opened).unwrap();
+    assert_eq!(size.chunks, 4);
+    let page = fs::read_to_string(viewer.join(PAGE)).unwrap();
+    assert!(page.contains("<title>after compared with before – lumos</title>"), "{page}");
+    assert!(page.contains("newly wrong: 1<") && page.contains("newly right: 0<"), "{page}");
+    assert!(page.contains("&lt;b&gt;41&lt;/b&gt;"), "{page}");
+    // The link of the changed item names units of both sides that are in the list.
+    let index = index_of(&page);
+    let units = index["rows"]["unit"].as_array().unwrap();
+    for attribute in ["data-unit", "data-other"] {
+        let unit = between(&page, &format!("{attribute}=\""), "\"");
+        assert_eq!(
+            units.iter().filter(|short| unit.starts_with(short.as_str().unwrap())).count(),
+            2,
+            "{unit}"
+        );
+    }
+    let labels: Vec<_> =
+        index["cells"].as_array().unwrap().iter().map(|cell| cell["label"].as_str().unwrap()).collect();
+    assert!(labels[0].starts_with("A: svamp") && labels[3].starts_with("B: svamp"), "{labels:?}");
+    assert!(page.contains("aria-label=\"Differences with their 95 % intervals\""), "{page}");
+}
