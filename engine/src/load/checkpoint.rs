@@ -66,12 +66,12 @@ impl ModelCheckpoint {
                 let (config, generation) = configurations(&folder)?;
                 let paths = folder.weights()?;
                 let weights = Weights::open(&paths)?;
-                Self::of(config, generation, folder.tokenizer()?, weights, Files::Paths(paths.files))
+                Self::of(config, generation.as_ref(), folder.tokenizer()?, weights, Files::Paths(paths.files))
             }
             ModelSource::Adapted { base, .. } => {
                 let Opened { tokenizer, weights, files, .. } = super::open(source)?;
                 let (config, generation) = configurations(&ModelFolder::open(base)?)?;
-                Self::of(config, generation, tokenizer, weights, files)
+                Self::of(config, generation.as_ref(), tokenizer, weights, files)
             }
             ModelSource::Memory(files) => {
                 let config = parsed(files.config, Path::new("embedded config.json"))?;
@@ -91,12 +91,12 @@ impl ModelCheckpoint {
 
     fn of(
         (config, config_file): (Value, PathBuf),
-        generation: Option<(Value, PathBuf)>,
+        generation: Option<&(Value, PathBuf)>,
         tokenizer: Tokenizer,
         weights: Weights,
         files: Files,
     ) -> Result<Self, LoadError> {
-        let own = generation.as_ref().and_then(|(value, file)| Some((value.get("eos_token_id")?, file)));
+        let own = generation.and_then(|(value, file)| Some((value.get("eos_token_id")?, file)));
         let own = own.filter(|(ids, _)| !ids.is_null());
         let ids = own.or_else(|| Some((config.get("eos_token_id")?, &config_file)));
         let end_of_sequence = ids.map_or(Ok(Vec::new()), |(value, file)| end_of_sequence(value, file))?;

@@ -147,7 +147,7 @@ const FAMILIES: [Family; 15] = [
         rules: &[Rule::NoWindow],
         build: |config, weights| {
             let model = mistral::Model::new(&parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, mistral::Model::forward)
         },
         ..PLAIN
     },
@@ -164,7 +164,7 @@ const FAMILIES: [Family; 15] = [
         },
         build: |config, weights| {
             let model = mixtral::Model::new(&parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, mixtral::Model::forward)
         },
         ..PLAIN
     },
@@ -175,7 +175,7 @@ const FAMILIES: [Family; 15] = [
         prepare: |config| config.set("sliding_window", config.context_length),
         build: |config, weights| {
             let model = qwen2::ModelForCausalLM::new(&parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, qwen2::ModelForCausalLM::forward)
         },
         ..PLAIN
     },
@@ -186,7 +186,7 @@ const FAMILIES: [Family; 15] = [
         prepare: |config| config.remove("sliding_window"),
         build: |config, weights| {
             let model = qwen3::ModelForCausalLM::new(&parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, qwen3::ModelForCausalLM::forward)
         },
         ..PLAIN
     },
@@ -204,7 +204,7 @@ const FAMILIES: [Family; 15] = [
         },
         build: |config, weights| {
             let model = qwen3_moe::ModelForCausalLM::new(&parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, qwen3_moe::ModelForCausalLM::forward)
         },
         ..PLAIN
     },
@@ -224,7 +224,7 @@ const FAMILIES: [Family; 15] = [
         ],
         build: |config, weights| {
             let model = gemma2::Model::new(false, &parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, gemma2::Model::forward)
         },
         ..PLAIN
     },
@@ -248,7 +248,7 @@ const FAMILIES: [Family; 15] = [
         chunk: 1,
         build: |config, weights| {
             let model = gemma3::Model::new(false, &parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, gemma3::Model::forward)
         },
         ..PLAIN
     },
@@ -265,7 +265,7 @@ const FAMILIES: [Family; 15] = [
         },
         build: |config, weights| {
             let model = phi3::Model::new(&parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, phi3::Model::forward)
         },
         ..PLAIN
     },
@@ -278,7 +278,7 @@ const FAMILIES: [Family; 15] = [
         rules: &[Rule::WholeHeads, Rule::Absent("clip_qkv")],
         build: |config, weights| {
             let model = olmo2::Model::new(&parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, olmo2::Model::forward)
         },
         ..PLAIN
     },
@@ -315,7 +315,7 @@ const FAMILIES: [Family; 15] = [
         prepare: |config| config.remove("hidden_act"),
         build: |config, weights| {
             let model = gemma::Model::new(false, &parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, gemma::Model::forward)
         },
         ..PLAIN
     },
@@ -328,7 +328,7 @@ const FAMILIES: [Family; 15] = [
         rules: &[Rule::WholeHeads, Rule::Absent("clip_qkv"), Rule::Absent("attention_bias")],
         build: |config, weights| {
             let model = olmo::Model::new(&parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, olmo::Model::forward)
         },
         ..PLAIN
     },
@@ -353,7 +353,7 @@ const FAMILIES: [Family; 15] = [
         },
         build: |config, weights| {
             let model = qwen2_moe::Model::new(&parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, qwen2_moe::Model::forward)
         },
         ..PLAIN
     },
@@ -368,7 +368,7 @@ const FAMILIES: [Family; 15] = [
         prepare: |config| config.remove("sliding_window"),
         build: |config, weights| {
             let model = starcoder2::Model::new(&parsed(config)?, weights)?;
-            cached(model, |model, tokens, position| model.forward(tokens, position))
+            cached(model, starcoder2::Model::forward)
         },
         ..PLAIN
     },
