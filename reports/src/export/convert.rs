@@ -171,8 +171,10 @@ fn fill(
         }
         ExportFormat::Latex => {
             let file = folder.join("table.tex");
-            write_file(&file, |out| latex::write(source, names, out).map_err(ExportError::at(&file)))?;
-            (vec![file], source.manifest.configurations.len() as u64)
+            let matrix = source.matrix(names)?;
+            let scoring = source.main_scoring().name();
+            write_file(&file, |out| latex::write(&matrix, scoring, out).map_err(ExportError::at(&file)))?;
+            (vec![file], matrix.rows.len() as u64)
         }
         ExportFormat::Annotations => return annotations::write(folder, source, &options.annotations),
     };

@@ -1,126 +1,70 @@
 //! A LaTeX table of models and benchmarks, for `booktabs`.
 //!
-//! A row is a set of models with formulation, behaviour and seed, as far as they vary; a column is a benchmark's main
-//! metric under the main scoring. A figure is bold only if it is better than all others in its column and its 95 %
-//! interval overlaps none of theirs.
+//! A row is a set of models with formulation and behaviour, as far as they vary; a column is a benchmark's main metric
+//! under the main scoring, pooled over seeds. A figure is bold only if it is the best of its column and differs from
+//! every other one there, paired by item with Holm's correction: the same rule as in reports.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use lumos_benchmarks::{Estimate, Unit};
+use lumos_benchmarks::Unit;
 
-use crate::model_id::ModelNames;
-use crate::report::model::MetricReport;
+use crate::results::{Matrix, MatrixCell, MatrixColumn};
 
-use super::source::RunSource;
-
-/// Writes the table.
-pub(super) fn write(source: &RunSource<'_>, names: &ModelNames, out: &mut dyn Write) -> io::Result<()> {
-    let cells: Vec<_> = source.cells().collect();
-    let mut columns: Vec<&str> = Vec::new();
-    for (.., planned, _) in &cells {
-        let benchmark = planned.configuration.benchmark.as_str();
-        if !columns.contains(&benchmark) {
-            columns.push(benchmark);
-        }
-    }
-    let settings: Vec<[String; 4]> = cells
-        .iter()
-        .map(|(.., planned, _)| {
-            let cell = &planned.configuration;
-            let models = names.aliases(cell);
-            [models, cell.formulation.to_string(), cell.behaviour.to_string(), format!("seed {}", cell.seed)]
-        })
-        .collect();
-    let varies = |axis: usize| settings.iter().any(|one| one[axis] != settings[0][axis]);
-    let shown: Vec<usize> = (0..4).filter(|&axis| axis == 0 || varies(axis)).collect();
-    let label =
-        |one: &[String; 4]| shown.iter().map(|&axis| one[axis].as_str()).collect::<Vec<_>>().join(", ");
-    let mut rows: Vec<String> = Vec::new();
-    for one in settings.iter().map(label) {
-        if !rows.contains(&one) {
-            rows.push(one);
-        }
-    }
-    let find = |row: &str, column: &str| -> Option<&MetricReport> {
-        let mut found = cells
-            .iter()
-            .zip(&settings)
-            .filter(|((.., planned, _), one)| planned.configuration.benchmark == column && label(one) == row);
-        found.next().and_then(|((.., report), _)| report.main())
-    };
-    let figures =
-        |column: &str| -> Vec<Option<&MetricReport>> { rows.iter().map(|row| find(row, column)).collect() };
-    let by_column: Vec<Vec<Option<&MetricReport>>> = columns.iter().map(|column| figures(column)).collect();
-
+/// Writes the table of figures under a scoring.
+pub(super) fn write(matrix: &Matrix, scoring: &str, out: &mut dyn Write) -> io::Result<()> {
+    let Matrix { columns, rows } = matrix;
     writeln!(out, "% Needs \\usepackage{{booktabs}}.")?;
     writeln!(out, "\\begin{{tabular}}{{l{}}}", "r".repeat(columns.len()))?;
     writeln!(out, "\\toprule")?;
-    let heads = columns.iter().zip(&by_column).map(|(column, figures)| {
-        let metric = figures.iter().flatten().next();
-        let title = lumos_benchmarks::find(column).map_or(*column, |benchmark| benchmark.title());
-        let of = metric.map(|metric| format!(" ({})", metric.metric)).unwrap_or_default();
-        escaped(&format!("{title}{of}"))
+    let heads = columns.iter().map(|column| {
+        let title = lumos_benchmarks::find(&column.benchmark).map_or("", |benchmark| benchmark.title());
+        escaped(&format!("{title} ({})", column.metric))
     });
     writeln!(out, "model & {} \\\\", heads.collect::<Vec<_>>().join(" & "))?;
     writeln!(out, "\\midrule")?;
     for (index, row) in rows.iter().enumerate() {
-        let figures = by_column.iter().map(|column| figure(column, index));
-        writeln!(out, "{} & {} \\\\", escaped(row), figures.collect::<Vec<_>>().join(" & "))?;
+        let figures = columns.iter().zip(&row.cells).map(|(column, cell)| figure(column, *cell, index));
+        writeln!(out, "{} & {} \\\\", escaped(&row.label), figures.collect::<Vec<_>>().join(" & "))?;
     }
     writeln!(out, "\\bottomrule")?;
     let width = columns.len() + 1;
-    let counts = columns.iter().zip(&by_column).map(|(column, figures)| {
-        let items = figures.iter().flatten().filter_map(|metric| metric.estimate.as_ref());
-        let mut counts: Vec<u64> = items.map(|estimate| estimate.items).collect();
-        counts.sort_unstable();
-        counts.dedup();
-        let counts: Vec<String> = counts.iter().map(ToString::to_string).collect();
-        format!("{column} n = {}", if counts.is_empty() { "0".to_owned() } else { counts.join(", ") })
+    let cells = |column: usize| rows.iter().filter_map(move |row| row.cells.get(column).copied().flatten());
+    let counts = columns.iter().enumerate().map(|(position, column)| {
+        let items = distinct(cells(position).map(|cell| cell.items));
+        format!("{} n = {items}", column.benchmark)
     });
-    let scoring = source.scorings.first().map_or("paper", |scoring| scoring.name());
+    let seeds = distinct((0..columns.len()).flat_map(cells).map(|cell| cell.seeds));
     let note = format!(
-        "{}. {scoring} scoring; \u{b1}: half of the 95 % interval. Bold: better than all others, and the 95 % intervals do \
-         not overlap.",
+        "{}; seeds: {seeds}. {scoring} scoring; \u{b1}: half of the 95 % interval. Bold: differs from all others in its \
+         column, paired by item (p < 0.05 after Holm's correction).",
         counts.collect::<Vec<_>>().join("; ")
     );
     writeln!(out, "\\multicolumn{{{width}}}{{l}}{{\\footnotesize {}}} \\\\", escaped(&note))?;
     writeln!(out, "\\end{{tabular}}")
 }
 
+/// Lists numbers once each, in order; 0 if there are none.
+fn distinct(numbers: impl Iterator<Item = u64>) -> String {
+    let numbers: BTreeSet<u64> = numbers.collect();
+    let texts: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+    if texts.is_empty() { "0".to_owned() } else { texts.join(", ") }
+}
+
 /// Formats the figure of a row in a column.
-fn figure(column: &[Option<&MetricReport>], row: usize) -> String {
-    let Some((metric, estimate)) = estimated(column[row]) else { return "--".to_owned() };
-    let number = |value: f64| match metric.unit {
+fn figure(column: &MatrixColumn, cell: Option<MatrixCell>, row: usize) -> String {
+    let Some(cell) = cell else { return "--".to_owned() };
+    let number = |value: f64| match column.unit {
         Unit::Percent => format!("{:.1}", value * 100.0),
         Unit::Count(_) => format!("{value:.2}"),
     };
-    let value = number(estimate.value);
-    let value = if is_best(column, row) { format!("\\textbf{{{value}}}") } else { value };
-    match estimate.interval {
+    let value = number(cell.value);
+    let is_marked = column.is_distinguishable && column.best == Some(row);
+    let value = if is_marked { format!("\\textbf{{{value}}}") } else { value };
+    match cell.interval {
         Some((low, high)) => format!("{value}\\,$\\pm$\\,{}", number((high - low) / 2.0)),
         None => value,
     }
-}
-
-fn estimated(metric: Option<&MetricReport>) -> Option<(&MetricReport, &Estimate)> {
-    metric.and_then(|metric| Some((metric, metric.estimate.as_ref()?)))
-}
-
-/// Whether a figure is better than every other one in its column, with intervals that do not overlap. A figure alone in
-/// its column is not marked.
-fn is_best(column: &[Option<&MetricReport>], row: usize) -> bool {
-    let Some((metric, Estimate { interval: Some((low, high)), .. })) = estimated(column[row]) else {
-        return false;
-    };
-    let others = column.iter().enumerate().filter(|(index, metric)| *index != row && metric.is_some());
-    let mut others = others.map(|(_, metric)| estimated(*metric).and_then(|(_, estimate)| estimate.interval));
-    let is_beaten = |other: Option<(f64, f64)>| match other {
-        Some((_, most)) if metric.higher_is_better => most < *low,
-        Some((least, _)) => least > *high,
-        None => false,
-    };
-    let alone = column.iter().flatten().count() < 2;
-    !alone && others.all(is_beaten)
 }
 
 /// Escapes LaTeX's special characters.
@@ -144,49 +88,24 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lumos_benchmarks::MetricKind;
-
     use super::*;
 
-    fn metric(value: f64, interval: Option<(f64, f64)>, higher_is_better: bool) -> MetricReport {
-        let estimate = Estimate {
-            value,
-            numerator: value * 10.0,
-            denominator: 10.0,
-            items: 10,
-            standard_error: None,
-            interval,
-            method: None,
-        };
-        MetricReport {
-            metric: "exact_match".to_owned(),
-            kind: MetricKind::Proportion,
-            unit: Unit::Percent,
-            higher_is_better,
-            estimate: Some(estimate),
-            bounds: None,
-            published: Vec::new(),
-            groups: Vec::new(),
-        }
-    }
-
     #[test]
-    fn only_a_figure_with_a_separate_interval_is_bold() {
-        let (low, middle) = (metric(0.2, Some((0.1, 0.3)), true), metric(0.5, Some((0.35, 0.65)), true));
-        let (high, close) = (metric(0.9, Some((0.8, 0.95)), true), metric(0.85, Some((0.7, 0.92)), true));
-        let best = |column: &[&MetricReport]| -> Vec<bool> {
-            let column: Vec<_> = column.iter().map(|metric| Some(*metric)).collect();
-            (0..column.len()).map(|row| is_best(&column, row)).collect()
+    fn only_a_distinguishable_best_figure_is_bold() {
+        let column = |is_distinguishable| MatrixColumn {
+            benchmark: "gsm8k".to_owned(),
+            metric: "exact_match".to_owned(),
+            unit: Unit::Percent,
+            best: Some(1),
+            is_distinguishable,
+            note: None,
         };
-        assert_eq!(best(&[&low, &middle, &high]), [false, false, true]);
-        assert_eq!(best(&[&low, &high, &close]), [false; 3]);
-        assert_eq!(best(&[&high]), [false], "nothing to compare with");
-        let without = metric(0.1, None, true);
-        assert_eq!(best(&[&high, &without]), [false; 2]);
-        let (few, many) = (metric(2.0, Some((1.0, 3.0)), false), metric(8.0, Some((7.0, 9.0)), false));
-        assert_eq!(best(&[&few, &many]), [true, false], "lower is better");
-        assert_eq!(figure(&[Some(&high), Some(&low)], 0), "\\textbf{90.0}\\,$\\pm$\\,7.5");
-        assert_eq!(figure(&[None], 0), "--");
+        let cell = Some(MatrixCell { value: 0.9, interval: Some((0.8, 0.95)), items: 10, seeds: 1 });
+        assert_eq!(figure(&column(true), cell, 1), "\\textbf{90.0}\\,$\\pm$\\,7.5");
+        assert_eq!(figure(&column(true), cell, 0), "90.0\\,$\\pm$\\,7.5");
+        assert_eq!(figure(&column(false), cell, 1), "90.0\\,$\\pm$\\,7.5");
+        assert_eq!(figure(&column(true), None, 1), "--");
+        assert_eq!(distinct([3, 1, 3].into_iter()), "1, 3");
     }
 
     #[test]

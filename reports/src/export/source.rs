@@ -3,14 +3,15 @@
 use lumos_benchmarks::judge::JudgeVerdict;
 use lumos_benchmarks::{Benchmark, ItemScore, MetricDefinition, Scoring, Share};
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
-use lumos_coordinator::{CheckpointReader, Record};
-use lumos_coordinator::{UnitView, for_each_unit_of};
+use lumos_coordinator::{CheckpointReader, Record, UnitView, for_each_unit_of};
 use lumos_tasks::{Ending, Item, Outcome, UnitId};
 
 use crate::judge::Verdicts;
+use crate::model_id::ModelNames;
 use crate::report::json::keys;
 use crate::report::model::ConfigurationReport;
 use crate::report::{Report, report};
+use crate::results::{Matrix, RunTable, whole_matrix};
 use crate::score::{ScoreError, benchmark};
 
 use super::ExportError;
@@ -48,6 +49,17 @@ impl<'a> RunSource<'a> {
         let planned = self.manifest.configurations.iter().zip(&self.report.configurations);
         let cells = self.keys.iter().zip(planned).enumerate();
         cells.map(|(position, (key, (planned, report)))| (position, key.as_str(), planned, report))
+    }
+
+    /// The scoring of figures that are shown once.
+    pub(super) fn main_scoring(&self) -> Scoring {
+        self.scorings.first().copied().unwrap_or(Scoring::Paper)
+    }
+
+    /// Returns the table of models and settings by benchmark, pooled over seeds.
+    pub(super) fn matrix(&self, names: &ModelNames) -> Result<Matrix, ScoreError> {
+        let table = RunTable::read(self.manifest, self.checkpoint, self.main_scoring())?;
+        Ok(whole_matrix(&table, &names.labels.clone().into()))
     }
 
     /// Returns the metrics that are measured under a configuration.

@@ -2,10 +2,9 @@
 
 use crate::viewer::PAGE;
 use jiff::Timestamp;
-use lumos_coordinator::Checkpoint;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::samples::{configuration, item, manifest_of, samples_files, state};
-use lumos_coordinator::unit_of;
+use lumos_coordinator::{Checkpoint, unit_of};
 use serde_json::Value;
 
 use super::*;

@@ -19,10 +19,9 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use lumos_benchmarks::judge::{MAX_VERDICT_TOKENS, prompt_hash, question_about};
 use lumos_coordinator::atomic_file::{create_private_folder, write_whole};
-use lumos_coordinator::for_each_unit;
 use lumos_coordinator::manifest::{Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData};
 use lumos_coordinator::spec::{MemorySize, ResolvedSpec};
-use lumos_coordinator::{Checkpoint, CheckpointError, CheckpointReader, PlanMark};
+use lumos_coordinator::{Checkpoint, CheckpointError, CheckpointReader, PlanMark, for_each_unit};
 use lumos_tasks::{
     Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, Item, ItemId, Message,
     ModelIdentity, Placement, Role, Sampling, Setup, Target, Task,

@@ -3,8 +3,7 @@
 use lumos_benchmarks::Scoring;
 use lumos_coordinator::manifest::{Manifest, ModelRecord};
 use lumos_coordinator::samples::{configuration, item, manifest_of, samples_files};
-use lumos_coordinator::unit_of;
-use lumos_coordinator::{Checkpoint, Record};
+use lumos_coordinator::{Checkpoint, Record, unit_of};
 use lumos_tasks::outcome::PlanEvidence;
 use lumos_tasks::{
     AnswerForm, ChatReply, Configuration, ContentHash, Device, Ending, Evidence, Fault, FaultKind, Item,

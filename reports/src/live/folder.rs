@@ -212,8 +212,7 @@ fn recorded(name: &str, sum: super::sums::WorkerSum) -> LiveWorker {
 mod tests {
     use lumos_benchmarks::Scoring;
     use lumos_coordinator::samples::{configuration, item, manifest_of, state};
-    use lumos_coordinator::unit_of;
-    use lumos_coordinator::{Checkpoint, PlanMark};
+    use lumos_coordinator::{Checkpoint, PlanMark, unit_of};
 
     use super::*;
     use crate::report::report;

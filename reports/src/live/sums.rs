@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use lumos_benchmarks::{Benchmark, MetricDefinition, Scoring, Tally};
-use lumos_coordinator::Record;
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
-use lumos_coordinator::{UnitKey, UnitTable};
+use lumos_coordinator::{Record, UnitKey, UnitTable};
 use lumos_tasks::{Ending, FaultKind, Item, Role, Step, Telemetry};
 
 use crate::display::visible_text;

@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lumos_benchmarks::{Benchmark, GroupedTally, MetricDefinition, Scoring};
-use lumos_coordinator::WorkerComputing;
-use lumos_coordinator::for_each_unit;
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
-use lumos_coordinator::{CheckpointReader, Record};
+use lumos_coordinator::{CheckpointReader, Record, WorkerComputing, for_each_unit};
 use lumos_tasks::{Ending, Item, Outcome, UnitId};
 
 use crate::display::{prediction_text, shortened, task_text, thousands};

@@ -41,6 +41,12 @@ impl Labels {
     }
 }
 
+impl From<BTreeMap<String, String>> for Labels {
+    fn from(texts: BTreeMap<String, String>) -> Self {
+        Self(texts)
+    }
+}
+
 impl FromStr for Labels {
     type Err = UnknownLabel;
 

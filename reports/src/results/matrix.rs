@@ -64,12 +64,15 @@ pub(crate) struct MatrixCell {
 
 /// Returns the table of a run; `None` if it has one row and one seed.
 pub(crate) fn matrix(table: &RunTable, labels: &Labels) -> Option<Matrix> {
+    let matrix = whole_matrix(table, labels);
+    let has_seeds = matrix.rows.iter().flat_map(|row| row.cells.iter().flatten()).any(|cell| cell.seeds > 1);
+    (matrix.rows.len() > 1 || has_seeds).then_some(matrix)
+}
+
+/// Returns the table of a run, whatever its size.
+pub(crate) fn whole_matrix(table: &RunTable, labels: &Labels) -> Matrix {
     let groups = seed_groups(table);
     let rows = rows(table, &groups, labels);
-    let has_seeds = groups.iter().any(|group| group.cells.len() > 1);
-    if rows.len() < 2 && !has_seeds {
-        return None;
-    }
     let mut matrix = Matrix {
         columns: Vec::new(),
         rows: rows.iter().map(|(label, _)| MatrixRow { label: label.clone(), cells: Vec::new() }).collect(),
@@ -86,7 +89,7 @@ pub(crate) fn matrix(table: &RunTable, labels: &Labels) -> Option<Matrix> {
         let names: Vec<&str> = matrix.rows.iter().map(|row| row.label.as_str()).collect();
         matrix.columns.push(judged(table, metric, benchmark.name(), &column, &values, &names));
     }
-    Some(matrix)
+    matrix
 }
 
 fn position_of(table: &RunTable, group: &SeedGroup, metric: &MetricDefinition) -> Option<usize> {

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use lumos_benchmarks::{Benchmark, ItemScore, MetricDefinition, Scoring, Share};
-use lumos_coordinator::CheckpointReader;
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
-use lumos_coordinator::{UnitView, for_each_unit};
+use lumos_coordinator::{CheckpointReader, UnitView, for_each_unit};
 use lumos_tasks::{Ending, Item, ItemId, NanoDollars, UnitId};
 
 use crate::judge::{JudgeReport, Verdicts};

@@ -1,9 +1,8 @@
 //! Tests of tables, seed groups, pooled figures and the matrix on sample records.
 
 use lumos_benchmarks::{IntervalMethod, Scoring};
-use lumos_coordinator::Record;
 use lumos_coordinator::samples::{configuration, item, manifest_of, state};
-use lumos_coordinator::{UnitView, unit_of};
+use lumos_coordinator::{Record, UnitView, unit_of};
 use lumos_tasks::{Configuration, Formulation, Item, ModelIdentity, Outcome, Role};
 
 use super::*;

@@ -15,8 +15,7 @@ use crate::score::{ScoreError, benchmark};
 
 use layout::Page;
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
-use lumos_coordinator::unit_of;
-use lumos_coordinator::{CheckpointError, CheckpointReader, Record};
+use lumos_coordinator::{CheckpointError, CheckpointReader, Record, unit_of};
 
 /// A unit that was found.
 #[derive(Debug)]

@@ -1,10 +1,9 @@
 //! Finding and showing records.
 
 use lumos_benchmarks::Scoring;
-use lumos_coordinator::Checkpoint;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::samples::{configuration, item, manifest_of, state};
-use lumos_coordinator::unit_of;
+use lumos_coordinator::{Checkpoint, unit_of};
 
 use super::*;
 

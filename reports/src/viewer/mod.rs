@@ -34,10 +34,9 @@ pub(crate) use page::{PageMode, escaped, render_page};
 
 use chunks::ChunkWriter;
 use index::ItemIndex;
-use lumos_coordinator::CheckpointReader;
 use lumos_coordinator::atomic_file::{FolderDraft, write_whole};
 use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::{UnitView, for_each_unit};
+use lumos_coordinator::{CheckpointReader, UnitView, for_each_unit};
 use screenshots::ScreenshotFolder;
 use unit::{ScoredUnit, Scorer, UnitTexts};
 

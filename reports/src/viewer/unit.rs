@@ -5,8 +5,7 @@
 use std::collections::BTreeMap;
 
 use lumos_benchmarks::{ItemScore, Scoring};
-use lumos_coordinator::Record;
-use lumos_coordinator::UnitView;
+use lumos_coordinator::{Record, UnitView};
 use lumos_tasks::outcome::Observation;
 use lumos_tasks::{Ending, Finish, Step, ToolCall};
 use serde::Serialize;
