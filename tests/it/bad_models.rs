@@ -136,7 +136,10 @@ fn folders_that_cannot_be_computed_are_refused_with_file_and_field() {
 #[test]
 fn quantized_folders_of_other_formats_are_refused_by_name() {
     for (quantization, words) in [
-        (json!({"quant_method": "awq", "bits": 3, "group_size": 128}), ["quantization_config.bits", "3"]),
+        (
+            json!({"quant_method": "awq", "version": "gemm", "bits": 3, "group_size": 128}),
+            ["quantization_config.bits", "3"],
+        ),
         (
             json!({"quant_method": "gptq", "bits": 2, "group_size": 128}),
             ["quantization_config.bits", "4 or 8"],
