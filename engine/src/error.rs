@@ -90,7 +90,8 @@ pub enum LoadError {
     /// The family is not supported.
     #[error(
         "unsupported model {file}: field `architectures`: `{architecture}` is not supported: expected one of \
-         {supported}"
+         {supported}; hint: use a model of one of them, or serve this one with another program and pass \
+         openai-chat:<model>@<base url>"
     )]
     UnsupportedFamily {
         /// The configuration file.
@@ -141,7 +142,8 @@ pub enum LoadError {
     },
     /// No weight file contains a tensor that the configuration requires.
     #[error(
-        "tensor {name} not found in {file}; the weights do not match this configuration, or a shard is missing"
+        "tensor {name} not found in {file}; the weights do not match this configuration, or a shard is missing; hint: \
+         copy config.json and all weight files of one checkpoint into the folder"
     )]
     MissingTensor {
         /// The tensor's name.
@@ -152,7 +154,7 @@ pub enum LoadError {
     /// A tensor's shape differs from the configuration.
     #[error(
         "{file}: tensor {name} has shape {found:?}, but the configuration requires {expected:?}; configuration \
-         and weights do not match"
+         and weights do not match; hint: copy config.json and all weight files of one checkpoint into the folder"
     )]
     WrongShape {
         /// The weight file.

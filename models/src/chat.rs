@@ -32,6 +32,8 @@ pub(crate) struct ChatTemplate {
     is_own: bool,
     bos_token: String,
     eos_token: String,
+    /// `add_bos_token` of tokenizer_config.json.
+    adds_bos: Option<bool>,
 }
 
 impl ChatTemplate {
@@ -104,7 +106,15 @@ impl ChatTemplate {
             let token = &configuration[name];
             token.as_str().or_else(|| token["content"].as_str()).unwrap_or_default().to_owned()
         };
-        Ok(Self { template, is_own: true, bos_token: token("bos_token"), eos_token: token("eos_token") })
+        let adds_bos = configuration["add_bos_token"].as_bool();
+        let (bos_token, eos_token) = (token("bos_token"), token("eos_token"));
+        Ok(Self { template, is_own: true, bos_token, eos_token, adds_bos })
+    }
+
+    /// The BOS token, if tokenizer_config.json says that the tokenizer adds it; `usual` applies if it does not say.
+    pub(crate) fn added_bos(&self, usual: bool) -> Option<String> {
+        let is_added = self.adds_bos.unwrap_or(usual) && !self.bos_token.is_empty();
+        is_added.then(|| self.bos_token.clone())
     }
 
     /// Checks that the model has a template of its own.
@@ -122,6 +132,11 @@ impl ChatTemplate {
     /// If the template rejects the conversation, for example two messages of one role in succession, or a
     /// system message.
     pub(crate) fn render(&self, messages: &[Message]) -> Result<String, String> {
+        self.render_with(messages, minijinja::Value::UNDEFINED)
+    }
+
+    /// As [`ChatTemplate::render`], with the variable `enable_thinking`.
+    fn render_with(&self, messages: &[Message], enable_thinking: minijinja::Value) -> Result<String, String> {
         let given: usize =
             messages.iter().map(|message| message.content.len() + message.role.as_str().len()).sum();
         let messages: Vec<minijinja::Value> = messages
@@ -133,6 +148,7 @@ impl ChatTemplate {
             bos_token => self.bos_token.as_str(),
             eos_token => self.eos_token.as_str(),
             add_generation_prompt => true,
+            enable_thinking,
         };
         let rendered = self.template.render(context, given);
         rendered.map_err(|error| format!("the chat template rejected the conversation: {error}"))
@@ -140,9 +156,11 @@ impl ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// As [`ChatTemplate::render`]. If the template rejects instructions, they are a part of the user's first message.
+    /// As [`ChatTemplate::render`], without thoughts: a reply of one line has no room for them. If the template rejects
+    /// instructions, they are a part of the user's first message.
     fn render_any(&self, messages: &[Message]) -> Result<String, String> {
-        let rejected = match self.render(messages) {
+        let render = |messages: &[Message]| self.render_with(messages, false.into());
+        let rejected = match render(messages) {
             Ok(text) => return Ok(text),
             Err(rejected) => rejected,
         };
@@ -150,7 +168,7 @@ impl ChatTemplate {
             [system, user, rest @ ..] if system.role == "system" && user.role == "user" => {
                 let content = format!("{}\n\n{}", system.content, user.content);
                 let first = Message { role: user.role.clone(), content };
-                self.render(&[&[first], rest].concat())
+                render(&[&[first], rest].concat())
             }
             _ => Err(rejected),
         }
@@ -190,7 +208,7 @@ pub(crate) fn rendered(prompt: &TemplatedPrompt, own: &ChatTemplate) -> Result<R
     let parsed = |text: &str| -> Result<ChatTemplate, String> {
         let template = Template::new(text.to_owned()).map_err(|error| format!("prompt template: {error}"))?;
         let (bos_token, eos_token) = (own.bos_token.clone(), own.eos_token.clone());
-        Ok(ChatTemplate { template, is_own: true, bos_token, eos_token })
+        Ok(ChatTemplate { template, is_own: true, bos_token, eos_token, adds_bos: own.adds_bos })
     };
     let (rendered, end) = match &prompt.template {
         PromptTemplate::Tulu => return Ok(RenderedPrompt { text: prompt.text.clone(), ends: Vec::new() }),
@@ -233,6 +251,10 @@ pub fn fuzz_chat(template: &str, content: &str) -> Result<String, String> {
     let message = |role: &str| Message { role: role.to_owned(), content: content.to_owned() };
     template.render(&["system", "user", "assistant", "user"].map(message))
 }
+
+#[cfg(test)]
+#[path = "chat_family_tests.rs"]
+mod family_tests;
 
 #[cfg(test)]
 mod tests {

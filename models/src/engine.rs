@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use lumos_engine::{GenerateError, GenerateRequest, LoadError, ModelSource};
 use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop};
 
+use super::bos::BosCheck;
 use super::chat::{ChatTemplate, RenderedPrompt, rendered};
 use super::in_process::InProcessModel;
 use super::settings::EngineSettings;
@@ -14,13 +15,16 @@ use super::{ModelBackend, ModelError};
 pub(crate) struct EngineBackend {
     pub(crate) model: InProcessModel,
     pub(crate) chat: ChatTemplate,
+    bos: BosCheck,
 }
 
 impl EngineBackend {
     /// Loads a model. Blocks while weights are read and converted.
     pub(crate) fn load(source: ModelSource, settings: EngineSettings) -> Result<Self, LoadError> {
         let chat = chat_template(&source)?;
-        InProcessModel::load(source, &settings).map(|model| Self { model, chat })
+        let model = InProcessModel::load(source, &settings)?;
+        let bos = BosCheck::new(model.tokenizer(), &chat, &model.description().architecture);
+        Ok(Self { model, chat, bos })
     }
 }
 
@@ -38,13 +42,17 @@ pub(crate) fn chat_template(source: &ModelSource) -> Result<ChatTemplate, LoadEr
 #[async_trait]
 impl ModelBackend for EngineBackend {
     async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
-        let generation =
-            self.model.generate(engine_request(request, &self.chat)?).await.map_err(|error| match error {
-                GenerateError::EmptyPrompt
-                | GenerateError::PromptTooLong { .. }
-                | GenerateError::UnknownToken { .. } => ModelError::Refused(error.to_string()),
-                error => ModelError::Failed(error.to_string()),
-            })?;
+        let is_lumos_layout = matches!(request.input, Input::Raw(_));
+        let request = engine_request(request, &self.chat)?;
+        if let lumos_engine::Prompt::Text(text) = &request.input {
+            self.bos.check(text, is_lumos_layout);
+        }
+        let generation = self.model.generate(request).await.map_err(|error| match error {
+            GenerateError::EmptyPrompt
+            | GenerateError::PromptTooLong { .. }
+            | GenerateError::UnknownToken { .. } => ModelError::Refused(error.to_string()),
+            error => ModelError::Failed(error.to_string()),
+        })?;
         let count = |tokens: usize| u32::try_from(tokens).ok();
         Ok(Completion {
             text: generation.text,

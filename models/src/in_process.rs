@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use lumos_engine::{
     DeviceName, Engine, Footprint, GenerateError, GenerateRequest, Generation, LoadError, ModelDescription,
-    ModelSource,
+    ModelSource, Tokenizer,
 };
 use lumos_tasks::BackendChoice;
 
@@ -64,6 +64,15 @@ impl InProcessModel {
             Self::Native(engine) => engine.description(),
             #[cfg(feature = "candle-transformers")]
             Self::CandleTransformers(backend) => backend.description(),
+        }
+    }
+
+    /// The model's tokenizer.
+    pub(crate) fn tokenizer(&self) -> &Tokenizer {
+        match self {
+            Self::Native(engine) => engine.tokenizer(),
+            #[cfg(feature = "candle-transformers")]
+            Self::CandleTransformers(backend) => backend.tokenizer(),
         }
     }
 

@@ -8,6 +8,7 @@
 struct Readme;
 
 mod arrangement;
+mod bos;
 #[cfg(feature = "candle-transformers")]
 mod candle_transformers;
 mod chat;
@@ -28,6 +29,7 @@ mod settings;
 mod swap_lock;
 mod swap_scheduler;
 mod template;
+mod template_functions;
 
 use async_trait::async_trait;
 use lumos_tasks::{Completion, Request};

@@ -17,11 +17,13 @@ use minijinja::machinery::{
     CompiledTemplate, Instruction, Instructions, TemplateConfig, Token, eval, make_string_output, tokenize,
 };
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
+use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, State, Value, context, escape_formatter, filters,
 };
 use minijinja_contrib::pycompat;
+
+use super::template_functions::{WIDEST_INDENT, strftime_now, tojson};
 
 /// Estimates the bytes that a call would build from its arguments.
 type Estimate = fn(&[Value]) -> Result<u64, Error>;
@@ -89,6 +91,13 @@ impl Template {
         environment.set_unknown_method_callback(method);
         environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, message))
+        });
+        environment.add_function("strftime_now", strftime_now);
+        environment.add_filter("tojson", |value: Value, options: Kwargs| {
+            let Size { values, bytes } = Size::of(&value)?;
+            // A character is escaped with at most six bytes. Each value may have a line of its own, with its indentation.
+            fits(6 * bytes + (DEEPEST * WIDEST_INDENT) as u64 * values)?;
+            tojson(&value, options)
         });
         environment.add_filter(CHARGE, |value: Value| charge(&value).map(|()| value));
         environment.add_filter(CHARGE_SHARED, |value: Value| charge_shared(&value).map(|()| value));
@@ -444,6 +453,8 @@ mod tests {
             "{{ [1] | batch(4000000000, 0) | list }}".to_owned(),
             "{{ [1] | slice(4000000000, 0) | list }}".to_owned(),
             "{{ 'aaaaaaaa' * 99999999 }}".to_owned(),
+            "{{ (range(20000) | list) | tojson(indent=16) }}".to_owned(),
+            doubling("{% set ns.x = ns.x | tojson(ensure_ascii=true) %}"),
             "{{ 99999999 * ('aaaa' ~ 'aaaa') }}".to_owned(),
             "{{ ([1] * 99999999) | list }}".to_owned(),
             format!("{{% for i in range(100000) %}}{literal}{{% endfor %}}"),

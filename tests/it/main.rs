@@ -6,6 +6,7 @@ mod architecture;
 #[cfg(target_os = "linux")]
 mod attacks;
 mod bad_input;
+mod bad_models;
 mod chat;
 mod commands;
 mod compare;

@@ -111,6 +111,16 @@ impl Tokenizer {
         self.ids(|inner| inner.encode_fast(text, false))
     }
 
+    /// The special token that the tokenizer's `post_processor` puts before a text, usually a BOS; `None` if it adds
+    /// none. [`encode`](Self::encode) does not add it.
+    pub fn leading_token(&self) -> Option<String> {
+        let inner = self.inner.as_ref()?;
+        let adds = |text: &str| self.ids(|inner| inner.encode_fast(text, true)).ok();
+        let (added, plain) = (adds("\n")?, self.encode("\n").ok()?);
+        let first = added.first().filter(|_| added.len() > plain.len() && !added.starts_with(&plain))?;
+        inner.id_to_token(*first)
+    }
+
     /// The ids of an encoding by the crate.
     fn ids(
         &self,

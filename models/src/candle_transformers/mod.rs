@@ -22,7 +22,7 @@ use candle_core::{DType as CandleType, Device as CandleDevice, Tensor};
 use candle_nn::VarBuilder;
 use lumos_engine::{
     DType, DeviceName, Footprint, GenerateError, GenerateRequest, Generation, LoadError, ModelCheckpoint,
-    ModelDescription, ModelSource, free_memory,
+    ModelDescription, ModelSource, Tokenizer, free_memory,
 };
 use lumos_tasks::Device;
 use tokio::sync::Semaphore;
@@ -170,6 +170,11 @@ impl CandleTransformersBackend {
     /// Describes the loaded model.
     pub fn description(&self) -> &ModelDescription {
         &self.description
+    }
+
+    /// The model's tokenizer.
+    pub(crate) fn tokenizer(&self) -> &Tokenizer {
+        self.checkpoint.tokenizer()
     }
 
     /// Whether a line ends at a single token, as in the engine.

@@ -30,7 +30,12 @@ impl<'a> Problem<'a> {
 
     /// A field has a value that the engine does not support.
     pub(crate) fn unsupported(&self, field: &str, reason: impl Display) -> LoadError {
-        LoadError::Unsupported { file: self.file.to_owned(), reason: format!("field `{field}`: {reason}") }
+        let hint = "use a model without it, or serve this one with another program and pass \
+                    openai-chat:<model>@<base url>";
+        LoadError::Unsupported {
+            file: self.file.to_owned(),
+            reason: format!("field `{field}`: {reason}; hint: {hint}"),
+        }
     }
 
     /// Checks the number of layers, before a description is made of them.
