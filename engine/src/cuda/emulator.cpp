@@ -6,6 +6,7 @@
 // shared memory are filled with what is no number, so that nothing is read before it was written. Every other block runs
 // its threads the other way round, so that a barrier that is missing shows.
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -40,8 +41,17 @@ static Index threadIdx, blockIdx, blockDim, gridDim;
 constexpr size_t STACK = 256 << 10;
 constexpr uint32_t WARP = 32;
 
+struct Context {
+    ucontext_t start;
+    // Where it was left, once it has run.
+    jmp_buf left;
+    bool started = false;
+};
+
 struct Fiber {
-    ucontext_t context;
+    Fiber() { getcontext(&context.start); }
+
+    Context context;
     // Touched as far as it is used only.
     std::unique_ptr<char[]> stack{new char[STACK]};
     bool done = false;
@@ -59,19 +69,23 @@ static std::vector<Barrier> warp_barriers;
 static Barrier block_barrier;
 static std::vector<uint64_t> exchanged[2];
 static std::vector<unsigned char> shared_bytes;
-static ucontext_t scheduler;
+static Context scheduler;
 static uint32_t running;
 static const std::function<void()>* body;
 
-static void switch_to(ucontext_t* from, ucontext_t* to, const void* stack, size_t size, bool last) {
+static void switch_to(Context* from, Context* to, const void* stack, size_t size, bool last) {
 #if defined(__SANITIZE_ADDRESS__)
     void* fake = nullptr;
     __sanitizer_start_switch_fiber(last ? nullptr : &fake, stack, size);
-    swapcontext(from, to);
+    swapcontext(&from->start, &to->start);
     __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #else
     (void)stack, (void)size, (void)last;
-    swapcontext(from, to);
+    // `swapcontext` makes two system calls, for the mask of signals.
+    if (_setjmp(from->left)) return;
+    from->started = true;
+    if (to->started) _longjmp(to->left, 1);
+    setcontext(&to->start);
 #endif
 }
 
@@ -113,11 +127,12 @@ static void run_block(uint32_t threads, size_t shared, const std::function<void(
         Fiber& fiber = fibers[thread];
         fiber.done = false;
         fiber.shuffles = 0;
-        getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.get();
-        fiber.context.uc_stack.ss_size = STACK;
-        fiber.context.uc_link = nullptr;
-        makecontext(&fiber.context, start_fiber, 0);
+        ucontext_t& start = fiber.context.start;
+        start.uc_stack.ss_sp = fiber.stack.get();
+        start.uc_stack.ss_size = STACK;
+        start.uc_link = nullptr;
+        makecontext(&start, start_fiber, 0);
+        fiber.context.started = false;
         if (blockIdx.x % 2 == 0) {
             ready.push_back(thread);
         } else {
@@ -131,6 +146,8 @@ static void run_block(uint32_t threads, size_t shared, const std::function<void(
         threadIdx = {running, 0, 0};
         Fiber& fiber = fibers[running];
         switch_to(&scheduler, &fiber.context, fiber.stack.get(), STACK, false);
+        // `swapcontext` clears the sanitizer's data about a stack of this size, which is needed only at the start.
+        fiber.context.start.uc_stack.ss_size = 0;
         done += fiber.done;
     }
     if (done != threads) fail("threads wait at a barrier that the others never reach");
