@@ -72,7 +72,21 @@ fn items_are_found_sorted_opened_and_compared() {
         assert!(next != first && !next.ends_with(": correct"), "{first}, {next}");
         browser.press("\u{e00c}").await;
         assert_eq!(browser.value("document.querySelector('.panel').hidden").await, true);
-        assert_eq!(browser.value("document.activeElement.closest('tr') !== null").await, true);
+        let frame = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))";
+        browser.value(frame).await;
+        assert_eq!(
+            browser.value("document.activeElement.closest('tr') !== null").await,
+            true,
+            "after a resize"
+        );
+
+        // From the top of the page, a key shows the item.
+        browser.value("document.activeElement.blur(), scrollTo(0, 0)").await;
+        browser.press("n").await;
+        let visible = "document.querySelector('.panel h3').getBoundingClientRect().top";
+        let top = browser.value(visible).await.as_f64().unwrap();
+        assert!((0.0..browser.value("innerHeight").await.as_f64().unwrap()).contains(&top), "{top}");
+        browser.press("\u{e00c}").await;
 
         // The same item in two configurations.
         browser.open(&page, "#cell=0&with=1&change=neither").await;

@@ -195,7 +195,7 @@ def unit_tables(report, folder):
     from datasets import load_dataset
 
     file = str(folder / "csv" / "units.csv")
-    of_units(report, "pandas csv", pandas.read_csv(file, float_precision="round_trip").to_dict("records"))
+    of_units(report, "pandas csv", pandas.read_csv(file).to_dict("records"))
     of_units(report, "polars csv", polars.read_csv(file, infer_schema_length=None).to_dicts())
     of_units(report, "duckdb csv", duckdb.sql(f"select * from read_csv('{file}', sample_size=-1)").df().to_dict("records"))
     path = folder / "parquet" / "units.parquet"

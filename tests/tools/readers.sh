@@ -55,6 +55,16 @@ else
 fi
 step figures
 python "$root/tests/tools/readers.py" "$out"
+step annotations
+status=0
+"$lumos" export "$run" --to annotations --output "$out/annotations" --allow-test --force --quiet || status=$?
+if [ "$status" = 0 ]; then
+  python "$root/tests/tools/load_annotations.py" "$out/annotations"
+elif [ "$status" = 4 ]; then
+  echo 'skipped annotations: the run has no correct trajectories'
+else
+  exit "$status"
+fi
 if command -v pdflatex > /dev/null; then
   step latex
   printf '%s\n' '\documentclass{article}\usepackage{booktabs}\begin{document}' > "$out/page.tex"

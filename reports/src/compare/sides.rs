@@ -19,7 +19,9 @@ pub(crate) struct GroupKey {
 }
 
 /// Matches groups of two sides: the only ones of a benchmark, otherwise those with the same formulation and behaviour,
-/// otherwise also with the same models. Returns positions in `a` and `b`; groups without a partner are left out.
+/// otherwise also with the same models. A formulation or behaviour that each side has only one of does not separate
+/// groups, so that a run in paper behaviour matches one in corrected behaviour. Returns positions in `a` and `b`; groups
+/// without a partner are left out.
 ///
 /// # Errors
 /// If several groups differ only in their models or tools.
@@ -34,8 +36,16 @@ pub(crate) fn match_groups(a: &[GroupKey], b: &[GroupKey]) -> Result<Vec<(usize,
             matched.push((at, *other));
             continue;
         }
-        let same =
-            |other: &GroupKey| (other.formulation, other.behaviour) == (key.formulation, key.behaviour);
+        let constant = |same: fn(&GroupKey, &GroupKey) -> bool| {
+            of_a.windows(2).all(|pair| same(&a[pair[0]], &a[pair[1]]))
+                && of_b.windows(2).all(|pair| same(&b[pair[0]], &b[pair[1]]))
+        };
+        let one_formulation = constant(|one, other| one.formulation == other.formulation);
+        let one_behaviour = constant(|one, other| one.behaviour == other.behaviour);
+        let same = |other: &GroupKey| {
+            (one_formulation || other.formulation == key.formulation)
+                && (one_behaviour || other.behaviour == key.behaviour)
+        };
         let among = |keys: &[GroupKey], all: &[usize], with_models: bool| -> Vec<usize> {
             let keeps = |&at: &usize| same(&keys[at]) && (!with_models || keys[at].models == key.models);
             all.iter().copied().filter(keeps).collect()

@@ -73,6 +73,23 @@ fn swapping_the_runs_mirrors_the_comparison() {
 }
 
 #[test]
+fn runs_in_different_behaviours_are_matched_by_formulation() {
+    let make = |name, behaviour| {
+        let formulations = [Formulation::Iterative, Formulation::OneTime];
+        side(name, &formulations.map(|one| with(one, behaviour)), &items(0..40), |cell, index| {
+            index.is_multiple_of(3 + cell as u64)
+        })
+    };
+    let sides = [make("paper", Behaviour::Paper), make("corrected", Behaviour::Corrected)];
+    let comparison = compare(&sides, &CompareOptions::default()).unwrap();
+    assert_eq!(comparison.comparisons.len(), 2);
+    for pair in &comparison.comparisons {
+        assert_eq!(pair.metrics[0].difference, 0.0, "the same formulation on both sides");
+        assert!(pair.settings.iter().any(|one| one.setting == "behaviour"), "{:?}", pair.settings);
+    }
+}
+
+#[test]
 fn items_are_paired_by_content_and_not_by_position() {
     let (all, later) = (items(0..40), items(8..40));
     let right = |_: usize, index: u64| index.is_multiple_of(3);

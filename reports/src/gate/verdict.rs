@@ -106,11 +106,17 @@ impl<'a> Builder<'a> {
         let others: Vec<_> = baseline.groups.iter().map(|group| group.head.key()).collect();
         let pairs = match_groups(&own, &others)?;
         if pairs.is_empty() {
-            let names = |keys: &[crate::compare::GroupKey]| -> Vec<String> {
-                keys.iter().map(|key| key.benchmark.clone()).collect::<BTreeSet<_>>().into_iter().collect()
+            let names = |keys: &[crate::compare::GroupKey]| -> BTreeSet<String> {
+                keys.iter().map(|key| key.benchmark.clone()).collect()
             };
-            let refusal = Refusal::NoCommonBenchmark { a: names(&others), b: names(&own) };
-            return Err(CompareError::Refused(vec![refusal]));
+            let (a, b) = (names(&others), names(&own));
+            let mut refusals: Vec<_> =
+                a.intersection(&b).map(|name| Refusal::NoMatch { benchmark: name.clone() }).collect();
+            if refusals.is_empty() {
+                let (a, b) = (a.into_iter().collect(), b.into_iter().collect());
+                refusals.push(Refusal::NoCommonBenchmark { a, b });
+            }
+            return Err(CompareError::Refused(refusals));
         }
         for (at, group) in baseline.groups.iter().enumerate() {
             if !pairs.iter().any(|(_, other)| *other == at) {

@@ -13,12 +13,12 @@ use lumos_coordinator::manifest::{Manifest, settings};
 use lumos_tasks::{ModelIdentity, Role};
 
 use super::model::{ConfigurationReport, Example, Report};
-use super::numbers::{bounds, dash, distance, distances, figure, interval, items, published};
+use super::numbers::{bounds, dash, distance, distances, figure, interval, items, number, published};
 use super::rows::{
     self, COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, metrics, splits, usages,
 };
 use super::svg;
-use crate::results::Cause;
+use crate::results::{Cause, detectable_from};
 
 /// Columns of [`usage_rows`].
 const USAGES: [&str; 8] = [
@@ -69,7 +69,7 @@ fn contents(report: &Report) -> Value {
     context! {
         name => &manifest.spec.name,
         run => manifest.identity.short(),
-        created => manifest.created.to_string(),
+        created => manifest.created.strftime("%Y-%m-%d %H:%M UTC").to_string(),
         total => report.total.to_string(),
         sections,
         unfinished => unfinished(report),
@@ -131,6 +131,7 @@ fn head(configuration: &ConfigurationReport) -> Option<Value> {
         value => figure(estimate, metric.unit),
         interval => interval(estimate, metric.unit),
         size => format!("{} of {} items", thousands(items(estimate)), thousands(configuration.ledger.planned)),
+        detects => estimate.and_then(detectable_from).map(|value| number(value, metric.unit)),
         published,
     })
 }

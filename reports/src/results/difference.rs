@@ -7,7 +7,7 @@ use lumos_benchmarks::statistics::{
     ClusterSum, Limits, PairedDifference, Quantile, SidedShares, Variances, bca, detectable, items_needed,
     linearised, mcnemar, paired_ratio, paired_score, sign_flip,
 };
-use lumos_benchmarks::{MetricDefinition, MetricKind, Share, Unit};
+use lumos_benchmarks::{Estimate, MetricDefinition, MetricKind, Share, Unit};
 use serde::Serialize;
 
 use super::pooled::sum;
@@ -24,6 +24,14 @@ const SEED: u64 = 24;
 /// Resamples of a bootstrap interval, and the largest number of clusters for which they are drawn.
 const RESAMPLES: u32 = 1999;
 const RESAMPLED: usize = 20_000;
+
+/// Returns the smallest difference from a fixed figure, such as a published one, that the items of an estimate detect
+/// with 80 % power; `None` without a standard error.
+pub(crate) fn detectable_from(estimate: &Estimate) -> Option<f64> {
+    let omega2 = estimate.standard_error?.powi(2);
+    let variances = Variances { omega2, sigma2_a: 0.0, sigma2_b: 0.0, attempts_a: 1, attempts_b: 1 };
+    Some(detectable(1, &variances, ALPHA, POWER)).filter(|difference| *difference > 0.0)
+}
 
 /// The shares of one item, by seed; `None` for a unit that is not settled. Units without a value are left out.
 pub(crate) type ItemShares = Vec<Option<Share>>;

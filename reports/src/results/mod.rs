@@ -17,7 +17,9 @@ pub(crate) use alias::aliases;
 pub use alias::{Labels, UnknownLabel};
 pub(crate) use cause::Cause;
 pub use difference::{Flips, MetricComparison};
-pub(crate) use difference::{ItemPair, ItemShares, PairedItems, is_right, item_share, item_shares};
+pub(crate) use difference::{
+    ItemPair, ItemShares, PairedItems, detectable_from, is_right, item_share, item_shares,
+};
 pub(crate) use matrix::{Matrix, MatrixCell, MatrixColumn, MatrixRow, matrix, whole_matrix};
 pub(crate) use pooled::{GroupFigure, group_figures, pooled, sum};
 pub use seeds::SettingsAxis;

@@ -140,7 +140,9 @@ fn chart(pairs: &[PairComparison]) -> Option<String> {
         .filter_map(|pair| Some((pair, pair.metrics.first().filter(|metric| metric.unit == Unit::Percent)?)))
         .collect();
     let ends = shown.iter().flat_map(|(_, metric)| [metric.interval.0, metric.interval.1, metric.difference]);
-    let widest = ends.filter(|end| end.is_finite()).fold(0.05_f64, |widest, end| widest.max(end.abs())) * 1.1;
+    let largest = ends.filter(|end| end.is_finite()).fold(0.0_f64, |largest, end| largest.max(end.abs()));
+    // Half of the axis has a whole number of points.
+    let widest = [0.02, 0.04, 0.1, 0.2, 0.4].into_iter().find(|end| largest <= *end).unwrap_or(1.0);
     let at =
         |value: f64| f64::midpoint(LEFT, RIGHT) + (RIGHT - LEFT) / 2.0 * (value / widest).clamp(-1.0, 1.0);
     #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
@@ -152,11 +154,16 @@ fn chart(pairs: &[PairComparison]) -> Option<String> {
     for tick in [-1.0, -0.5, 0.0, 0.5, 1.0] {
         let x = at(tick * widest);
         let _ = write!(svg, r#"<line class="grid" x1="{x:.1}" y1="6" x2="{x:.1}" y2="{bottom}"/>"#);
-        let points = tick * widest * 100.0;
+        let sign = match tick {
+            tick if tick < 0.0 => "−",
+            tick if tick > 0.0 => "+",
+            _ => "",
+        };
         let _ = write!(
             svg,
-            r#"<text class="tick" x="{x:.1}" y="{:.1}" text-anchor="middle">{points:.1}</text>"#,
-            bottom + 16.0
+            r#"<text class="tick" x="{x:.1}" y="{:.1}" text-anchor="middle">{sign}{:.0}</text>"#,
+            bottom + 16.0,
+            (tick * widest * 100.0).abs()
         );
     }
     let mut y = 12.0 + ROW / 2.0;

@@ -293,6 +293,7 @@
       return element("tr", { class: "gap", "aria-hidden": "true" }, cell);
     };
     function draw(force) {
+      const hadFocus = body.contains(document.activeElement);
       if (!height && shown.length) {
         const top = scroller.scrollTop;
         replace(body, line(0));
@@ -306,7 +307,6 @@
       const key = `${first} ${last}`;
       if (!force && key === drawn) return;
       drawn = key;
-      const hadFocus = body.contains(document.activeElement);
       const lines = [];
       for (let at = first; at < last; at += 1) lines.push(line(at));
       replace(body, gap(first), ...lines, gap(shown.length - last));
@@ -322,7 +322,9 @@
       if (top < scroller.scrollTop) scroller.scrollTop = top;
       else if (top > scroller.scrollTop + view) scroller.scrollTop = top - view;
       draw(true);
-      if (focus) linkOf(active)?.focus({ preventScroll: true });
+      const link = focus ? linkOf(active) : undefined;
+      link?.focus({ preventScroll: true });
+      link?.scrollIntoView({ block: "nearest" });
     }
 
     function update() {
@@ -382,7 +384,9 @@
       panel.scrollTop = 0;
       if (!keepFocus) {
         title.focus({ preventScroll: true });
+        const { top, bottom } = title.getBoundingClientRect();
         if (!WIDE.matches) panel.scrollIntoView({ block: "start" });
+        else if (top < 0 || bottom > innerHeight) area.scrollIntoView({ block: "start" });
       }
       let units;
       try {
@@ -514,7 +518,10 @@
       const inList = scroller.contains(target);
       const acts = {
         j: () => activate(active + 1, true), k: () => activate(active - 1, true), n: () => failureFrom(1), p: () => failureFrom(-1),
-        "/": () => search.focus(), "?": () => { keys.open = !keys.open; },
+        "/": () => search.focus(), "?": () => {
+          keys.open = !keys.open;
+          keys.scrollIntoView({ block: "nearest" });
+        },
         ...(inList ? {
           ArrowDown: () => activate(active + 1, true), ArrowUp: () => activate(active - 1, true),
           Home: () => activate(0, true), End: () => activate(shown.length - 1, true),

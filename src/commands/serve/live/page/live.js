@@ -98,15 +98,18 @@ function table(within, caption, columns, rows, marked = () => false) {
 const SVG = 'http://www.w3.org/2000/svg';
 const PARTS = [['answered', 'answered'], ['gave_up', 'gave up'], ['faulted', 'faulted'],
   ['in_flight', 'in progress'], ['outstanding', 'outstanding']];
+/** With a queue, assigned units are those that wait in it and those that workers hold. */
+const QUEUED = 'queued or in progress';
 
-function bar(ledger, inFlight) {
+function bar(ledger, inFlight, queued) {
   const progress = Math.min(inFlight, ledger.outstanding);
   const counts = { ...ledger, in_flight: progress, outstanding: ledger.outstanding - progress };
+  const named = PARTS.map(([part, name]) => [part, queued && part === 'in_flight' ? QUEUED : name]);
   const svg = document.createElementNS(SVG, 'svg');
   svg.setAttribute('viewBox', '0 0 1000 20');
   svg.setAttribute('preserveAspectRatio', 'none');
   svg.setAttribute('role', 'img');
-  svg.setAttribute('aria-label', PARTS.map(([part, name]) => `${thousands(counts[part])} ${name}`).join(', '));
+  svg.setAttribute('aria-label', named.map(([part, name]) => `${thousands(counts[part])} ${name}`).join(', '));
   let left = 0;
   for (const [part] of PARTS) {
     const width = ledger.planned === 0 ? 0 : 1000 * counts[part] / ledger.planned;
@@ -118,7 +121,7 @@ function bar(ledger, inFlight) {
     svg.append(rectangle);
     left += width;
   }
-  const legend = element('ul', 'legend', ...PARTS.map(([part, name]) => {
+  const legend = element('ul', 'legend', ...named.map(([part, name]) => {
     const swatch = document.createElementNS(SVG, 'svg');
     swatch.setAttribute('class', 'swatch');
     swatch.setAttribute('viewBox', '0 0 10 10');
@@ -199,12 +202,12 @@ function showRun() {
   const { oldest, queue } = fields;
   progress.body.replaceChildren(
     ...(fields.problem ? [element('p', 'alarm', fields.problem)] : []),
-    ...bar(ledger, running ? fields.in_flight : 0),
+    ...bar(ledger, running ? fields.in_flight : 0, queue !== null),
     figures([
       ['settled', `${percent(settled(ledger), ledger.planned)} %`],
       ['rate', `${rate(fields.units_per_second)} items/s`, `${rate(fields.tokens_per_second)} tokens/s`],
       ['remaining time', fields.seconds_left === null ? '–' : duration(fields.seconds_left), 'at this rate'],
-      ['in progress', thousands(fields.in_flight)],
+      [queue === null ? 'in progress' : QUEUED, thousands(fields.in_flight)],
       ['oldest unit', oldest === null ? '–' : duration((now() - oldest.since_ms) / 1000),
         oldest === null ? null : `${oldest.unit} on ${oldest.worker}`],
       ['queue', queue === null ? null : `${thousands(queue.pending)} waiting`,
