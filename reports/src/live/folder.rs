@@ -35,7 +35,7 @@ pub enum LiveError {
 ///
 /// ```no_run
 /// use std::path::Path;
-/// use lumos_coordinator::live::LiveFolder;
+/// use lumos_reports::live::LiveFolder;
 ///
 /// let mut folder = LiveFolder::open(Path::new("runs/sample"))?;
 /// loop {
@@ -46,7 +46,7 @@ pub enum LiveError {
 ///     }
 ///     std::thread::sleep(std::time::Duration::from_secs(1));
 /// }
-/// # Ok::<_, lumos_coordinator::live::LiveError>(())
+/// # Ok::<_, lumos_reports::live::LiveError>(())
 /// ```
 pub struct LiveFolder {
     folder: PathBuf,

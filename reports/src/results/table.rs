@@ -19,7 +19,7 @@ use super::cause::{Cause, turn_of};
 /// use lumos_benchmarks::Scoring;
 /// use lumos_coordinator::CheckpointReader;
 /// use lumos_coordinator::manifest::Manifest;
-/// use lumos_coordinator::results::RunTable;
+/// use lumos_reports::results::RunTable;
 ///
 /// let manifest = Manifest::read(Path::new("runs/sample"))?;
 /// let checkpoint = CheckpointReader::open(Path::new("runs/sample/checkpoint"))?;
