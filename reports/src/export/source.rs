@@ -1,5 +1,7 @@
 //! A run as exports see it: its report, and its recorded units with their scores.
 
+use std::collections::BTreeSet;
+
 use lumos_benchmarks::judge::JudgeVerdict;
 use lumos_benchmarks::{Benchmark, ItemScore, MetricDefinition, Scoring, Share};
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
@@ -59,7 +61,16 @@ impl<'a> RunSource<'a> {
     /// Returns the table of models and settings by benchmark, pooled over seeds.
     pub(super) fn matrix(&self, names: &ModelNames) -> Result<Matrix, ScoreError> {
         let table = RunTable::read(self.manifest, self.checkpoint, self.main_scoring())?;
-        Ok(whole_matrix(&table, &names.labels.clone().into()))
+        let mut matrix = whole_matrix(&table, &names.labels.clone().into());
+        // Rows name what varies. Models are named even if they are the same everywhere.
+        let planned = self.manifest.configurations.iter();
+        let models: BTreeSet<_> = planned.map(|one| names.aliases(&one.configuration)).collect();
+        if let (1, Some(models)) = (models.len(), models.first()) {
+            for row in matrix.rows.iter_mut().filter(|row| row.label != *models) {
+                row.label = format!("{models}, {}", row.label);
+            }
+        }
+        Ok(matrix)
     }
 
     /// Returns the metrics that are measured under a configuration.
