@@ -13,7 +13,7 @@ use minijinja::{Error, ErrorKind, Value};
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// The date of all prompts: the one that Llama 3's templates write when there is no clock.
+/// The date of all prompts: the one that Llama 3's templates write without a clock.
 pub(super) const TODAY: DateTime = jiff::civil::date(2024, 7, 26).at(0, 0, 0, 0);
 
 /// Maximum length of a date's format in bytes. A field of three bytes is at most 255 wide.
