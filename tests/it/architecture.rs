@@ -3,21 +3,80 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use regex::Regex;
+use serde::Deserialize;
 
 use crate::waits::sources;
 
+/// The output of `cargo metadata`, as far as it is used here.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_members: Vec<String>,
+    resolve: Resolve,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    id: String,
+    name: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    #[serde(flatten)]
+    kind: Kind,
+}
+
+#[derive(Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<Edge>,
+}
+
+#[derive(Deserialize)]
+struct Edge {
+    pkg: String,
+    dep_kinds: Vec<Kind>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    /// `dev`, `build`, or absent for a normal dependency.
+    kind: Option<String>,
+}
+
+impl Kind {
+    fn is_normal(&self) -> bool {
+        self.kind.is_none()
+    }
+}
+
+impl Metadata {
+    fn workspace_packages(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
+    }
+}
+
 fn metadata() -> Metadata {
-    MetadataCommand::new()
-        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["metadata", "--format-version", "1", "--offline", "--locked"])
         // Packages for other platforms may be missing.
-        .other_options(
-            ["--offline", "--locked", "--filter-platform", env!("LUMOS_TARGET")].map(str::to_owned),
-        )
-        .exec()
-        .unwrap()
+        .args(["--filter-platform", env!("LUMOS_TARGET")])
+        .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
@@ -47,7 +106,7 @@ fn imports_go_one_way() {
         seen.insert(name.to_owned());
         let allowed = allowed.get(name).unwrap_or_else(|| panic!("{name} is missing in the table of crates"));
         for dependency in &package.dependencies {
-            if dependency.kind == DependencyKind::Normal && dependency.name.starts_with("lumos-") {
+            if dependency.kind.is_normal() && dependency.name.starts_with("lumos-") {
                 assert!(allowed.contains(&dependency.name.as_str()), "{name} imports {}", dependency.name);
             }
         }
@@ -58,35 +117,36 @@ fn imports_go_one_way() {
 #[test]
 fn one_crate_sends_http_requests() {
     let metadata = metadata();
-    let sends = |package: &cargo_metadata::Package| {
+    let sends = |package: &Package| {
         let mut dependencies = package.dependencies.iter();
-        dependencies.any(|one| one.kind == DependencyKind::Normal && one.name == "reqwest")
+        dependencies.any(|one| one.kind.is_normal() && one.name == "reqwest")
     };
-    let packages = metadata.workspace_packages();
-    let senders: Vec<_> =
-        packages.iter().filter(|package| sends(package)).map(|package| package.name.as_str()).collect();
+    let senders: Vec<_> = metadata
+        .workspace_packages()
+        .filter(|package| sends(package))
+        .map(|package| &*package.name)
+        .collect();
     assert_eq!(senders, ["lumos-http"], "the client in http/ has the limits and the rules for keys");
 }
 
 #[test]
 fn pure_crates_have_no_runtime_and_the_coordinator_no_models() {
     let metadata = metadata();
-    let graph: BTreeMap<_, _> =
-        metadata.resolve.as_ref().unwrap().nodes.iter().map(|node| (&node.id, node)).collect();
+    let graph: BTreeMap<_, _> = metadata.resolve.nodes.iter().map(|node| (&node.id, node)).collect();
     let reached_by = |name: &str| {
         let package = metadata.packages.iter().find(|package| package.name.as_str() == name).unwrap();
         let mut reached = BTreeSet::from([&package.id]);
         let mut waiting = vec![&package.id];
         while let Some(id) = waiting.pop() {
             for dependency in &graph[id].deps {
-                let normal = dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal);
+                let normal = dependency.dep_kinds.iter().any(Kind::is_normal);
                 if normal && reached.insert(&dependency.pkg) {
                     waiting.push(&dependency.pkg);
                 }
             }
         }
         let names = metadata.packages.iter().filter(|package| reached.contains(&package.id));
-        names.map(|package| package.name.to_string()).collect::<BTreeSet<_>>()
+        names.map(|package| package.name.clone()).collect::<BTreeSet<_>>()
     };
     for pure in ["lumos-tasks", "lumos-environments", "lumos-benchmarks"] {
         let reached = reached_by(pure);
