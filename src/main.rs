@@ -20,6 +20,7 @@ mod table;
 mod writable;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -28,6 +29,9 @@ use exit::{CommandResult, Exit};
 
 #[global_allocator]
 static ALLOCATOR: memory::Allocator = memory::Allocator;
+
+/// How long the exit waits for blocking work in progress.
+const SHUTDOWN: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     // First, because parsing the arguments takes the stack's first growth.
@@ -47,8 +51,9 @@ fn main() -> ExitCode {
     let outcome = match runtime(&cli.command) {
         Ok(runtime) => {
             let outcome = runtime.block_on(run(cli));
-            // A blocking read of standard input must not delay the exit.
-            runtime.shutdown_background();
+            // Joins the threads. `shutdown_background` detaches them while they end, and glibc 2.36 then reads a thread's
+            // memory after it was unmapped. A blocking read of standard input delays the exit by at most this time.
+            runtime.shutdown_timeout(SHUTDOWN);
             outcome
         }
         Err(error) => Err(error.into()),
