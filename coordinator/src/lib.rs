@@ -1,6 +1,6 @@
 //! Plans runs, dispatches units and records outcomes.
 //!
-//! A run passes through these modules: [`spec`] reads the request, [`plan`] creates configurations and units,
+//! A run passes through these modules: [`spec`] reads the request, [`expand`] and [`select`] create configurations and units,
 //! [`manifest`] stores the plan before anything runs, [`dispatch`](mod@dispatch) gives units to workers, and [`Checkpoint`] records
 //! every outcome. The crate `lumos-reports` reads what is recorded.
 
@@ -16,8 +16,8 @@ mod events;
 pub mod fleet;
 mod identity;
 pub mod manifest;
-pub mod merge;
-pub mod plan;
+mod merge;
+mod plan;
 #[cfg(any(test, feature = "samples"))]
 #[doc(hidden)]
 pub mod samples;
@@ -31,6 +31,7 @@ pub use {
     checkpoint::{Checkpoint, CheckpointError, CheckpointReader, Damage, PlanMark, Record, Recorded},
     computing::{Computing, WorkerComputing},
     events::Event,
-    unit_key::{UnitKey, UnitTable},
+    merge::{MergeError, merge},
+    plan::{MatrixError, SelectError, Selected, expand, select},
     unit_view::{UnitView, for_each_unit, for_each_unit_of, unit_of},
 };

@@ -7,11 +7,11 @@ use lumos_tasks::UnitId;
 
 /// The bytes of a unit's hash, or the hash of its text if it is not a valid hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UnitKey([u8; 32]);
+pub(crate) struct UnitKey([u8; 32]);
 
 impl UnitKey {
     /// Returns the key of a unit.
-    pub fn of(unit: &UnitId) -> Self {
+    pub(crate) fn of(unit: &UnitId) -> Self {
         let mut bytes = [0; 32];
         if hex::decode_to_slice(unit.as_str(), &mut bytes).is_err() {
             bytes = <sha2::Sha256 as sha2::Digest>::digest(unit.as_str().as_bytes()).into();
@@ -20,7 +20,7 @@ impl UnitKey {
     }
 
     /// The bytes, for sorting and storing.
-    pub fn bytes(&self) -> &[u8; 32] {
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 }
@@ -40,11 +40,11 @@ impl Hash for UnitKey {
 }
 
 /// A hash map with units as keys.
-pub type UnitTable<T> = HashMap<UnitKey, T, BuildHasherDefault<KeyHasher>>;
+pub(crate) type UnitTable<T> = HashMap<UnitKey, T, BuildHasherDefault<KeyHasher>>;
 
 /// Uses the bytes that [`UnitKey`] provides as the hash.
 #[derive(Debug, Clone, Default)]
-pub struct KeyHasher(u64);
+pub(crate) struct KeyHasher(u64);
 
 impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {

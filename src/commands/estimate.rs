@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanDuration;
-use lumos_coordinator::plan::expand;
+use lumos_coordinator::expand;
 use lumos_coordinator::spec::RunSpec;
 use lumos_engine::bench::BenchReport;
 use lumos_models::ModelName;

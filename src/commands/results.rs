@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lumos_benchmarks::Scoring;
 use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::{Checkpoint, CheckpointReader, Damage, merge};
+use lumos_coordinator::{Checkpoint, CheckpointReader, Damage};
 use lumos_reports::report::{self, Format};
 use lumos_reports::results::Labels;
 use lumos_reports::trajectory::{self, Show};
@@ -169,7 +169,7 @@ pub(crate) async fn merge(arguments: &MergeArgs) -> CommandResult {
     writable::check_folder(&arguments.into, Some("--into"))?;
     let parts: Result<Vec<_>, _> = arguments.parts.iter().map(|part| arguments.runs.folder(part)).collect();
     let (parts, into, incomplete) = (parts?, arguments.into.clone(), arguments.allow_incomplete);
-    let merged = tokio::task::spawn_blocking(move || merge::merge(&parts, &into, incomplete))
+    let merged = tokio::task::spawn_blocking(move || lumos_coordinator::merge(&parts, &into, incomplete))
         .await?
         .map_err(Failure::usage)?;
     let checkpoint = open_checkpoint(&arguments.into, Checkpoint::open, Duration::ZERO).await?;

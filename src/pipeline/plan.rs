@@ -13,9 +13,8 @@ use lumos_benchmarks::{Benchmark, DataError, DataSource};
 use lumos_coordinator::manifest::{
     FileRecord, Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData,
 };
-use lumos_coordinator::plan::{SelectError, expand, select};
 use lumos_coordinator::spec::{ItemChoice, ResolvedSpec};
-use lumos_coordinator::{Checkpoint, PlanMark};
+use lumos_coordinator::{Checkpoint, PlanMark, SelectError, expand, select};
 use lumos_models::{Identified, IdentifyError, ModelFile, hash_file};
 use lumos_tasks::families::shop::{self, Exemplars};
 use lumos_tasks::{ContentHash, Item, ItemId, Task, ToolBackend};

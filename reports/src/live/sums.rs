@@ -1,11 +1,11 @@
 //! Sums over a run's records, to which records are added as they arrive.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use lumos_benchmarks::{Benchmark, MetricDefinition, Scoring, Tally};
+use lumos_coordinator::Record;
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
-use lumos_coordinator::{Record, UnitKey, UnitTable};
-use lumos_tasks::{Ending, FaultKind, Item, Role, Step, Telemetry};
+use lumos_tasks::{Ending, FaultKind, Item, Role, Step, Telemetry, UnitId};
 
 use crate::display::visible_text;
 use crate::ledger::Ledger;
@@ -44,7 +44,7 @@ pub(super) struct WorkerSum {
 pub(super) struct RecordSums {
     configurations: Vec<ConfigurationSums>,
     /// Configurations of the units that have only faults so far.
-    faulted: UnitTable<usize>,
+    faulted: HashMap<UnitId, usize>,
     pub(super) faults: BTreeMap<FaultKind, u64>,
     pub(super) recent_faults: VecDeque<LiveFault>,
     pub(super) workers: BTreeMap<String, WorkerSum>,
@@ -106,7 +106,7 @@ impl RecordSums {
                 .iter()
                 .map(ConfigurationSums::new)
                 .collect::<Result<_, _>>()?,
-            faulted: UnitTable::default(),
+            faulted: HashMap::new(),
             faults: BTreeMap::new(),
             recent_faults: VecDeque::new(),
             workers: BTreeMap::new(),
@@ -124,11 +124,10 @@ impl RecordSums {
     pub(super) fn add(&mut self, record: &Record, item: Option<&Item>) {
         let position = record.configuration as usize;
         let Some(sums) = self.configurations.get_mut(position) else { return };
-        let unit = UnitKey::of(&record.unit);
         let ended_ms = ended_ms(&record.telemetry);
         match &record.outcome.ending {
             Ending::Faulted(fault) => {
-                if self.faulted.insert(unit, position).is_none() {
+                if self.faulted.insert(record.unit.clone(), position).is_none() {
                     sums.faulted += 1;
                 }
                 *self.faults.entry(fault.kind).or_default() += 1;
@@ -145,7 +144,7 @@ impl RecordSums {
             Ending::Answered => sums.answered += 1,
             Ending::GaveUp(_) => sums.gave_up += 1,
         }
-        if self.faulted.remove(&unit).is_some() {
+        if self.faulted.remove(&record.unit).is_some() {
             sums.faulted -= 1;
         }
         let score = item.and_then(|item| sums.benchmark.score(&item.target, &record.outcome, self.scoring));
