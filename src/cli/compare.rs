@@ -36,6 +36,12 @@ pub(crate) struct CompareArgs {
     pub(crate) by: Option<SettingsAxis>,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
+    /// Show a model or run under a short name; repeatable
+    ///
+    /// NAME is a model's name, the last part of its path, or a run's name. Default: the last part of each path.
+    /// Example: --label candle:/models/plan-13b=13B
+    #[arg(long, value_name = "NAME=TEXT")]
+    pub(crate) label: Vec<String>,
     /// Compare this metric [default: all of the benchmark]
     #[arg(long, value_name = "METRIC")]
     pub(crate) metric: Option<String>,
@@ -85,7 +91,7 @@ impl FromStr for ComparisonFormat {
     }
 }
 
-/// What is compared, under which names.
+/// What is compared.
 #[derive(Debug, Args)]
 pub(crate) struct SelectionArgs {
     /// Keep only configurations with this value; repeatable
@@ -96,12 +102,6 @@ pub(crate) struct SelectionArgs {
     /// Score with paper or corrected rules [default: the first of the run]
     #[arg(long, value_name = "SCORING")]
     pub(crate) scoring: Option<String>,
-    /// Show a model or run under a short name; repeatable
-    ///
-    /// NAME is a model's name, the last part of its path, or a run's name. Default: the last part of each path.
-    /// Example: --label candle:/models/plan-13b=13B
-    #[arg(long, value_name = "NAME=TEXT")]
-    pub(crate) label: Vec<String>,
 }
 
 const GATE_EXAMPLES: &str = "\
@@ -126,7 +126,7 @@ pub(crate) struct GateArgs {
     /// Allow this loss, in percentage points or the metric's unit; repeatable
     ///
     /// With TASK=, only for this benchmark. Default: 2. Example: --margin 1 --margin svamp=0.5
-    #[arg(long, value_name = "[TASK=]POINTS")]
+    #[arg(long, value_name = "[TASK=]POINTS", allow_negative_numbers = true)]
     pub(crate) margin: Vec<String>,
     /// Require these items to be correct; repeatable
     ///

@@ -13,7 +13,7 @@ use lumos_reports::viewer;
 use super::results::{new_folder, open};
 use crate::cli::{CompareArgs, ComparisonFormat, RunsArgs, SelectionArgs};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::pipeline::columns;
+use crate::pipeline::{columns, quoted};
 use crate::settings;
 
 /// Compares the runs and prints the result.
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &CompareArgs) -> CommandResult {
         only: only(selection)?,
         metric: arguments.metric.clone(),
         unpaired: arguments.unpaired,
-        labels: Labels::parse(&selection.label).map_err(Failure::usage)?,
+        labels: Labels::parse(&arguments.label).map_err(Failure::usage)?,
     };
     let mut comparison = compare(&sides, &options).map_err(refused)?;
     let format = match (arguments.json, arguments.format, &arguments.output) {
@@ -49,7 +49,26 @@ pub(crate) fn run(arguments: &CompareArgs) -> CommandResult {
     let checkpoints: Vec<&CheckpointReader> = checkpoints.iter().collect();
     comparison.read_texts(&checkpoints, most, is_json && arguments.trajectories)?;
     write(arguments.output.as_deref(), |out| comparison.render(format, out))?;
+    if let (CompareFormat::Terminal { .. }, None) = (format, &arguments.output) {
+        println!("\nnext: {} --format html --output comparison", command(arguments, &sides));
+    }
     Ok(Exit::Complete)
+}
+
+/// Returns the command that compares the same.
+fn command(arguments: &CompareArgs, sides: &[Side]) -> String {
+    let selection = &arguments.selection;
+    let mut words = vec!["lumos".to_owned(), "compare".to_owned()];
+    words.extend(sides.iter().map(|side| quoted(&side.folder.display().to_string())));
+    let options =
+        [("--by", arguments.by.map(|axis| axis.to_string())), ("--scoring", selection.scoring.clone())]
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)))
+            .chain(selection.only.iter().map(|value| ("--only", value.clone())))
+            .chain(arguments.label.iter().map(|value| ("--label", value.clone())));
+    words.extend(options.flat_map(|(name, value)| [name.to_owned(), quoted(&value)]));
+    words.extend(arguments.unpaired.then(|| "--unpaired".to_owned()));
+    words.join(" ")
 }
 
 /// Writes the page with all items and prints its path.

@@ -54,6 +54,15 @@ fn runs_and_configurations_are_compared() {
     let markdown = fs::read_to_string(&file).unwrap();
     assert!(markdown.contains("A = full, B = brief"), "{markdown}");
     assert_eq!(markdown.contains("lumos show"), !wrong.is_empty(), "{markdown}");
+    // The next command writes the page, with both trajectories of every item.
+    let table = within(folder, "compare full short --only formulation=iterative").ok();
+    let next = table.stdout.lines().find_map(|line| line.strip_prefix("next: lumos ")).unwrap();
+    let (next, _) = next.split_once("--output ").unwrap();
+    let page = folder.join("comparison");
+    lumos().args(next).args("--output").arg(&page).ok();
+    let html = fs::read_to_string(page.join("index.html")).unwrap();
+    assert!(html.contains("B − A") && html.contains("short compared with full"), "{html}");
+    assert!(!super::support::files(&page.join("data"), "", ".js").is_empty(), "trajectories");
     let long =
         within(folder, "compare full short --only formulation=iterative --json --trajectories").ok().json();
     for item in long["comparisons"][0]["newly_wrong"].as_array().unwrap() {
@@ -90,7 +99,7 @@ fn gates_pass_fail_or_cannot_tell() {
     run(folder, "full", "");
     run(folder, "short", "--max-new-tokens 4");
     run(folder, "few", "--limit 4");
-    within(folder, "gate full --baseline full").ok().prints(["pass", "no paired item differs"]);
+    within(folder, "gate full --baseline full").ok().prints(["pass", "over 30 items"]);
     let baseline = folder.join("baseline.json");
     within(folder, "gate full --save-baseline").arg(&baseline).ok();
     let text = fs::read_to_string(&baseline).unwrap();
@@ -137,7 +146,9 @@ fn gates_pass_fail_or_cannot_tell() {
     within(folder, "gate full --baseline full --must-pass svamp:999")
         .exits(2)
         .reports(["item `999` not found"]);
-    within(folder, "gate full --baseline full --margin -1").exits(2).reports(["error"]);
+    within(folder, "gate full --baseline full --margin -1")
+        .exits(2)
+        .reports(["invalid value `-1`: expected the allowed loss"]);
 }
 
 #[test]
@@ -153,5 +164,18 @@ fn seeds_are_pooled_in_reports() {
         "{group}"
     );
     assert_eq!(report["lumos"]["matrix"]["rows"][0]["cells"][0]["items"], 4);
+    let summary = within(folder, "report seeds").ok();
+    let row = |line: &&str| line.trim_start().starts_with("svamp iterative");
+    assert_eq!(summary.stdout.lines().filter(row).count(), 1, "one row for both seeds: {summary}");
     within(folder, "report seeds -v --label builtin:tiny=Tiny").ok().prints(["Tiny", "n 4 × 2"]);
+}
+
+#[test]
+fn trajectories_are_coloured_unless_no_color_is_set() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "one", "--limit 1");
+    let show = || within(folder.path(), "show one 0").env("CLICOLOR_FORCE", "1");
+    assert!(show().without_env("NO_COLOR").ok().stdout.contains("\u{1b}["));
+    let plain = show().env("NO_COLOR", "1").ok().stdout;
+    assert!(!plain.contains('\u{1b}') && plain.contains("Subgoal"), "{plain}");
 }

@@ -65,7 +65,7 @@ def check(browser, page, axe, output):
     failures = 0
     for width, height in WIDTHS:
         for scheme in ["light", "dark"]:
-            name = f"{page.resolve().parent.parent.name}-{page.stem}-{width}-{scheme}"
+            name = f"{'-'.join(page.resolve().with_suffix('').parts[-3:])}-{width}-{scheme}"
             show(browser, width, height, scheme)
             load(browser, page)
             wide = browser.execute_script("return document.documentElement.scrollWidth")

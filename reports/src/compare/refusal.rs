@@ -146,6 +146,8 @@ pub enum CompareError {
     Ambiguous {
         /// The axes.
         axes: Vec<SettingsAxis>,
+        /// Whether configurations of one run are compared.
+        within_run: bool,
     },
     /// Nothing varies in the only run.
     #[error("nothing to compare: run {run} has no settings that vary")]
@@ -190,10 +192,13 @@ impl CompareError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Refused(refusals) => refusals.iter().find_map(Refusal::hint).map(str::to_owned),
-            Self::Ambiguous { axes } => {
+            Self::Ambiguous { axes, within_run: true } => {
                 let first = axes.first()?.name();
                 let rest = axes.get(1).map(|axis| format!(", or keep one value with --only {axis}=<VALUE>"));
                 Some(format!("select the axis with --by {first}{}", rest.unwrap_or_default()))
+            }
+            Self::Ambiguous { axes, within_run: false } => {
+                Some(format!("keep one value with --only {}=<VALUE>", axes.first()?))
             }
             Self::NothingVaries { .. } => Some("pass a second run to compare with".to_owned()),
             Self::UnknownItem { benchmarks, item } => Some(match benchmarks.first() {

@@ -57,7 +57,10 @@ pub(crate) fn match_groups(a: &[GroupKey], b: &[GroupKey]) -> Result<Vec<(usize,
         match (own.as_slice(), others.as_slice()) {
             (_, []) => {}
             ([_], [other]) => matched.push((at, *other)),
-            _ => return Err(CompareError::Ambiguous { axes: vec![SettingsAxis::Model, SettingsAxis::Tool] }),
+            _ => {
+                let axes = vec![SettingsAxis::Model, SettingsAxis::Tool];
+                return Err(CompareError::Ambiguous { axes, within_run: false });
+            }
         }
     }
     Ok(matched)
@@ -171,7 +174,7 @@ pub(super) fn within(
     let axis = match (by, varying.as_slice()) {
         (Some(axis), varying) if varying.contains(&axis) => axis,
         (None, [axis]) => *axis,
-        (None, [_, _, ..]) => return Err(CompareError::Ambiguous { axes: varying }),
+        (None, [_, _, ..]) => return Err(CompareError::Ambiguous { axes: varying, within_run: true }),
         _ => return Err(CompareError::NothingVaries { run: side.name.clone() }),
     };
     let alike = |one: &NamedGroup, other: &NamedGroup| {

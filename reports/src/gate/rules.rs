@@ -146,7 +146,12 @@ pub(crate) fn margins<S: AsRef<str>>(given: &[S]) -> Result<BTreeMap<Option<Stri
         .iter()
         .map(|text| {
             let text = text.as_ref();
-            let invalid = || InvalidRule::new(text, "a number of points from 0 on, or <TASK>=<POINTS>");
+            let invalid = || {
+                InvalidRule::new(
+                    text,
+                    "the allowed loss as a number from 0 on, or <TASK>=<POINTS>, such as 2 or svamp=0.5",
+                )
+            };
             let (task, value) = match text.split_once('=') {
                 Some((task, value)) => (Some(task.trim().to_owned()), value),
                 None => (None, text),

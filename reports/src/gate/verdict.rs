@@ -15,7 +15,7 @@ use super::rules::{AllowedDifference, GateRules, ItemRef, MetricThreshold, in_un
 use super::scored::{ItemScores, ScoredGroup, scored};
 use crate::compare::{CompareError, Refusal, Side, match_groups};
 use crate::display::thousands;
-use crate::report::SCORING_VERSION;
+use crate::report::{SCORING_VERSION, number, signed};
 use crate::results::{BenchmarkItems, pooled};
 
 /// Power for the number of items that would decide.
@@ -212,7 +212,7 @@ impl<'a> Builder<'a> {
         };
         let test = non_inferiority(&difference, margin);
         let count = difference.items as u64;
-        let shown = |value: f64| signed(value, definition.unit);
+        let shown = |value: f64| points(value, definition.unit);
         let sign = if definition.higher_is_better { 1.0 } else { -1.0 };
         let mut reason = format!(
             "{} {} (one-sided 95 % limit {}, margin {}) over {} items",
@@ -431,16 +431,11 @@ fn unknown_metric(word: &str, known: &[MetricDefinition]) -> CompareError {
 }
 
 fn plain(value: f64, unit: Unit) -> String {
-    match unit {
-        Unit::Percent => format!("{:.1} %", value * 100.0),
-        Unit::Count(counted) => format!("{value:.2} {counted}"),
-    }
+    let symbol = if unit == Unit::Percent { "%" } else { unit.name() };
+    format!("{} {symbol}", number(value, unit))
 }
 
-fn signed(value: f64, unit: Unit) -> String {
-    // No sign for a rounded 0.
-    match unit {
-        Unit::Percent => format!("{:+.1} points", (value * 1000.0).round() / 10.0 + 0.0),
-        Unit::Count(counted) => format!("{:+.2} {counted}", (value * 100.0).round() / 100.0 + 0.0),
-    }
+fn points(value: f64, unit: Unit) -> String {
+    let points = if unit == Unit::Percent { "points" } else { unit.name() };
+    format!("{} {points}", signed(value, unit))
 }

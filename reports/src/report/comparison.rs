@@ -41,7 +41,8 @@ fn items(
     let count = published.count();
     let mut found = Vec::new();
     if ledger.settled() != count {
-        found.push(format!("{} of {} items", thousands(ledger.settled()), thousands(count)));
+        let joint = if ledger.settled() > count { "instead of" } else { "of" };
+        found.push(format!("{} {joint} {} items", thousands(ledger.settled()), thousands(count)));
     }
     if data.sha256.as_str() != official.sha256 {
         let source = if spec.data.is_none() { "built-in samples" } else { "data with a different checksum" };

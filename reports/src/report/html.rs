@@ -15,7 +15,8 @@ use lumos_tasks::{ModelIdentity, Role};
 use super::model::{ConfigurationReport, Example, Report};
 use super::numbers::{bounds, dash, distance, distances, figure, interval, items, number, published};
 use super::rows::{
-    self, COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, metrics, splits, usages,
+    self, COMPARED, Headline, INTERVALS, SPLITS, attributions, faults, groups, headlines, ledgers, lines,
+    metrics, splits, usages,
 };
 use super::svg;
 use crate::results::{Cause, detectable_from};
@@ -77,7 +78,7 @@ fn contents(report: &Report) -> Value {
             let (header, rows) = rows::matrix(matrix);
             context! { header, rows, notes => rows::matrix_notes(matrix) }
         }),
-        heads => report.configurations.iter().filter_map(head).collect::<Value>(),
+        heads => headlines(report).iter().filter_map(head).collect::<Value>(),
         failures => report.configurations.iter().enumerate().filter_map(failures).collect::<Value>(),
         figures_chart => Value::from_safe_string(svg::figures(report)),
         intervals => INTERVALS,
@@ -118,14 +119,14 @@ fn unfinished(report: &Report) -> Option<String> {
     })
 }
 
-/// Returns the main figure of a configuration.
-fn head(configuration: &ConfigurationReport) -> Option<Value> {
+/// Returns the main figure of a row.
+fn head(headline: &Headline<'_>) -> Option<Value> {
+    let configuration = headline.configuration;
     let (scores, metric) = (configuration.scores.first()?, configuration.main()?);
-    let estimate = metric.estimate.as_ref();
-    let compared = metric.published.first();
+    let (estimate, compared) = (headline.estimate(metric), headline.published(metric));
     let published = compared.map(|one| format!("published {}: {}", published(one), distance(one)));
     Some(context! {
-        label => &configuration.label,
+        label => &headline.label,
         metric => &metric.metric,
         scoring => scores.scoring.to_string(),
         value => figure(estimate, metric.unit),

@@ -27,7 +27,12 @@ pub use {
     model::{ConfigurationReport, Report},
     render::{Format, ReportDetail},
 };
-pub(crate) use {html::page as report_page, render::format_named, svg::class as cause_class};
+pub(crate) use {
+    html::page as report_page,
+    numbers::{number, signed},
+    render::format_named,
+    svg::class as cause_class,
+};
 
 #[cfg(test)]
 mod tests;

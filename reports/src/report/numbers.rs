@@ -10,10 +10,20 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// Formats a value for a unit, without the unit's symbol.
-pub(super) fn number(value: f64, unit: Unit) -> String {
+pub(crate) fn number(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Percent => percent(value),
         Unit::Count(_) => format!("{value:.2}"),
+    }
+}
+
+/// Formats a difference with its sign, in percentage points or the metric's unit. A rounded 0 has no sign.
+pub(crate) fn signed(value: f64, unit: Unit) -> String {
+    let text = number(value, unit);
+    match text.trim_start_matches('-') {
+        zero if zero.chars().all(|digit| matches!(digit, '0' | '.')) => zero.to_owned(),
+        positive if positive.len() == text.len() => format!("+{text}"),
+        negative => format!("−{negative}"),
     }
 }
 
@@ -59,9 +69,13 @@ pub(super) fn published(comparison: &PublishedComparison) -> String {
 pub(super) fn distance(comparison: &PublishedComparison) -> String {
     match (comparison.points, comparison.inside) {
         (Some(points), Some(inside)) => {
-            format!("{points:+.1}, {}", if inside { "inside" } else { "outside" })
+            format!(
+                "{}, {}",
+                signed(points / 100.0, Unit::Percent),
+                if inside { "inside" } else { "outside" }
+            )
         }
-        (Some(points), None) => format!("{points:+.1}"),
+        (Some(points), None) => signed(points / 100.0, Unit::Percent),
         (None, _) => comparison.not_compared.first().cloned().unwrap_or_else(dash),
     }
 }
@@ -104,6 +118,14 @@ pub(super) fn dash() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn differences_have_a_sign_and_zero_has_none() {
+        assert_eq!(signed(0.031, Unit::Percent), "+3.1");
+        assert_eq!(signed(-0.031, Unit::Percent), "−3.1");
+        assert_eq!(signed(-0.000_01, Unit::Percent), "0.0");
+        assert_eq!(signed(1.5, Unit::Count("turns")), "+1.50");
+    }
 
     #[test]
     fn times_are_shown_for_people() {

@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lumos_benchmarks::Unit;
+use lumos_benchmarks::{Estimate, Unit};
 use lumos_coordinator::Computing;
 use lumos_tasks::{Device, Role, ServerUse};
 
 use crate::display::thousands;
 use crate::judge::JudgeReport;
 use crate::model_id::models_by_role;
-use crate::results::{Matrix, MatrixCell, MatrixColumn, MatrixRow};
+use crate::results::{GroupFigure, Matrix, MatrixCell, MatrixColumn, MatrixRow};
 
-use super::model::{ConfigurationReport, FaultMessage, MetricReport, Report, ScoringReport};
+use super::model::{
+    ConfigurationReport, FaultMessage, MetricReport, PublishedComparison, Report, ScoringReport,
+};
 use super::numbers::{
     bounds, dash, distance, duration, figure, interval, items, number, published, range, seconds,
 };
@@ -39,6 +41,49 @@ pub(super) fn labelled_once<'a>(
         row
     });
     once.collect()
+}
+
+/// A configuration, or several that differ only in their seed, with its main figures.
+pub(super) struct Headline<'a> {
+    /// Name for display; configurations with several seeds are named once.
+    pub(super) label: String,
+    /// The first configuration.
+    pub(super) configuration: &'a ConfigurationReport,
+    /// Figures pooled over seeds, by metric; empty for a single seed.
+    pooled: Vec<&'a GroupFigure>,
+}
+
+impl<'a> Headline<'a> {
+    /// Returns the main figure under the main scoring, pooled over seeds.
+    pub(super) fn estimate(&self, metric: &'a MetricReport) -> Option<&'a Estimate> {
+        match self.pooled.iter().find(|figure| figure.metric == metric.metric) {
+            Some(figure) => figure.pooled.estimate.as_ref(),
+            None => metric.estimate.as_ref(),
+        }
+    }
+
+    /// Returns the comparison with the first published figure. Published figures are of single runs: for several seeds,
+    /// only the reasons why the figures are not comparable are returned.
+    pub(super) fn published(&self, metric: &'a MetricReport) -> Option<&'a PublishedComparison> {
+        metric.published.first().filter(|one| self.pooled.is_empty() || one.points.is_none())
+    }
+}
+
+/// Returns the rows of tables of main figures.
+pub(super) fn headlines<'a>(report: &'a Report) -> Vec<Headline<'a>> {
+    let configurations = report.configurations.iter().enumerate();
+    let headline = |(position, configuration): (usize, &'a ConfigurationReport)| {
+        let pooled: Vec<_> = report.groups.iter().filter(|group| group.cells.contains(&position)).collect();
+        let label = match pooled.first() {
+            None => configuration.label.clone(),
+            Some(group) if group.cells.first() == Some(&position) => {
+                format!("{} {} seeds", group.group, group.seeds.len())
+            }
+            Some(_) => return None,
+        };
+        Some(Headline { label, configuration, pooled })
+    };
+    configurations.filter_map(headline).collect()
 }
 
 pub(super) fn figures(report: &Report) -> Vec<Vec<String>> {

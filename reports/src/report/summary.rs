@@ -10,7 +10,7 @@ use crate::score::benchmark;
 
 use super::model::{ConfigurationReport, MetricReport, Report};
 use super::numbers::{dash, distance, figure, interval, items};
-use super::rows::{faults, labelled_once, lines, warnings};
+use super::rows::{Headline, faults, headlines, lines, warnings};
 use super::terminal::{Rows, Terminal};
 
 /// Maximum numbers of configurations, published systems, causes, lines about faults, and lines about the computation.
@@ -21,7 +21,7 @@ const FAULTS: usize = 2;
 const LINES: usize = 5;
 
 /// Metrics of the main scoring that a summary has: the main one, and those that a judge decides.
-fn headline(configuration: &ConfigurationReport) -> impl Iterator<Item = &MetricReport> {
+fn main_metrics(configuration: &ConfigurationReport) -> impl Iterator<Item = &MetricReport> {
     let definitions = benchmark(&configuration.benchmark).map_or(&[][..], |benchmark| benchmark.metrics());
     let is_judged =
         |metric: &MetricReport| definitions.iter().any(|one| one.judged && one.name == metric.metric);
@@ -42,7 +42,7 @@ impl Terminal {
         let settings = if common.is_empty() { String::new() } else { format!(", {common}") };
         self.text(out, &format!("run {name} ({identity}){settings}, {} scoring", scorings.join(" and ")))?;
         writeln!(out)?;
-        self.headlines(report, &common, out)?;
+        self.main_figures(report, &common, out)?;
         for configuration in &report.configurations {
             if let Err(error) = configuration.ledger.check() {
                 let label = &configuration.label;
@@ -74,24 +74,33 @@ impl Terminal {
     }
 
     /// Writes the table of main figures.
-    fn headlines(self, report: &Report, common_ending: &str, out: &mut dyn Write) -> io::Result<()> {
-        let shown = &report.configurations[..report.configurations.len().min(CONFIGURATIONS)];
-        let metrics: BTreeSet<&str> =
-            shown.iter().flat_map(headline).map(|metric| metric.metric.as_str()).collect();
+    fn main_figures(self, report: &Report, common_ending: &str, out: &mut dyn Write) -> io::Result<()> {
+        let all = headlines(report);
+        let shown = &all[..all.len().min(CONFIGURATIONS)];
+        let metrics: BTreeSet<&str> = shown
+            .iter()
+            .flat_map(|one| main_metrics(one.configuration))
+            .map(|metric| metric.metric.as_str())
+            .collect();
         // The header is the metric's name if all rows share it.
         let common = metrics.first().filter(|_| metrics.len() == 1).copied();
         let mut systems = BTreeSet::new();
-        let rows = shown
-            .iter()
-            .flat_map(|configuration| headline(configuration).map(move |one| (configuration, one)));
+        let label = |headline: &Headline<'_>| {
+            let label = headline.label.as_str();
+            label.strip_suffix(common_ending).unwrap_or(label).trim_end().to_owned()
+        };
+        let rows = shown.iter().flat_map(|headline| {
+            let metrics = main_metrics(headline.configuration).enumerate();
+            metrics.map(move |(at, metric)| (headline, at == 0, metric))
+        });
         let rows: Vec<_> = rows
-            .map(|(configuration, metric)| {
-                let (estimate, compared) = (metric.estimate.as_ref(), metric.published.first());
+            .map(|(headline, is_first, metric)| {
+                let (estimate, compared) = (headline.estimate(metric), headline.published(metric));
                 if let Some(figure) = compared {
                     let (system, source) = (&figure.system, &figure.source);
                     systems.insert(format!("{system} {:.1} % ({source})", figure.percent));
                 }
-                let mut row = Vec::new();
+                let mut row = vec![if is_first { label(headline) } else { String::new() }];
                 row.extend(common.is_none().then(|| metric.metric.clone()));
                 row.extend([
                     figure(estimate, metric.unit),
@@ -100,23 +109,19 @@ impl Terminal {
                     compared.map_or_else(dash, |figure| format!("{:.1} %", figure.percent)),
                     compared.map_or_else(dash, distance),
                 ]);
-                (configuration, row)
+                row
             })
             .collect();
         let mut header = vec!["configuration"];
         header.extend(common.is_none().then_some("metric"));
         header.extend([common.unwrap_or("value"), "95%", "items", "published", "points"]);
         let numbers = header.len() - 5;
-        let mut rows = labelled_once(rows.into_iter());
-        for label in rows.iter_mut().filter_map(|row| row.first_mut()) {
-            label.truncate(label.strip_suffix(common_ending).unwrap_or(label).trim_end().len());
-        }
         let rows = Rows::new(header, numbers, rows);
         self.table(
             out,
             Rows { spare: &["published", "items"], wrapped: Some("points"), whole_names: true, ..rows },
         )?;
-        let more = report.configurations.len() - shown.len();
+        let more = all.len() - shown.len();
         if more > 0 {
             self.text(out, &format!("and {more} more configurations with -v"))?;
         }
@@ -128,10 +133,11 @@ impl Terminal {
     }
 }
 
-/// Returns the words with which the labels of all configurations end: `paper seed 0`. Empty for a single one.
+/// Returns the words with which all labels end: `paper seed 0`. Empty for a single one.
 fn common_ending(report: &Report) -> String {
-    let mut labels = report.configurations.iter().map(|one| one.label.split_whitespace().collect::<Vec<_>>());
-    let Some(mut common) = labels.next().filter(|_| report.configurations.len() > 1) else {
+    let rows = headlines(report);
+    let mut labels = rows.iter().map(|one| one.label.split_whitespace().collect::<Vec<_>>());
+    let Some(mut common) = labels.next().filter(|_| rows.len() > 1) else {
         return String::new();
     };
     let mut shortest = common.len();

@@ -74,7 +74,7 @@ fn published_figures_are_compared_over_their_items_and_settings() {
     assert_eq!((corrected.points, corrected.inside), (None, None));
     assert_eq!(corrected.not_compared, ["corrected scoring"]);
     assert_eq!(compared(&published(500, |_| {}))[0].inside, Some(false));
-    assert!(rendered(TABLE, &report).contains("+0.0, inside"));
+    assert!(rendered(TABLE, &report).contains("0.0, inside"));
     assert!(rendered(Format::Html, &report).contains("class=\"published\""));
 }
 

@@ -159,7 +159,8 @@ fn judged(
         };
         let half = (compared.interval.1 - compared.interval.0) / 2.0 * scale;
         column.note = Some(format!(
-            "best not distinguishable from {} (difference {:.1} ± {half:.1} {unit})",
+            "{}, the best, is not distinguishable from {} (difference {:.1} ± {half:.1} {unit})",
+            names[best],
             names[*row],
             compared.difference.abs() * scale
         ));

@@ -35,6 +35,9 @@ pub(crate) struct Pooled {
 /// A metric of a group of at least two seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct GroupFigure {
+    /// Positions of the configurations in the manifest, one per seed.
+    #[serde(skip)]
+    pub(crate) cells: Vec<usize>,
     /// The benchmark.
     pub(crate) benchmark: String,
     /// Label of the first configuration, without its seed.
@@ -60,6 +63,7 @@ pub(crate) fn group_figures(table: &RunTable) -> Vec<GroupFigure> {
             let seed = format!(" seed {}", configuration.seed);
             let seeds = |cell: &usize| table.cells[*cell].planned.configuration.seed;
             let figure = |(at, metric): (usize, &MetricDefinition)| GroupFigure {
+                cells: group.cells.clone(),
                 benchmark: configuration.benchmark.clone(),
                 group: first.planned.label.replacen(&seed, "", 1),
                 seeds: group.cells.iter().map(seeds).collect(),

@@ -148,7 +148,11 @@ fn the_matrix_marks_only_what_is_distinguishable() {
     let column = &close.columns[0];
     assert_eq!((column.best, column.is_distinguishable), (Some(0), false));
     assert!(
-        column.note.as_ref().unwrap().starts_with("best not distinguishable from second (difference 5.0 ± ")
+        column
+            .note
+            .as_ref()
+            .unwrap()
+            .starts_with("first, the best, is not distinguishable from second (difference 5.0 ± ")
     );
     let apart = matrix(&table_with(4), &Labels::parse(&["second=B"]).unwrap()).unwrap();
     assert_eq!((apart.columns[0].is_distinguishable, apart.columns[0].note.as_deref()), (true, None));

@@ -4,6 +4,7 @@ use lumos_benchmarks::Unit;
 
 use crate::compare::model::{FlippedItem, PairComparison};
 use crate::display::{shortened, thousands};
+use crate::report::{number, signed};
 use crate::results::MetricComparison;
 
 /// Maximum length of a text of an item, in characters.
@@ -38,27 +39,10 @@ pub(super) fn figures(pair: &PairComparison) -> Vec<Vec<String>> {
         .collect()
 }
 
-fn number(value: f64, unit: Unit) -> String {
-    match unit {
-        Unit::Percent => format!("{:.1}", value * 100.0),
-        Unit::Count(_) => format!("{value:.2}"),
-    }
-}
-
 fn figure(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Percent => format!("{} %", number(value, unit)),
         Unit::Count(_) => number(value, unit),
-    }
-}
-
-/// Formats a difference with its sign: percentage points, or the metric's unit. A rounded 0 has no sign.
-fn signed(value: f64, unit: Unit) -> String {
-    let text = number(value, unit);
-    match text.trim_start_matches('-') {
-        zero if zero.chars().all(|digit| matches!(digit, '0' | '.')) => zero.to_owned(),
-        positive if positive.len() == text.len() => format!("+{text}"),
-        negative => format!("−{negative}"),
     }
 }
 
@@ -164,11 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_have_a_sign_and_zero_has_none() {
-        assert_eq!(signed(0.031, Unit::Percent), "+3.1");
-        assert_eq!(signed(-0.031, Unit::Percent), "−3.1");
-        assert_eq!(signed(-0.000_01, Unit::Percent), "0.0");
-        assert_eq!(signed(1.5, Unit::Count("turns")), "+1.50");
+    fn small_p_values_are_bounded() {
         assert_eq!((p_value(0.000_01), p_value(0.0703)), ("<0.0001".to_owned(), "0.0703".to_owned()));
     }
 }
