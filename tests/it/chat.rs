@@ -150,3 +150,49 @@ fn templates_are_checked_and_are_part_of_a_run_s_identity() {
     tiny("tulu", "plain").ok();
     assert_eq!(format(&folder.path().join("plain")), Value::Null);
 }
+
+#[test]
+fn prompts_are_shown_as_models_received_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(|_, body| Ok(planner(body)));
+    let arguments = "--limit 1 --prompt-template chatml --exemplars-per-prompt 1 --max-new-tokens 24";
+    run(&server, arguments, folder.path(), "run").ok();
+    let show = |more: &str| {
+        let show = lumos().args("show run 0 --rendered").args(more);
+        show.args("--output-path").arg(folder.path()).ok()
+    };
+    let lines = show("--json").lines();
+    let sent = server.state.bodies.lock().unwrap();
+    let of = |role: &str| lines.iter().filter(|line| line["role"] == role).collect::<Vec<_>>();
+    let (planned, grounded) = (of("planner"), of("grounder"));
+    assert!(!grounded.is_empty() && planned.len() == sent.len(), "{lines:?}");
+    for (line, body) in planned.iter().zip(sent.iter()) {
+        assert_eq!((&line["messages"], &line["template"]), (&body["messages"], &json!("chat")));
+    }
+    let text = grounded[0]["text"].as_str().unwrap();
+    assert!(text.starts_with("<|im_start|>system\n") && text.contains("<|im_start|>assistant\n"), "{text}");
+    assert!(grounded[0]["bos"].as_str().unwrap().starts_with("none; the model's tokenizer adds"));
+    assert_eq!(grounded[0]["template"], "chatml");
+
+    let printed = show("").stdout;
+    assert!(printed.contains(text) && printed.contains("\nBOS: none; "), "{printed}");
+    assert!(printed.contains("-- system\n") && printed.contains("openai-chat:tiny@"), "{printed}");
+
+    // A model whose files changed since is refused.
+    let model = folder.path().join("model");
+    fs::create_dir(&model).unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/assets/tiny/planner-onetime");
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        fs::copy(source.join(file), model.join(file)).unwrap();
+    }
+    let template = "{% for message in messages %}{{ bos_token }}{{ message.content }}{% endfor %}";
+    fs::write(model.join("chat_template.jinja"), template).unwrap();
+    let own = lumos()
+        .args("run --tasks svamp --formulation onetime --limit 1 --max-new-tokens 8 --model")
+        .arg(&model);
+    own.args("--prompt-template chat").output(folder.path(), "own").ok();
+    let show = || lumos().args("show own 0 --rendered --output-path").arg(folder.path());
+    show().ok().prints(["template chat", "BOS: "]);
+    fs::write(model.join("chat_template.jinja"), format!("{template} ")).unwrap();
+    show().exits(2).reports(["chat_template.jinja changed after the run", "--prompts"]);
+}
