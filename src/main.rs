@@ -107,7 +107,7 @@ async fn run(cli: Cli) -> CommandResult {
         Command::Gate(arguments) => commands::gate::run(&arguments),
         Command::Score(arguments) => commands::results::score(&arguments, verbosity).await,
         Command::Export(arguments) => commands::export::run(&arguments),
-        Command::Show(arguments) => commands::results::show(&arguments),
+        Command::Show(arguments) => commands::show::run(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),
         Command::Repair(arguments) => commands::results::repair(&arguments).await,
         Command::Replay(arguments) => commands::verify::replay(&arguments),

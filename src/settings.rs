@@ -264,10 +264,10 @@ pub(crate) fn usual_shop(data: Option<&Path>, browser: Option<&str>) -> Result<S
 /// Returns the devices of the models from the flags.
 ///
 /// # Errors
-/// If a device is invalid or unsupported by this build.
-pub(crate) fn placement(arguments: &EngineArgs) -> Result<Placement, Failure> {
+/// If a device is invalid, or unsupported by this build with the backend.
+pub(crate) fn placement(arguments: &EngineArgs, backend: BackendChoice) -> Result<Placement, Failure> {
     let placement = arguments.device.as_deref().map(parse::<Placement>).transpose()?.unwrap_or_default();
-    check_devices(&placement)?;
+    check_devices(&placement, backend)?;
     Ok(placement)
 }
 
@@ -279,7 +279,7 @@ pub(crate) fn engine(arguments: &EngineArgs, device: Device) -> Result<EngineSet
 /// Returns the settings of a run's models from its specification, and from those flags that do not affect
 /// results.
 pub(crate) fn models_of(spec: &ResolvedSpec, arguments: &EngineArgs) -> Result<ModelsSettings, Failure> {
-    check_devices(&spec.device)?;
+    check_devices(&spec.device, spec.backend)?;
     let dtype = |role| spec.dtype_on(spec.device.of(role)).map(parse::<DType>).transpose();
     let mut dtypes = BTreeMap::new();
     for role in Role::ALL {
@@ -291,14 +291,18 @@ pub(crate) fn models_of(spec: &ResolvedSpec, arguments: &EngineArgs) -> Result<M
     Ok(ModelsSettings { placement: spec.device.clone(), dtypes, ..ModelsSettings::from(engine) })
 }
 
-/// Returns an error for devices that do not exist.
-fn check_devices(placement: &Placement) -> Result<(), Failure> {
+/// Returns an error for devices that do not exist, or that this build does not support with the backend.
+fn check_devices(placement: &Placement, backend: BackendChoice) -> Result<(), Failure> {
     let asked = || placement.devices().into_iter().filter(|device| matches!(device, Device::Cuda(_)));
     let Some(first) = asked().next() else { return Ok(()) };
     let missing = |device: &dyn Display, why: String| {
         Failure::input(format!("device `{device}` not found: {why}"))
             .hint("pass --device cpu, or omit --device; `lumos doctor` lists the GPUs")
     };
+    if backend == BackendChoice::CandleTransformers && !cfg!(feature = "candle-cuda") {
+        let why = "--backend candle-transformers needs the feature `candle-cuda` for GPUs, which this build does not include";
+        return Err(missing(&first, why.to_owned()));
+    }
     let gpus = lumos_engine::gpus().map_err(|why| missing(&first, why.to_string()))?;
     let there = |device: &Device| gpus.iter().any(|gpu| gpu.name.to_string() == device.to_string());
     match asked().find(|device| !there(device)) {

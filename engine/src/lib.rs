@@ -43,6 +43,8 @@ mod vector;
 /// Entry points of fuzz targets; not part of the public API.
 #[doc(hidden)]
 pub mod fuzzing {
+    pub use crate::load::fuzzing::fuzz_packed_weights as packed_weights;
+    pub use crate::loaded::fuzz_config as config;
     pub use crate::model::fuzzing::{MatrixProduct, check_kernels as kernels};
     pub use crate::tokenizer::fuzz_sentencepiece as sentencepiece;
 }

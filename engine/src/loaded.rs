@@ -148,6 +148,21 @@ impl Opened {
     }
 }
 
+/// Parses a config.json and computes the sizes of its model; for a fuzz target. Returns the number of its tensors.
+///
+/// # Panics
+/// Panics if sizes that the checks accept overflow.
+pub fn fuzz_config(bytes: &[u8]) -> usize {
+    let Ok(config) = load::fuzzing::config(bytes) else { return 0 };
+    let rows = 8;
+    for dtype in [DType::F32, DType::Bf16] {
+        let matrices = Matrices::new(&config, rows, dtype);
+        Backend::weight_bytes(DeviceName::Cpu, &config, rows, dtype, &matrices);
+    }
+    PageLayout { shape: config.key_values(), positions: TILE, storage: Storage::Memory }.bytes();
+    config.tensors(rows).len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -43,6 +43,25 @@ impl BosCheck {
         }
     }
 
+    /// Describes the BOS tokens with which a prompt begins.
+    pub(crate) fn describe(&self, prompt: &str) -> String {
+        let Some(bos) = self.bos.as_deref() else {
+            return "none; the model's tokenizer adds none to texts".to_owned();
+        };
+        let mut rest = prompt;
+        let mut count = 0;
+        while let Some(after) = rest.strip_prefix(bos) {
+            (rest, count) = (after, count + 1);
+        }
+        match count {
+            0 => format!(
+                "none; the model's tokenizer adds `{bos}` to texts, but prompts are encoded as they are"
+            ),
+            1 => format!("`{bos}`, written by the template"),
+            count => format!("`{bos}`, {count} times"),
+        }
+    }
+
     fn problem(&self, prompt: &str, is_lumos_layout: bool) -> Option<String> {
         let bos = self.bos.as_deref()?;
         match prompt.strip_prefix(bos) {
@@ -94,6 +113,10 @@ mod tests {
         assert_eq!(gemma.problem("<bos>a", true), None);
         let qwen = BosCheck::new(&tokenizer(false), &chat, "Qwen2ForCausalLM");
         assert_eq!(qwen.problem("a", false), None);
+        assert!(qwen.describe("<bos>a").starts_with("none; the model's tokenizer adds none"));
+        assert!(llama.describe("a").starts_with("none; the model's tokenizer adds `<bos>`"));
+        assert_eq!(llama.describe("<bos>a"), "`<bos>`, written by the template");
+        assert_eq!(llama.describe("<bos><bos>a<bos>"), "`<bos>`, 2 times");
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl ModelBackend for EngineBackend {
     }
 }
 
-fn engine_request(request: Request, chat: &ChatTemplate) -> Result<GenerateRequest, ModelError> {
+pub(crate) fn engine_request(request: Request, chat: &ChatTemplate) -> Result<GenerateRequest, ModelError> {
     let sampling = match request.sampling {
         Sampling::Greedy => lumos_engine::SamplingParams::GREEDY,
         Sampling::Random { temperature, top_p, top_k } => lumos_engine::SamplingParams {

@@ -117,6 +117,26 @@ const TEXT: [&str; 5] = [
     "tokenizer_config.json",
 ];
 
+/// Returns the files that describe the text of a model, named as in its identity, without its weights. Files of GGUF
+/// and embedded models are not listed.
+///
+/// # Errors
+/// If a folder or one of the files cannot be read.
+pub(crate) fn texts_of(source: &ModelSource) -> io::Result<Vec<ModelFile>> {
+    let folders: &[(&str, &Path)] = match source {
+        ModelSource::Folder(folder) => &[("", folder)],
+        ModelSource::Adapted { base, adapter } => &[("", base), ("adapter/", adapter)],
+        ModelSource::Gguf(_) | ModelSource::Memory(_) | ModelSource::Random { .. } => &[],
+    };
+    let mut files = Vec::new();
+    for (prefix, folder) in folders {
+        for (name, path) in entries(folder)?.into_iter().filter(|(name, _)| TEXT.contains(&name.as_str())) {
+            files.push(ModelFile { name: format!("{prefix}{name}"), ..ModelFile::read(&path)? });
+        }
+    }
+    Ok(files)
+}
+
 /// Lists names and paths of all entries in a folder.
 fn entries(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut files: Vec<(String, PathBuf)> = Vec::new();

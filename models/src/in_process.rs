@@ -91,7 +91,7 @@ impl InProcessModel {
         match self {
             Self::Native(engine) => engine.device(),
             #[cfg(feature = "candle-transformers")]
-            Self::CandleTransformers(_) => DeviceName::Cpu,
+            Self::CandleTransformers(backend) => backend.device(),
         }
     }
 

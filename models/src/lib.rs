@@ -48,7 +48,9 @@ pub use lumos::LumosName;
 pub use lumos_http::{ConcurrencyBounds, ServerKey};
 pub use name::{ModelName, NameError};
 pub use openai::{OpenAiName, OpenAiSettings, Price};
-pub use registry::{Arranged, Identified, LoadedModel, ModelPricing, ModelRegistry, PlacingError};
+pub use registry::{
+    Arranged, Identified, LoadedModel, ModelPricing, ModelRegistry, PlacingError, PromptRenderer, SentPrompt,
+};
 pub use settings::{EngineSettings, MemoryShare, ModelsSettings};
 pub use swap_lock::Swapping;
 

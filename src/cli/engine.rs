@@ -21,7 +21,7 @@ pub(crate) struct EngineArgs {
     /// Set the device of models: cpu, auto or cuda:N [default: cpu]
     ///
     /// For all models, or by role, comma-separated. `auto` uses a GPU if there is one. GPUs need a build with
-    /// the feature `cuda`. Examples: --device cuda:0 or --device planner=cuda:0,grounder=cuda:1
+    /// the feature `cuda`, and with `candle-cuda` for --backend candle-transformers. Examples: --device cuda:0 or --device planner=cuda:0,grounder=cuda:1
     #[arg(long, value_name = "DEVICE", env = "LUMOS_DEVICE")]
     pub(crate) device: Option<String>,
     /// Set the type of weights in memory: f32, bf16 or f16 [default: f32]
@@ -48,8 +48,8 @@ pub(crate) struct EngineArgs {
 pub(crate) struct BackendArgs {
     /// Compute models with: auto, native or candle-transformers [default: auto]
     ///
-    /// `native` is the engine. `candle-transformers` computes one sequence at a time in f32 on the CPU: slower, and a
-    /// reference for the engine. `auto` uses it for architectures that the engine does not support. The manifest
+    /// `native` is the engine. `candle-transformers` computes one sequence at a time in f32: slower, and a reference
+    /// for the engine. `auto` uses it for architectures that the engine does not support. The manifest
     /// records the backend; results of both are never mixed. Example: --backend candle-transformers
     #[arg(long, value_name = "BACKEND", env = "LUMOS_BACKEND")]
     pub(crate) backend: Option<BackendChoice>,

@@ -149,6 +149,13 @@ pub(crate) struct ShowArgs {
     /// Print the prompts in full
     #[arg(long)]
     pub(crate) prompts: bool,
+    /// Print the prompts as the models received them
+    ///
+    /// Only the prompts of planner, grounder and answerer, rendered with the run's prompt template and the model's own
+    /// tokenizer and chat template: the text with its BOS token, or the messages for a server's chat interface. With
+    /// --json, one object per prompt. Example: lumos show my-run 3 --rendered
+    #[arg(long, conflicts_with = "prompts")]
+    pub(crate) rendered: bool,
     /// Print the record as JSON, one object per configuration
     #[arg(long)]
     pub(crate) json: bool,

@@ -75,9 +75,10 @@ async fn load(arguments: &CompleteArgs) -> Result<InProcessModel, Failure> {
     };
     let formulation: Formulation = arguments.formulation.parse().map_err(Failure::usage)?;
     let source = settings::model_source(&arguments.model, role, formulation)?;
-    let device = settings::placement(&arguments.engine)?.of(role);
+    let backend = arguments.backend.backend.unwrap_or_default();
+    let device = settings::placement(&arguments.engine, backend)?.of(role);
     let settings = EngineSettings {
-        backend: arguments.backend.backend.unwrap_or_default(),
+        backend,
         max_sequence_length: arguments.max_sequence_length.and_then(|length| usize::try_from(length).ok()),
         ..settings::engine(&arguments.engine, device)?
     };

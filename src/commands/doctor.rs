@@ -20,6 +20,8 @@ struct Report {
     version: &'static str,
     /// Enabled cargo features.
     features: Vec<&'static str>,
+    /// Cargo features that this build does not include.
+    missing_features: Vec<&'static str>,
     cores: usize,
     /// Available memory in bytes; unknown on systems other than Linux.
     free_memory_bytes: Option<u64>,
@@ -74,11 +76,14 @@ pub(crate) fn run(arguments: &DoctorArgs) -> CommandResult {
 }
 
 /// Cargo features, and whether this program was built with them.
-const FEATURES: [(&str, bool); 5] = [
+const FEATURES: [(&str, bool); 8] = [
     ("browser", cfg!(feature = "browser")),
+    ("candle-cuda", cfg!(feature = "candle-cuda")),
+    ("candle-transformers", cfg!(feature = "candle-transformers")),
     ("cuda", cfg!(feature = "cuda")),
     ("hub", cfg!(feature = "hub")),
     ("mysql", cfg!(feature = "mysql")),
+    ("parquet", cfg!(feature = "parquet")),
     ("serve-model", cfg!(feature = "serve-model")),
 ];
 
@@ -91,9 +96,11 @@ fn examine() -> Report {
     let browser = BrowserSettings::from_environment(BrowserName::Chromedriver).unwrap_or_else(|_| usual());
     let hub = HubSettings::from_environment().ok();
     let exists = hub.as_ref().is_some_and(|hub| hub.cache.is_dir());
+    let features = |enabled| FEATURES.iter().filter(move |one| one.1 == enabled).map(|one| one.0).collect();
     Report {
         version: env!("CARGO_PKG_VERSION"),
-        features: FEATURES.iter().filter(|(_, is_enabled)| *is_enabled).map(|(name, _)| *name).collect(),
+        features: features(true),
+        missing_features: features(false),
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         free_memory_bytes: free_memory(),
         linear_paths: [DType::F32, DType::Bf16, DType::F16]
@@ -128,8 +135,9 @@ fn program(name: &'static str, command: PathBuf, needed_for: &'static str) -> Pr
 
 fn text(report: &Report) -> String {
     let mut lines = Vec::new();
-    let features = if report.features.is_empty() { "none".to_owned() } else { report.features.join(", ") };
-    lines.push(format!("lumos {}, features: {features}", report.version));
+    let listed = |names: &[&str]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    lines.push(format!("lumos {}, features: {}", report.version, listed(&report.features)));
+    lines.push(format!("  not in this build: {}", listed(&report.missing_features)));
     let memory = report.free_memory_bytes.map_or("unknown".to_owned(), |bytes| ByteSize(bytes).to_string());
     lines.push(format!("processor: {} cores, {memory} of memory free", report.cores));
     for LinearPath { dtype, path } in &report.linear_paths {

@@ -7,7 +7,7 @@ use lumos_coordinator::Checkpoint;
 use lumos_coordinator::dispatch::Summary;
 use lumos_models::{ModelPricing, ModelRegistry, ModelsSettings};
 use lumos_reports::judge::{self, Asked, JudgeError, Pass};
-use lumos_tasks::{Formulation, NanoDollars, Role, Swap};
+use lumos_tasks::{BackendChoice, Formulation, NanoDollars, Role, Swap};
 
 use super::results::{open, rescore};
 use crate::budget::Budget;
@@ -21,7 +21,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, verbosity: Verbosity)
     let name = &settings::model_name(name.to_owned());
     crate::writable::check_folder(&run, None)?;
     let scorings = settings::scorings(&arguments.scoring)?;
-    let device = settings::placement(&arguments.engine)?;
+    let device = settings::placement(&arguments.engine, BackendChoice::Auto)?;
     let engine = settings::engine(&arguments.engine, device.of(Role::Judge))?;
     let placed = ModelsSettings { placement: device.clone(), ..ModelsSettings::from(engine) };
     let models = Arc::new(ModelRegistry::new(placed));

@@ -14,6 +14,7 @@ pub(crate) mod queue;
 pub(crate) mod results;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod show;
 pub(crate) mod tool;
 pub(crate) mod verify;
 pub(crate) mod worker;

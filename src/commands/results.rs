@@ -1,4 +1,4 @@
-//! `lumos report`, `score`, `show`, `merge` and `repair`: the results of recorded runs.
+//! `lumos report`, `score`, `merge` and `repair`: the results of recorded runs.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -10,12 +10,10 @@ use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::{Checkpoint, CheckpointReader, Damage};
 use lumos_reports::report::{self, Format};
 use lumos_reports::results::Labels;
-use lumos_reports::trajectory::{self, Show};
 use lumos_reports::viewer::{self, ViewerSource};
 use lumos_reports::{export, judge};
 
-use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ReportFormat, ScoreArgs, ShowArgs, Verbosity};
-use crate::colour::colours;
+use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ReportFormat, ScoreArgs, Verbosity};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::pipeline::{checkpoint_failure, open_checkpoint, print_report, write_results};
 use crate::{settings, writable};
@@ -134,34 +132,6 @@ pub(super) fn rescore(
     let report = export::export(folder, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
     print_report(&report, folder, verbosity)?;
     Ok(report)
-}
-
-/// `lumos show`: prints one item's trajectory.
-pub(crate) fn show(arguments: &ShowArgs) -> CommandResult {
-    let folder = arguments.runs.folder(&arguments.run)?;
-    let (manifest, checkpoint) = open(&folder)?;
-    let found = trajectory::find(&manifest, &checkpoint, &arguments.item, |planned| {
-        arguments.task.as_ref().is_none_or(|task| planned.configuration.benchmark == *task)
-    })?;
-    if found.is_empty() {
-        return Err(Failure::input(format!("item `{}` not found in {}", arguments.item, folder.display()))
-            .hint("pass the item's index (counted from 0), its name in the data set, or its unit's id"));
-    }
-    let how = Show { colours: colours(&io::stdout()), prompts: arguments.prompts, ..Show::default() };
-    let mut out = io::stdout().lock();
-    for (index, found) in found.iter().enumerate() {
-        if arguments.json {
-            for record in &found.records {
-                writeln!(out, "{}", serde_json::to_string(record)?)?;
-            }
-            continue;
-        }
-        if index > 0 {
-            writeln!(out)?;
-        }
-        write!(out, "{}", trajectory::show(found, &manifest.spec.scoring, how)?)?;
-    }
-    Ok(Exit::Complete)
 }
 
 /// `lumos merge`: merges the parts of a run into one run.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lumos_http::AccessPolicy;
 use lumos_models::{ModelRegistry, ModelsSettings};
-use lumos_tasks::Role;
+use lumos_tasks::{BackendChoice, Role};
 use lumos_tools::ToolSets;
 use lumos_worker::fleet::{WorkerError, WorkerSettings, serve_fleet, worker_access, worker_name};
 
@@ -75,7 +75,7 @@ fn fleet_settings(arguments: &WorkerArgs) -> Result<WorkerSettings, Failure> {
     let spool = arguments.spool.clone().unwrap_or_else(usual_spool);
     Ok(WorkerSettings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        device: settings::placement(&arguments.engine)?.to_string(),
+        device: settings::placement(&arguments.engine, BackendChoice::Auto)?.to_string(),
         concurrency,
         memory: arguments.memory.map(|memory| memory.0),
         swap: arguments.swap.unwrap_or_default(),
@@ -99,7 +99,7 @@ fn models_settings(arguments: &WorkerArgs, access: &AccessPolicy) -> Result<Mode
         names.insert(planned.to_owned(), settings::model_name(here.to_owned()));
     }
     let latency = Duration::from_millis(arguments.script_latency);
-    let placement = settings::placement(&arguments.engine)?;
+    let placement = settings::placement(&arguments.engine, BackendChoice::Auto)?;
     let engine = settings::engine(&arguments.engine, placement.of(Role::Planner))?;
     Ok(ModelsSettings {
         placement,

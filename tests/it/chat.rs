@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::model_server::Server;
 use crate::support::nats::NatsServer;
 use crate::support::{
-    Fleet, Lumos, PATIENCE, content, lumos, replies, results, set_up, settled, unwrapped, wait_until,
+    Fleet, Lumos, PATIENCE, Serving, content, lumos, replies, results, set_up, settled, unwrapped, wait_until,
 };
 
 /// Replies as a chat model does, with text around the reply.
@@ -149,4 +149,107 @@ fn templates_are_checked_and_are_part_of_a_run_s_identity() {
     lumos().args("resume").arg(&run).ok();
     tiny("tulu", "plain").ok();
     assert_eq!(format(&folder.path().join("plain")), Value::Null);
+}
+
+#[test]
+fn prompts_are_shown_as_models_received_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(|_, body| Ok(planner(body)));
+    let arguments = "--limit 1 --prompt-template chatml --exemplars-per-prompt 1 --max-new-tokens 24";
+    run(&server, arguments, folder.path(), "run").ok();
+    let show = |more: &str| {
+        let show = lumos().args("show run 0 --rendered").args(more);
+        show.args("--output-path").arg(folder.path()).ok()
+    };
+    let lines = show("--json").lines();
+    let sent = server.state.bodies.lock().unwrap();
+    let of = |role: &str| lines.iter().filter(|line| line["role"] == role).collect::<Vec<_>>();
+    let (planned, grounded) = (of("planner"), of("grounder"));
+    assert!(!grounded.is_empty() && planned.len() == sent.len(), "{lines:?}");
+    for (line, body) in planned.iter().zip(sent.iter()) {
+        assert_eq!((&line["messages"], &line["template"]), (&body["messages"], &json!("chat")));
+    }
+    let text = grounded[0]["text"].as_str().unwrap();
+    assert!(text.starts_with("<|im_start|>system\n") && text.contains("<|im_start|>assistant\n"), "{text}");
+    assert!(grounded[0]["bos"].as_str().unwrap().starts_with("none; the model's tokenizer adds"));
+    assert_eq!(grounded[0]["template"], "chatml");
+
+    let printed = show("").stdout;
+    assert!(printed.contains(text) && printed.contains("\nBOS: none; "), "{printed}");
+    assert!(printed.contains("-- system\n") && printed.contains("openai-chat:tiny@"), "{printed}");
+
+    // A model whose files changed since is refused.
+    let model = folder.path().join("model");
+    fs::create_dir(&model).unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/assets/tiny/planner-onetime");
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        fs::copy(source.join(file), model.join(file)).unwrap();
+    }
+    let template = "{% for message in messages %}{{ bos_token }}{{ message.content }}{% endfor %}";
+    fs::write(model.join("chat_template.jinja"), template).unwrap();
+    let own = lumos()
+        .args("run --tasks svamp --formulation onetime --limit 1 --max-new-tokens 8 --model")
+        .arg(&model);
+    own.args("--prompt-template chat").output(folder.path(), "own").ok();
+    let show = || lumos().args("show own 0 --rendered --output-path").arg(folder.path());
+    show().ok().prints(["template chat", "BOS: "]);
+    fs::write(model.join("chat_template.jinja"), format!("{template} ")).unwrap();
+    show().exits(2).reports(["chat_template.jinja changed after the run", "--prompts"]);
+}
+
+/// Sends a request to another server and returns its reply.
+fn forwarded(url: &str, body: &Value) -> String {
+    // A thread of its own, because the caller runs on a runtime, which must not be blocked by another one.
+    let send = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let request = reqwest::Client::new().post(format!("{url}/chat/completions")).json(body);
+            request.send().await.unwrap().error_for_status().unwrap().json::<Value>().await.unwrap()
+        })
+    };
+    let reply = std::thread::scope(|scope| scope.spawn(send).join().unwrap());
+    reply["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+}
+
+/// The planner is a Qwen2 behind `lumos serve-model`, the grounder a Qwen3 in the process of the run.
+#[test]
+fn a_pair_of_qwens_goes_on_after_an_interrupt() {
+    let Some(families) = lumos_capabilities::shared("golden/families") else { return };
+    let serving = Serving::models(&[&format!("candle:{}", families.join("qwen2").display())]);
+    let url = serving.url.clone();
+    let gate = Arc::new(Gate::default());
+    let held = Arc::clone(&gate);
+    let server = Server::start(move |request, body| {
+        held.pass(request);
+        // The weights are random: the reply is made a subgoal, so that the grounder is asked, too.
+        Ok(format!("Subgoal 1: {}", forwarded(&url, body).replace('\n', " ")))
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str| {
+        let arguments = "run -v --tasks gsm8k --limit 6 --batch-size 2 --max-new-tokens 12 --threads 1";
+        let planner = format!("--planner openai-chat:qwen2@{} --grounder", server.url);
+        let run = lumos().args(arguments).args(planner).arg(families.join("qwen3"));
+        run.output(folder.path(), name)
+    };
+    run("whole").ok();
+    let held_from = server.requests() + 2;
+    gate.set(Some(held_from));
+    let mut interrupted = run("interrupted").follow();
+    wait_until(|| server.requests() > held_from, || "no request is held".to_owned());
+    interrupted.signal("-INT");
+    interrupted.until_said("interrupted: waiting for");
+    gate.set(None);
+    assert_eq!(interrupted.end(), Some(130), "{}", interrupted.said());
+    let [whole, interrupted] = ["whole", "interrupted"].map(|name| folder.path().join(name));
+    let recorded: usize = content(&interrupted).0.values().map(Vec::len).sum();
+    assert!(recorded < 6, "{recorded} items are recorded");
+    lumos().args("resume").arg(&interrupted).ok();
+    let expected = content(&whole);
+    assert_eq!(content(&interrupted), expected);
+    let rows = &expected.0["gsm8k"];
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        let replies = replies(row);
+        assert!(replies.len() >= 2 && replies[0].starts_with("Subgoal 1: "), "{replies:?}");
+    }
 }

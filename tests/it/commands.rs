@@ -34,6 +34,9 @@ fn the_doctor_says_what_there_is() {
     }
     assert!(text.contains(&format!("linear layers of Q8_0, Q4_K, Q6_K: {quantized}\n")), "{text}");
     assert!(text.contains("nats-server: "), "{text}");
+    // The tests are built without it.
+    assert!(report["missing_features"].as_array().unwrap().contains(&"candle-cuda".into()), "{report}");
+    assert!(text.contains("not in this build: candle-cuda, "), "{text}");
 }
 
 #[test]

@@ -126,5 +126,8 @@ fn completions_of_both_backends_are_equal() {
     assert_eq!(complete("").ok().stdout, text);
     complete("--backend other").exits(2).reports(["unknown backend `other`"]);
     complete("--backend candle-transformers --dtype bf16").exits(2).reports(["--dtype f32"]);
+    complete("--backend candle-transformers --device cuda:0")
+        .exits(2)
+        .reports(["`candle-cuda`", "--device cpu"]);
     complete("--backend candle-transformers --max-sequence-length 4").exits(2).reports(["fewer than 4"]);
 }

@@ -9,6 +9,7 @@ mod compare;
 mod drive;
 mod read;
 mod record;
+mod requests;
 mod shop;
 mod sql;
 mod unit;
@@ -21,6 +22,7 @@ use lumos_tasks::recorded::Case;
 pub use drive::configuration;
 pub use read::{CaseError, Cases, RecordedRow, read_cases};
 pub use record::{NotRecordable, record};
+pub use requests::{RecordedRequest, recorded_requests};
 
 /// Returns the data folder for recorded cases: `LUMOS_DATA`, or `../../data` relative to their
 /// folder.

@@ -1,7 +1,7 @@
 //! Bindings to NVIDIA's driver, cuBLAS and NVRTC, loaded at run time.
 //!
 //! Nothing is linked, so a binary built with the `cuda` feature starts on every machine. [`check_libraries`] detects
-//! missing libraries before any of their functions is called.
+//! missing libraries before any of their functions is called. With the feature `cuda-linked` another crate links them.
 #![allow(unsafe_code)] // foreign functions that take addresses
 
 use std::collections::HashMap;
@@ -71,11 +71,22 @@ impl From<cublas::result::CublasError> for DeviceError {
     }
 }
 
+/// Whether driver, cuBLAS and NVRTC can be loaded.
+#[cfg(not(feature = "cuda-linked"))]
+fn present() -> [bool; 3] {
+    // SAFETY: opening these libraries runs only their own initialisation.
+    unsafe { [sys::is_culib_present(), blas::is_culib_present(), nvrtc::sys::is_culib_present()] }
+}
+
+/// A program does not start without the libraries that it links.
+#[cfg(feature = "cuda-linked")]
+fn present() -> [bool; 3] {
+    [true; 3]
+}
+
 /// Fails with the first library that cannot be loaded.
 fn check_libraries() -> Result<(), NoGpu> {
-    // SAFETY: opening these libraries runs only their own initialisation.
-    let (driver, blas, compiler) =
-        unsafe { (sys::is_culib_present(), blas::is_culib_present(), nvrtc::sys::is_culib_present()) };
+    let [driver, blas, compiler] = present();
     for (present, library, remedy) in [
         (driver, "libcuda.so", "the NVIDIA driver"),
         (blas, "libcublas.so", "the CUDA toolkit or the Python package nvidia-cublas"),
@@ -346,8 +357,7 @@ mod tests {
     /// Needs NVRTC, but not a GPU.
     #[test]
     fn the_kernels_compile_for_every_architecture_and_type() {
-        // SAFETY: opening the library runs only its own initialisation.
-        if !unsafe { nvrtc::sys::is_culib_present() } {
+        if !present()[2] {
             lumos_capabilities::skip(lumos_capabilities::Capability::Nvrtc, "libnvrtc.so not found");
             return;
         }
@@ -377,16 +387,13 @@ mod tests {
             assert!(output.status.success() && said.contains("1 passed"), "{said}");
             return;
         }
-        // SAFETY: opening these libraries runs only their own initialisation.
-        let present =
-            unsafe { [sys::is_culib_present(), blas::is_culib_present(), nvrtc::sys::is_culib_present()] };
         let libraries = [
             ("libcuda.so", "the NVIDIA driver"),
             ("libcublas.so", "the CUDA toolkit or the Python package nvidia-cublas"),
             ("libnvrtc.so", "the CUDA toolkit or the Python package nvidia-cuda-nvrtc"),
         ];
         let reason = gpus().unwrap_err();
-        let first = present.iter().zip(libraries).find(|(present, _)| !**present);
+        let first = present().into_iter().zip(libraries).find(|(is_present, _)| !is_present);
         match first {
             Some((_, (library, remedy))) => {
                 assert_eq!(reason, NoGpu::LibraryMissing { library, remedy });

@@ -37,7 +37,7 @@ use crate::device::{DeviceName, Gpu, NoGpu};
 
 impl DeviceName {
     /// The concrete device: resolves [`Auto`](Self::Auto) for this machine and build.
-    pub(crate) fn resolved(self) -> Self {
+    pub fn resolved(self) -> Self {
         match self {
             Self::Auto => gpus().ok().and_then(|gpus| gpus.first().map(|gpu| gpu.name)).unwrap_or(Self::Cpu),
             other => other,

@@ -187,6 +187,25 @@ impl ModelSource {
             Self::Folder(_) | Self::Gguf(_) | Self::Memory(_) | Self::Random { .. } => Ok(()),
         }
     }
+
+    /// The class name of the model's architecture, whether the engine supports it or not.
+    ///
+    /// # Errors
+    /// If the configuration cannot be read or is invalid.
+    pub fn architecture(&self) -> Result<String, LoadError> {
+        let config = match self {
+            Self::Adapted { base, .. } => return Self::Folder(base.clone()).architecture(),
+            Self::Folder(path) if !matches!(Self::of_path(path)?, Self::Gguf(_)) => {
+                super::ModelConfig::from_folder(&ModelFolder::open(path)?)
+            }
+            source => super::open(source).map(|opened| opened.config),
+        };
+        match config {
+            Ok(config) => Ok(config.architecture),
+            Err(LoadError::UnsupportedFamily { architecture, .. }) => Ok(architecture),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 type JsonFile = (Value, PathBuf);

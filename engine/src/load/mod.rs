@@ -9,6 +9,7 @@ pub(crate) mod config;
 pub(crate) mod families;
 mod files;
 mod folder;
+pub(crate) mod fuzzing;
 mod gguf;
 mod packed;
 mod quantization;
@@ -78,7 +79,7 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
             let config = ModelConfig::parse(files.config, None, Path::new("embedded config.json"))?;
             let tokenizer = Tokenizer::from_json(files.tokenizer, Path::new("embedded tokenizer.json"))?;
             let name = "embedded model.safetensors";
-            let weights = Weights::from_memory(files.weights, Path::new(name))?;
+            let weights = Weights::of_bytes(files.weights, Path::new(name))?;
             Ok(Opened { config, tokenizer, weights, files: Files::Memory { name, bytes: files.weights } })
         }
         ModelSource::Random { shape, seed } => {

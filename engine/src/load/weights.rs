@@ -26,7 +26,7 @@ use crate::error::LoadError;
 use crate::simd::QuantizedFormat;
 
 /// Ends of the names of a module's weight, and of its packed weight.
-const WEIGHT: &str = ".weight";
+pub(super) const WEIGHT: &str = ".weight";
 const PACKED: &str = ".qweight";
 
 /// A matrix in one of ggml's block formats, as stored; its rows are whole blocks.
@@ -190,8 +190,11 @@ impl Weights {
         Ok(Self::index(place, files.iter().map(open).collect::<Result<_, _>>()?))
     }
 
-    /// Safetensors embedded in the binary.
-    pub(super) fn from_memory(bytes: &'static [u8], path: &Path) -> Result<Self, LoadError> {
+    /// Safetensors in memory; errors name `path`.
+    pub(super) fn of_bytes(
+        bytes: impl AsRef<[u8]> + Send + Sync + 'static,
+        path: &Path,
+    ) -> Result<Self, LoadError> {
         Ok(Self::index(path, vec![WeightSource::safetensors(bytes, path)?]))
     }
 

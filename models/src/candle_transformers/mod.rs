@@ -1,13 +1,15 @@
 //! The second backend: models of the crate candle-transformers, for architectures that the engine does not have and as
 //! a reference for those that it has.
 //!
-//! [`CandleTransformersBackend`] computes one sequence at a time in float32 on the CPU, each with its own keys and
-//! values. It is slower than the engine and not batch-invariant by design, but a sequence's result does not depend on
+//! [`CandleTransformersBackend`] computes one sequence at a time in float32, each with its own keys and values, on the
+//! CPU or, with the feature `candle-cuda`, on a GPU. It is slower than the engine and not batch-invariant by design, but a sequence's result does not depend on
 //! others. Requests, sampling and ends of sequences are the engine's
 //! ([`ModelCheckpoint::generate`]). `families` lists the architectures, `config` reads config.json, `refuse` rejects
-//! configurations with which the crate computes something else than transformers, `weights` reads tensors.
+//! configurations with which the crate computes something else than transformers, `weights` reads tensors, `device`
+//! opens GPUs.
 
 mod config;
+mod device;
 mod families;
 mod refuse;
 mod weights;
@@ -18,16 +20,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use candle_core::{DType as CandleType, Device as CandleDevice, Tensor};
+use candle_core::{DType as CandleType, Tensor};
 use candle_nn::VarBuilder;
 use lumos_engine::{
     DType, DeviceName, Footprint, GenerateError, GenerateRequest, Generation, LoadError, ModelCheckpoint,
     ModelDescription, ModelSource, Tokenizer, free_memory,
 };
-use lumos_tasks::Device;
 use tokio::sync::Semaphore;
 
 use self::config::{ReferenceConfig, architecture};
+use self::device::OpenedDevice;
 use self::families::{Family, ReferenceModel, architectures};
 use self::weights::CheckpointTensors;
 use crate::settings::EngineSettings;
@@ -45,8 +47,9 @@ pub struct CandleTransformersBackend {
     /// The model before its first token.
     pristine: Box<dyn ReferenceModel>,
     family: &'static Family,
+    device: OpenedDevice,
     cache_bytes_per_token: u64,
-    /// Most bytes of keys and values; half of the free memory if `None`.
+    /// Most bytes of keys and values; half of the device's free memory if `None`.
     cache_bytes: Option<u64>,
     description: ModelDescription,
     /// One sequence is computed at a time.
@@ -117,14 +120,13 @@ impl CandleTransformersBackend {
             );
             return Err(LoadError::InvalidOption { reason });
         }
-        if let Device::Cuda(number) = settings.device {
-            let reason = "candle-transformers computes on the CPU; hint: pass --device cpu".to_owned();
-            return Err(LoadError::Device { device: DeviceName::Cuda(number), reason });
-        }
-        let weight_bytes = weight_bytes(&checkpoint);
-        if let Some(share) = settings.memory.filter(|share| share.bytes < weight_bytes) {
-            let (needed, total) = (weight_bytes, share.bytes);
-            return Err(LoadError::TooLargeForMemory { what: "weights", needed, free: total, total });
+        let device = OpenedDevice::open(settings.options().device)?;
+        let needed = weight_bytes(&checkpoint);
+        let share = settings.memory.map(|share| (share.bytes, share.bytes));
+        for (free, total) in share.into_iter().chain(device.memory()?) {
+            if needed > free {
+                return Err(LoadError::TooLargeForMemory { what: "weights", needed, free, total });
+            }
         }
         let tied = config.flag("tie_word_embeddings");
         if !tied && checkpoint.shape(HEAD).is_none() {
@@ -137,7 +139,7 @@ impl CandleTransformersBackend {
         let failed = Arc::new(Mutex::new(None));
         let tensors =
             CheckpointTensors { checkpoint: Arc::clone(&checkpoint), tied, failed: Arc::clone(&failed) };
-        let weights = VarBuilder::from_backend(Box::new(tensors), CandleType::F32, CandleDevice::Cpu);
+        let weights = VarBuilder::from_backend(Box::new(tensors), CandleType::F32, device.device.clone());
         let built = catch_unwind(AssertUnwindSafe(|| family.build(config.clone(), weights)));
         let built =
             built.unwrap_or_else(|_| Err(candle_core::Error::Msg("candle-transformers panicked".to_owned())));
@@ -160,6 +162,7 @@ impl CandleTransformersBackend {
             checkpoint,
             pristine,
             family,
+            device,
             cache_bytes_per_token: config.cache_bytes_per_token(),
             cache_bytes: settings.memory.map(|share| share.cache_bytes),
             description,
@@ -170,6 +173,11 @@ impl CandleTransformersBackend {
     /// Describes the loaded model.
     pub fn description(&self) -> &ModelDescription {
         &self.description
+    }
+
+    /// The device that computes.
+    pub(crate) fn device(&self) -> DeviceName {
+        self.device.name
     }
 
     /// The model's tokenizer.
@@ -279,7 +287,7 @@ impl CandleTransformersBackend {
                 return Err(GenerateError::ShutDown);
             }
             let chunk = &tokens[done..tokens.len().min(done + self.family.chunk)];
-            let input = Tensor::new(chunk, &CandleDevice::Cpu).and_then(|input| input.unsqueeze(0));
+            let input = Tensor::new(chunk, &self.device.device).and_then(|input| input.unsqueeze(0));
             let logits = input.and_then(|input| model.forward(&input, position + done)).map_err(failed)?;
             done += chunk.len();
             if done == tokens.len() {
@@ -290,7 +298,12 @@ impl CandleTransformersBackend {
 
     fn check_memory(&self, positions: usize) -> Result<(), GenerateError> {
         let needed = self.cache_bytes_per_token.saturating_mul(positions as u64);
-        let budget = self.cache_bytes.unwrap_or_else(|| free_memory().map_or(u64::MAX, |free| free / 2));
+        let failed = |error: LoadError| GenerateError::Forward(error.to_string());
+        let free = match self.device.memory().map_err(failed)? {
+            Some((free, _)) => Some(free),
+            None => free_memory(),
+        };
+        let budget = self.cache_bytes.unwrap_or_else(|| free.map_or(u64::MAX, |free| free / 2));
         if needed <= budget {
             return Ok(());
         }

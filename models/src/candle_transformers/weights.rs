@@ -28,23 +28,24 @@ impl CheckpointTensors {
         if self.tied && name == HEAD { EMBEDDING } else { name }
     }
 
-    fn read(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        self.checkpoint.tensor(self.stored_name(name), shape).map_err(|error| {
+    fn read(&self, name: &str, shape: &[usize], device: &Device) -> Result<Tensor> {
+        let tensor = self.checkpoint.tensor(self.stored_name(name), shape).map_err(|error| {
             let message = error.to_string();
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             candle_core::Error::Msg(message)
-        })
+        });
+        tensor?.to_device(device)
     }
 }
 
 impl SimpleBackend for CheckpointTensors {
-    fn get(&self, shape: Shape, name: &str, _: candle_nn::Init, _: DType, _: &Device) -> Result<Tensor> {
-        self.read(name, shape.dims())
+    fn get(&self, shape: Shape, name: &str, _: candle_nn::Init, _: DType, device: &Device) -> Result<Tensor> {
+        self.read(name, shape.dims(), device)
     }
 
-    fn get_unchecked(&self, name: &str, _: DType, _: &Device) -> Result<Tensor> {
+    fn get_unchecked(&self, name: &str, _: DType, device: &Device) -> Result<Tensor> {
         let shape = self.checkpoint.shape(self.stored_name(name)).unwrap_or_default();
-        self.read(name, shape)
+        self.read(name, shape, device)
     }
 
     fn contains_tensor(&self, name: &str) -> bool {

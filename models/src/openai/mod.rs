@@ -124,16 +124,22 @@ impl OpenAiBackend {
     }
 }
 
-#[async_trait]
-impl ModelBackend for OpenAiBackend {
-    async fn complete(&self, mut request: Request) -> Result<Completion, ModelError> {
-        if let Input::Templated(prompt) = &request.input
-            && prompt.template != PromptTemplate::Chat
-        {
+/// Renders a conversation as text, unless its messages go to the chat interface.
+pub(super) fn server_request(request: Request) -> Result<Request, ModelError> {
+    match &request.input {
+        Input::Templated(prompt) if prompt.template != PromptTemplate::Chat => {
             // The server's tokenizer is unknown, and so are its special tokens.
             let rendered = rendered(prompt, &ChatTemplate::plain()).map_err(ModelError::Failed)?;
-            request.input = Input::Raw(rendered.text);
+            Ok(Request { input: Input::Raw(rendered.text), ..request })
         }
+        _ => Ok(request),
+    }
+}
+
+#[async_trait]
+impl ModelBackend for OpenAiBackend {
+    async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
+        let request = server_request(request)?;
         let mut dialect = *self.dialect.lock().unwrap_or_else(PoisonError::into_inner);
         let mut completion = loop {
             let body = wire::body(&self.model, &request, dialect);

@@ -1,6 +1,7 @@
 //! The models of a worker, by content. Each is identified once, loaded once and kept.
 
 mod placing;
+mod prompts;
 mod uses;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use tokio::sync::{Mutex, OnceCell};
 
 use self::placing::Placed;
 pub use self::placing::{Arranged, PlacingError};
+pub use self::prompts::{PromptRenderer, SentPrompt};
 use self::uses::Uses;
 use crate::ModelBackend;
 use crate::engine::EngineBackend;

@@ -291,7 +291,7 @@ fn unsupported_settings_are_refused() {
     let half = EngineSettings { dtype: lumos_engine::DType::Bf16, ..settings(None) };
     assert!(load(half).contains("--dtype f32"));
     let gpu = EngineSettings { device: lumos_tasks::Device::Cuda(0), ..settings(None) };
-    assert!(load(gpu).contains("--device cpu"));
+    assert!(load(gpu).contains(if cfg!(feature = "candle-cuda") { "cuda:0" } else { "`candle-cuda`" }));
     let memory = lumos_models::MemoryShare { bytes: 1000, cache_bytes: 10 };
     assert!(load(EngineSettings { memory: Some(memory), ..settings(None) }).contains("weights"));
     let gguf = InProcessModel::load(ModelSource::Gguf("model.gguf".into()), &settings(None)).unwrap_err();

@@ -2,7 +2,7 @@
 
 /// Replaces control characters with visible ones, so that a text cannot send control sequences to the
 /// terminal.
-pub(super) fn harmless(text: &str) -> String {
+pub fn harmless(text: &str) -> String {
     text.chars()
         .map(|character| match character {
             '\n' => '\n',

@@ -14,6 +14,7 @@ use crate::display::{
 use crate::score::{ScoreError, benchmark};
 
 use layout::Page;
+pub use layout::harmless;
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
 use lumos_coordinator::{CheckpointError, CheckpointReader, Record, unit_of};
 

@@ -6,7 +6,7 @@ use lumos_engine::ModelSource;
 use lumos_models::EngineSettings;
 use lumos_models::ModelName;
 use lumos_models::serve_model::{ApiKey, ServeSettings, ServedModel, folder_id, serve_models};
-use lumos_tasks::{Formulation, Role};
+use lumos_tasks::{BackendChoice, Formulation, Role};
 use tokio::net::TcpListener;
 
 use crate::cli::ServeModelArgs;
@@ -47,7 +47,7 @@ pub(crate) async fn models(arguments: &ServeModelArgs, quiet: bool) -> CommandRe
         );
     }
     let interrupts = Interrupts::watch_releasing();
-    let placement = settings::placement(&arguments.engine)?;
+    let placement = settings::placement(&arguments.engine, BackendChoice::Native)?;
     let device = placement.single().ok_or_else(|| {
         Failure::input(format!(
             "invalid value `{placement}` for --device: expected one device, not devices by role"
