@@ -2,8 +2,8 @@
 //! a reference for those that it has.
 //!
 //! [`CandleTransformersBackend`] computes one sequence at a time in float32, each with its own keys and values, on the
-//! CPU or, with the feature `candle-cuda`, on a GPU. It is slower than the engine and not batch-invariant by design, but a sequence's result does not depend on
-//! others. Requests, sampling and ends of sequences are the engine's
+//! CPU or, with the feature `candle-cuda`, on a GPU. It is slower than the engine and not batch-invariant by design, but a
+//! sequence's result does not depend on others. Requests, sampling and ends of sequences are the engine's
 //! ([`ModelCheckpoint::generate`]). `families` lists the architectures, `config` reads config.json, `refuse` rejects
 //! configurations with which the crate computes something else than transformers, `weights` reads tensors, `device`
 //! opens GPUs.
