@@ -62,7 +62,7 @@ struct Rendering<'a> {
 
 impl<'a> Rendering<'a> {
     fn new(manifest: &'a Manifest) -> Self {
-        // Only models of the cache are used: a look at a prompt is no reason to download weights.
+        // Only cached models are used: showing a prompt must not download weights.
         let offline = |hub| HubSettings { offline: true, ..hub };
         let hub = HubSettings::from_environment().ok().map(offline);
         let models = ModelRegistry::new(ModelsSettings { hub, ..ModelsSettings::default() });

@@ -13,7 +13,7 @@ pub(super) struct OpenedDevice {
 }
 
 impl OpenedDevice {
-    /// Opens a device. `auto` is the first GPU, or the CPU if there is none.
+    /// Opens a device. `auto` is the first GPU, or the CPU on a machine without GPUs.
     ///
     /// # Errors
     /// [`LoadError::Device`] for GPUs that cannot be used.

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::manifest::settings;
+use lumos_coordinator::manifest::{Manifest, settings};
 use lumos_tasks::{Configuration, Role, Sampling};
 
 use super::model::SettingDifference;
