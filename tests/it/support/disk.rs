@@ -34,9 +34,11 @@ impl SmallDisk {
         self.folder.join("filler")
     }
 
-    /// Fills the free space.
+    /// Fills the free space. If it is called again, it fills the space that others have freed meanwhile.
     pub(crate) fn fill(&self) {
-        let Ok(mut filler) = std::fs::File::create(self.filler()) else { return };
+        let Ok(mut filler) = std::fs::OpenOptions::new().create(true).append(true).open(self.filler()) else {
+            return;
+        };
         let piece = vec![0; 1 << 12];
         while filler.write_all(&piece).is_ok() {}
     }
