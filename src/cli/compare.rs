@@ -56,7 +56,7 @@ pub(crate) struct CompareArgs {
     /// Write to a file (html: a folder) instead of standard output
     #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
-    /// List at most this many newly wrong and newly right items
+    /// List at most this many changed items of each kind
     ///
     /// Per comparison and direction, in tables and Markdown; JSON has all of them. 0 lists none.
     #[arg(long, value_name = "N", default_value_t = 10)]

@@ -189,9 +189,9 @@ impl Builder<'_> {
                 thousands(unsettled)
             ));
         }
-        let (newly_wrong, newly_right) = match chosen.first() {
-            Some((_, at_a, at_b)) if paired => flips(matched, (a, items_a), b, (*at_a, *at_b), &pairs),
-            _ => (Vec::new(), Vec::new()),
+        let changes = match chosen.first() {
+            Some((_, at_a, at_b)) if paired => changes(matched, (a, items_a), b, (*at_a, *at_b), &pairs),
+            _ => Changes::default(),
         };
         let seeds = |table: &RunTable, group: &SeedGroup| -> Vec<u64> {
             group.cells.iter().map(|&cell| table.cells[cell].planned.configuration.seed).collect()
@@ -223,8 +223,9 @@ impl Builder<'_> {
             usage: (usage(a, &matched.a.group), usage(b, &matched.b.group)),
             settings,
             metrics,
-            newly_wrong,
-            newly_right,
+            newly_wrong: changes.newly_wrong,
+            newly_right: changes.newly_right,
+            otherwise_different: changes.otherwise_different,
             sides: matched.sides,
         })
     }
@@ -396,30 +397,42 @@ fn usage(table: &RunTable, group: &SeedGroup) -> SideUsage {
     }
 }
 
-/// Returns the newly wrong and the newly right items.
-fn flips(
+/// The items that differ between the sides.
+#[derive(Default)]
+struct Changes {
+    newly_wrong: Vec<FlippedItem>,
+    newly_right: Vec<FlippedItem>,
+    otherwise_different: Vec<FlippedItem>,
+}
+
+fn changes(
     matched: &Matched,
     (a, items): (&RunTable, &BenchmarkItems),
     b: &RunTable,
     at: (usize, usize),
     pairs: &ItemPairs,
-) -> (Vec<FlippedItem>, Vec<FlippedItem>) {
+) -> Changes {
     let shares_a = item_shares(a, &matched.a.group, at.0);
     let shares_b = item_shares(b, &matched.b.group, at.1);
-    let (mut wrong, mut right) = (Vec::new(), Vec::new());
+    let mut changes = Changes::default();
     for &(own, other) in &pairs.pairs {
-        let (list, was_right) = match (is_right(&shares_a[own as usize]), is_right(&shares_b[other as usize]))
-        {
-            (Some(true), Some(false)) => (&mut wrong, true),
-            (Some(false), Some(true)) => (&mut right, false),
-            _ => continue,
+        let (Some(right_a), Some(right_b)) =
+            (is_right(&shares_a[own as usize]), is_right(&shares_b[other as usize]))
+        else {
+            continue;
         };
         // The first seed whose own result is that of the item.
         let row_a =
-            rows(a, &matched.a.group, own).find(|row| row.is_settled() && row.is_full(at.0) == was_right);
+            rows(a, &matched.a.group, own).find(|row| row.is_settled() && row.is_full(at.0) == right_a);
         let row_b =
-            rows(b, &matched.b.group, other).find(|row| row.is_settled() && row.is_full(at.1) != was_right);
+            rows(b, &matched.b.group, other).find(|row| row.is_settled() && row.is_full(at.1) == right_b);
         let (Some(row_a), Some(row_b)) = (row_a, row_b) else { continue };
+        let list = match (right_a, right_b) {
+            (true, false) => &mut changes.newly_wrong,
+            (false, true) => &mut changes.newly_right,
+            _ if row_a.course() != row_b.course() => &mut changes.otherwise_different,
+            _ => continue,
+        };
         list.push(FlippedItem {
             item: items.indexes[own as usize],
             id: items.ids[own as usize].clone(),
@@ -434,5 +447,5 @@ fn flips(
             texts: None,
         });
     }
-    (wrong, right)
+    changes
 }

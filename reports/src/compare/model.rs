@@ -66,6 +66,9 @@ pub struct PairComparison {
     pub newly_wrong: Vec<FlippedItem>,
     /// Items that a has wrong and b has right in the first metric, by position in a.
     pub newly_right: Vec<FlippedItem>,
+    /// Items with the same result on both sides in the first metric, but another cause, number of turns or number of
+    /// tokens, by position in a. With several seeds, the first settled one of each side counts.
+    pub otherwise_different: Vec<FlippedItem>,
     /// Positions of the runs among the given ones.
     #[serde(skip)]
     pub(crate) sides: (usize, usize),
@@ -112,7 +115,7 @@ pub struct SettingDifference {
     pub b: String,
 }
 
-/// An item that one side has right and the other has wrong.
+/// An item that differs between the sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FlippedItem {
     /// Position in the data file of a, from 0.
@@ -121,9 +124,9 @@ pub struct FlippedItem {
     pub id: ItemId,
     /// The data set's name of the item.
     pub name: Option<String>,
-    /// The unit of a; with several seeds, that of the first with this result.
+    /// The unit of a; with several seeds, that of the first with the item's result.
     pub unit_a: UnitId,
-    /// The unit of b; with several seeds, that of the first with this result.
+    /// The unit of b; with several seeds, that of the first with the item's result.
     pub unit_b: UnitId,
     /// The groups of the item, one per line, if the benchmark has groups.
     pub group: Option<String>,
@@ -140,7 +143,7 @@ pub struct FlippedItem {
     pub texts: Option<FlipTexts>,
 }
 
-/// Texts of an item that one side has right and the other has wrong.
+/// Texts of an item that differs between the sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FlipTexts {
     /// The task.

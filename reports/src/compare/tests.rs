@@ -2,7 +2,7 @@
 
 use lumos_benchmarks::Scoring;
 use lumos_coordinator::samples::{configuration, item};
-use lumos_tasks::{Behaviour, Configuration, Formulation, Item, Outcome, Role, ToolBackend};
+use lumos_tasks::{Behaviour, Configuration, Formulation, Item, Outcome, Role, Step, ToolBackend};
 
 use super::*;
 use crate::results::tests::{like, table_of};
@@ -51,8 +51,32 @@ fn a_run_does_not_differ_from_itself() {
     let metric = &pair.metrics[0];
     assert_eq!((metric.difference, metric.p_value, metric.p_adjusted), (0.0, 1.0, 1.0));
     assert!(pair.newly_wrong.is_empty() && pair.newly_right.is_empty() && pair.settings.is_empty());
+    assert!(pair.otherwise_different.is_empty());
     assert_eq!(pair.not_compared, NotCompared::default());
     assert!(comparison.warnings[0].contains("the same configuration"), "{:?}", comparison.warnings);
+}
+
+#[test]
+fn items_with_the_same_result_that_differ_otherwise_are_listed() {
+    let items = items(0..40);
+    let run = |name: &str, more: u32| {
+        let table = table_of(&[configuration(0)], &items, |_, item, _| {
+            let mut outcome = like(9, item)?;
+            let step = outcome.steps.iter_mut().find(|_| item.index == items[2].index);
+            if let Some(Step::Generate { prompt_tokens, .. }) = step {
+                *prompt_tokens = Some(1000 + more);
+            }
+            Some(outcome)
+        });
+        Side { name: name.to_owned(), folder: PathBuf::from("runs").join(name), table }
+    };
+    let comparison = compare(&[run("a", 0), run("b", 1)], &CompareOptions::default()).unwrap();
+    let pair = &comparison.comparisons[0];
+    assert!(pair.newly_wrong.is_empty() && pair.newly_right.is_empty());
+    let listed: Vec<u64> = pair.otherwise_different.iter().map(|one| one.item).collect();
+    assert_eq!(listed, [items[2].index]);
+    let table = rendered(&comparison, CompareFormat::Terminal { width: 80 });
+    assert!(table.contains("another cause, number of turns or of tokens: 1"), "{table}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::model::{Comparison, FlipTexts};
 use crate::display::{prediction_text, task_text};
 
 impl Comparison {
-    /// Reads the texts of at most `most` newly wrong and newly right items of every pair, with their trajectories if
+    /// Reads the texts of at most `most` items of each list of changed items of every pair, with their trajectories if
     /// asked for. `checkpoints` are those of the compared runs, in the order in which they were given.
     ///
     /// # Errors
@@ -30,7 +30,8 @@ impl Comparison {
                 })
             };
             let (a, b) = (reader(pair.sides.0)?, reader(pair.sides.1)?);
-            let items = pair.newly_wrong.iter_mut().take(most).chain(pair.newly_right.iter_mut().take(most));
+            let lists = [&mut pair.newly_wrong, &mut pair.newly_right, &mut pair.otherwise_different];
+            let items = lists.into_iter().flat_map(|list| list.iter_mut().take(most));
             for flipped in items {
                 let Some(item) = a.item(&pair.benchmark, flipped.item)? else { continue };
                 let (record_a, record_b) = (settled(a, &flipped.unit_a)?, settled(b, &flipped.unit_b)?);

@@ -112,6 +112,11 @@ impl UnitRow {
         matches!(self.state, UnitState::Answered | UnitState::GaveUp)
     }
 
+    /// Returns what differs between most different trajectories: cause, turns, and tokens read and generated.
+    pub(crate) fn course(&self) -> (Cause, u16, u32, u32) {
+        (self.cause, self.turn, self.prompt_tokens, self.completion_tokens)
+    }
+
     /// Whether the unit has the full score in a metric.
     pub(crate) fn is_full(&self, metric: usize) -> bool {
         self.share(metric).is_some_and(|share| share.numerator >= share.denominator)

@@ -43,7 +43,7 @@ use unit::{ScoredUnit, Scorer, UnitTexts};
 /// The page in a viewer's folder.
 pub const PAGE: &str = "index.html";
 
-/// Maximum number of newly wrong and of newly right items that the page of a comparison shows without the list.
+/// Maximum number of changed items of each kind that the page of a comparison shows without the list.
 pub const CHANGED_ITEMS: usize = 100;
 
 /// The record that a viewer shows.

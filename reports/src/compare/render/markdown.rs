@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::rows::{COLUMNS, FIGURES, figures, heading, item, items, lists, notes, settings};
+use super::rows::{COLUMNS, FIGURES, figures, heading, item, items, notes, settings, short_lists};
 use crate::compare::model::Comparison;
 use crate::report::markdown::{escaped, table};
 
@@ -25,7 +25,7 @@ pub(super) fn render(comparison: &Comparison, out: &mut dyn Write) -> io::Result
             writeln!(out, "\n### Settings\n")?;
             table(out, &["setting", "A", "B"], 3, &settings)?;
         }
-        for (heading, items) in lists(pair) {
+        for (heading, items) in short_lists(pair) {
             let shown = items.iter().filter_map(|flipped| Some((flipped, item(flipped)?)));
             for (at, (flipped, text)) in shown.enumerate() {
                 if at == 0 {

@@ -51,7 +51,7 @@ impl FromStr for CompareFormat {
 }
 
 impl Comparison {
-    /// Writes the comparison. Tables and Markdown list the newly wrong and newly right items whose texts were read;
+    /// Writes the comparison. Tables and Markdown list the changed items whose texts were read;
     /// JSON has all of them. Equal comparisons yield equal bytes.
     ///
     /// # Errors

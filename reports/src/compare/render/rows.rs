@@ -83,6 +83,12 @@ pub(super) fn items(pair: &PairComparison) -> String {
 pub(super) fn notes(pair: &PairComparison) -> Vec<String> {
     let mut lines: Vec<String> = pair.metrics.iter().filter_map(flips).collect();
     let Some(main) = pair.metrics.first() else { return lines };
+    if !pair.otherwise_different.is_empty() {
+        let items = thousands(pair.otherwise_different.len() as u64);
+        lines.push(format!(
+            "items with the same result, but another cause, number of turns or of tokens: {items}"
+        ));
+    }
     if let Some(needed) = main.items_needed.filter(|_| main.difference.abs() < main.detectable) {
         let needed = thousands(needed);
         lines
@@ -116,13 +122,20 @@ pub(super) fn settings(pair: &PairComparison) -> Vec<Vec<String>> {
     pair.settings.iter().map(|one| vec![one.setting.clone(), one.a.clone(), one.b.clone()]).collect()
 }
 
-/// Returns both lists of changed items with their headings.
-pub(super) fn lists(pair: &PairComparison) -> [(String, &[FlippedItem]); 2] {
+/// Returns the lists of changed items with their headings.
+pub(super) fn lists(pair: &PairComparison) -> [(String, &[FlippedItem]); 3] {
     let heading = |what: &str, items: &[FlippedItem]| format!("{what}: {}", thousands(items.len() as u64));
     [
         (heading("newly wrong", &pair.newly_wrong), pair.newly_wrong.as_slice()),
         (heading("newly right", &pair.newly_right), pair.newly_right.as_slice()),
+        (heading("same result, otherwise different", &pair.otherwise_different), &pair.otherwise_different),
     ]
+}
+
+/// Returns the lists for texts that people read from top to bottom: items with the same result only if no result changed.
+pub(super) fn short_lists(pair: &PairComparison) -> impl Iterator<Item = (String, &[FlippedItem])> {
+    let unchanged = pair.newly_wrong.is_empty() && pair.newly_right.is_empty();
+    lists(pair).into_iter().take(if unchanged { 3 } else { 2 })
 }
 
 /// Describes an item whose texts were read.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::rows::{COLUMNS, FIGURES, figures, heading, item, items, lists, notes, settings};
+use super::rows::{COLUMNS, FIGURES, figures, heading, item, items, notes, settings, short_lists};
 use crate::compare::model::Comparison;
 use crate::report::terminal::{Rows, Terminal};
 
@@ -24,7 +24,7 @@ pub(super) fn render(comparison: &Comparison, width: u16, out: &mut dyn Write) -
             writeln!(out)?;
             terminal.table(out, Rows::new(vec!["setting", "A", "B"], 3, settings))?;
         }
-        for (heading, items) in lists(pair) {
+        for (heading, items) in short_lists(pair) {
             let shown: Vec<String> = items.iter().filter_map(item).collect();
             if !shown.is_empty() {
                 terminal.text(out, &heading)?;
