@@ -66,7 +66,7 @@ pub(crate) struct CompareArgs {
     /// Differences of difficulty then count as differences of the runs. Default: refuse.
     #[arg(long)]
     pub(crate) unpaired: bool,
-    /// With JSON: include both trajectories of newly wrong and newly right items
+    /// With JSON: include both trajectories of every listed item
     #[arg(long)]
     pub(crate) trajectories: bool,
 }
