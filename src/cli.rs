@@ -20,7 +20,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lumos_reports::report::ReportDetail;
 
 pub(crate) use compare::{Annotations, CompareArgs, ComparisonFormat, GateArgs, SelectionArgs};
-pub(crate) use data::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs, ReplayArgs};
+pub(crate) use data::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs, InitArgs, InitCommand, ReplayArgs};
 pub(crate) use engine::{
     BackendArgs, BenchArgs, BenchCommand, DoctorArgs, EngineArgs, EstimateArgs, MemoryArgs, Switch,
     VerifyArgs,
@@ -123,6 +123,8 @@ pub(crate) enum Command {
     Cancel(CancelArgs),
     /// Merge the parts of a run that --partition made
     Merge(MergeArgs),
+    /// Write an example of a task file to start from
+    Init(InitArgs),
     /// Check a run's settings, data and models without running it
     Validate(RunArgs),
     /// Print a run's report

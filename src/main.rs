@@ -101,6 +101,7 @@ async fn run(cli: Cli) -> CommandResult {
         Command::Watch(arguments) => commands::queue::watch(&arguments).await,
         Command::Cancel(arguments) => commands::queue::cancel(&arguments).await,
         Command::Merge(arguments) => commands::results::merge(&arguments).await,
+        Command::Init(arguments) => commands::init::run(&arguments),
         Command::Validate(arguments) => commands::run::validate(&arguments).await,
         Command::Report(arguments) => commands::results::report(&arguments, verbosity),
         Command::Compare(arguments) => commands::compare::run(&arguments),

@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use lumos_benchmarks::task_file::TaskFile;
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_coordinator::spec::{
     BatchSize, FailOnError, GenerationSpec, LimitsSpec, ModelSet, Partition, Preset, ResolvedSpec, RunSpec,
-    expand_names, parse_samples,
+    expand_names, parse_samples, read_task_file,
 };
 use lumos_engine::{DType, ModelSource};
 use lumos_http::AccessPolicy;
@@ -42,17 +43,86 @@ pub(crate) fn resolve(arguments: &RunArgs) -> Result<ResolvedSpec, Failure> {
         Some(path) => RunSpec::from_file(path).map_err(Failure::usage)?,
         None => RunSpec::default(),
     };
-    let mut over = flags(arguments)?;
+    let (tasks, mut files) = task_files(&arguments.selection.tasks)?;
+    let mut over = flags(arguments, &tasks)?;
     if let Some(name) = over.browser.as_ref().or(file.browser.as_ref()) {
         over.browser = Some(parse::<BrowserName>(name)?.to_string());
     }
     let nouns = arguments.models.pos_nouns.as_deref();
     over.tools = with_nouns(over.tools, nouns, over.data.as_deref(), over.browser.as_deref())?;
     let mut spec = file.merge(over);
+    if tasks.is_empty() {
+        (spec, files) = with_task_files(spec)?;
+    }
     spec.models = spec.models.map(|sets| sets.into_iter().map(|set| set.map_names(model_name)).collect());
-    let spec = spec.resolve().map_err(Failure::usage)?;
+    let spec = spec.resolve_with(&files).map_err(Failure::usage)?;
     check_preset_data(&spec)?;
     Ok(spec)
+}
+
+/// Replaces the paths of task files in a specification by the names of their benchmarks, and returns the files.
+pub(crate) fn with_task_files(mut spec: RunSpec) -> Result<(RunSpec, Vec<TaskFile>), Failure> {
+    let Some(words) = spec.tasks else { return Ok((spec, Vec::new())) };
+    let (names, files) = task_files(&words)?;
+    spec.tasks = Some(names);
+    Ok((spec, files))
+}
+
+/// Replaces the paths of task files, and of folders of them, by the names of their benchmarks, and returns the files.
+fn task_files(words: &[String]) -> Result<(Vec<String>, Vec<TaskFile>), Failure> {
+    let (mut names, mut files) = (Vec::new(), Vec::<TaskFile>::new());
+    let words = words.iter().flat_map(|word| word.split(',')).map(str::trim);
+    for word in words.filter(|word| !word.is_empty()) {
+        let path = Path::new(word);
+        let is_name = lumos_benchmarks::find(word).is_some() || word == "all";
+        let is_path = word.contains(['/', '\\']) || word.ends_with(TASK_FILE) || path.is_dir();
+        if is_name || !is_path {
+            names.push(word.to_owned());
+            continue;
+        }
+        let paths = if path.is_dir() { task_files_in(path)? } else { vec![path.to_owned()] };
+        for path in paths {
+            let file = read_task_file(&path).map_err(|error| {
+                Failure::usage(error)
+                    .hint("write an example with `lumos init task DIR`; see docs/guide/own-data.md")
+            })?;
+            let name = &file.definition.name;
+            match files.iter().find(|other| other.definition.name == *name) {
+                Some(other) if other.path != path => {
+                    let (one, two) = (other.path.display(), path.display());
+                    return Err(Failure::input(format!("{one} and {two} have the same name `{name}`"))
+                        .hint("change `name` in one of them"));
+                }
+                Some(_) => {}
+                None => {
+                    names.push(name.clone());
+                    files.push(file);
+                }
+            }
+        }
+    }
+    Ok((names, files))
+}
+
+/// Ending of the names of task files.
+const TASK_FILE: &str = ".toml";
+
+/// Returns the task files in a folder, by name.
+fn task_files_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error: std::io::Error| Failure::input(format!("{}: {error}", folder.display()));
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.to_string_lossy().ends_with(TASK_FILE) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    if paths.is_empty() {
+        return Err(Failure::input(format!("no task files (*.toml) in folder `{}`", folder.display()))
+            .hint("write an example with `lumos init task DIR`"));
+    }
+    Ok(paths)
 }
 
 /// Returns a model's name as stored in a manifest: adds the backend to an existing folder or GGUF file.
@@ -84,12 +154,12 @@ fn check_preset_data(spec: &ResolvedSpec) -> Result<(), Failure> {
     .hint(format!("{}; then add `--data data` to this command", hint.join("; "))))
 }
 
-fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
+fn flags(arguments: &RunArgs, tasks: &[String]) -> Result<RunSpec, Failure> {
     let RunArgs { selection, models, output, engine, backend, memory, limits, .. } = arguments;
     Ok(RunSpec {
         name: output.name.clone(),
         preset: selection.preset.as_deref().map(parse::<Preset>).transpose()?,
-        tasks: given(&selection.tasks),
+        tasks: given(tasks),
         formulation: list::<Formulation>(&selection.formulation)?,
         behaviour: list::<Behaviour>(&selection.behaviour)?,
         scoring: list::<Scoring>(&selection.scoring)?,
@@ -99,7 +169,7 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
             None => given(&selection.seed),
         },
         limit: selection.limit,
-        samples: samples(&selection.samples, &named(&selection.tasks))?,
+        samples: samples(&selection.samples, &named(tasks))?,
         partition: selection.partition.as_deref().map(parse::<Partition>).transpose()?,
         data: selection.data.clone(),
         output_path: output.output_path.clone(),

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use lumos_benchmarks::{DataSource, get, test_item_fingerprint};
+use lumos_benchmarks::{get, test_item_fingerprint};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let data: PathBuf = std::env::args_os().nth(1).ok_or("pass the data folder")?.into();
     for name in ["gsm8k", "svamp", "hotpotqa", "strategyqa", "intercode_sql"] {
         let benchmark = get(name)?;
         let (mut fingerprints, mut read, mut invalid) = (BTreeSet::new(), 0, 0);
-        for item in benchmark.open(DataSource::in_folder(&data, benchmark))? {
+        for item in benchmark.open(benchmark.source(Some(&data)))? {
             match item {
                 Ok(item) => {
                     read += 1;

@@ -3,12 +3,15 @@
 //! A benchmark reads its items from a data file, lists the formulations, roles and tools of its episodes,
 //! scores outcomes and provides [`PublishedFigure`]s. The registry lists the implementations.
 
+use std::path::Path;
+
 use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, Item, Outcome, Role, Target};
 
 use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, RecordError};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
+use crate::task_file::TaskFile;
 
 /// A data set: how to read and score its items, and its published figures.
 ///
@@ -34,6 +37,21 @@ pub trait Benchmark: Send + Sync {
     /// Name in reports: `GSM8K`.
     fn title(&self) -> &'static str {
         self.description().title
+    }
+
+    /// The task file, if the benchmark is not built in.
+    fn task_file(&self) -> Option<&'static TaskFile> {
+        self.description().task_file
+    }
+
+    /// Where a run reads its items: the file of its task file, otherwise its file in the data folder, otherwise the
+    /// built-in samples.
+    fn source(&self, data: Option<&Path>) -> DataSource {
+        match (self.task_file(), data) {
+            (Some(own), _) => DataSource::File(own.data_file()),
+            (None, Some(folder)) => DataSource::File(folder.join(self.data_file())),
+            (None, None) => DataSource::Samples,
+        }
     }
 
     /// Path of the data file, relative to the data folder.
@@ -160,27 +178,32 @@ pub trait Benchmark: Send + Sync {
 }
 
 /// Properties of a [`Benchmark`]; each field is described at the method of the same name.
-#[derive(Debug)]
 pub struct BenchmarkDescription {
+    /// The task file, if the benchmark is not built in.
+    pub(crate) task_file: Option<&'static TaskFile>,
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) data_file: &'static str,
     pub(crate) formulations: &'static [Formulation],
-    pub(crate) max_rounds: fn(Behaviour) -> u32,
+    pub(crate) max_rounds: &'static (dyn Fn(Behaviour) -> u32 + Send + Sync),
     /// Roles of the models in formulations with modules.
     pub(crate) modules: &'static [Role],
     pub(crate) tools: &'static [&'static str],
-    pub(crate) prompts_hash: fn() -> ContentHash,
+    pub(crate) prompts_hash: &'static (dyn Fn() -> ContentHash + Send + Sync),
     pub(crate) metrics: &'static [MetricDefinition],
     pub(crate) published: &'static [PublishedFigure],
     pub(crate) published_items: Option<PublishedItems>,
     pub(crate) downloads: &'static [Download],
     pub(crate) group_label: Option<&'static str>,
     pub(crate) samples: &'static [u8],
-    pub(crate) open: fn(&'static BenchmarkDescription, DataSource) -> Result<Items, DataError>,
-    pub(crate) read: fn(&serde_json::Value) -> Result<Content, RecordError>,
-    pub(crate) score: fn(&Target, &Outcome, Scoring) -> Option<ItemScore>,
+    pub(crate) open: Open,
+    pub(crate) read: Read,
+    pub(crate) score: Score,
 }
+
+pub(crate) type Open = fn(&'static BenchmarkDescription, DataSource) -> Result<Items, DataError>;
+pub(crate) type Read = &'static (dyn Fn(&serde_json::Value) -> Result<Content, RecordError> + Send + Sync);
+pub(crate) type Score = &'static (dyn Fn(&Target, &Outcome, Scoring) -> Option<ItemScore> + Send + Sync);
 
 /// A published figure.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -25,6 +25,7 @@ mod score;
 pub mod statistics;
 mod strategyqa;
 mod svamp;
+pub mod task_file;
 mod test_items;
 mod webshop;
 

@@ -55,8 +55,7 @@ pub fn expand<E: std::error::Error + 'static>(
     let mut configurations = Vec::new();
     let mut known = HashSet::new();
     for task in &spec.tasks {
-        let benchmark =
-            lumos_benchmarks::find(task).ok_or_else(|| MatrixError::UnknownBenchmark(task.clone()))?;
+        let benchmark = spec.benchmark(task).ok_or_else(|| MatrixError::UnknownBenchmark(task.clone()))?;
         let mut tools = tools(benchmark);
         tools.sort();
         for &formulation in &spec.formulation {

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Parser;
-use lumos_benchmarks::{DataSource, get, replay};
+use lumos_benchmarks::{get, replay};
 use lumos_tasks::Formulation;
 use lumos_tools::ToolSets;
 use lumos_tools::sessions::catalogue::ShopFiles;
@@ -37,10 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let folder = arguments.data.as_ref().map(|data| data.join("webshop"));
     let shop = ShopFiles { folder, nouns: None }.backend();
     let planned = vec![sets.identify("rank", "bm25")?, sets.identify("shop", &shop)?];
-    let source = match &arguments.data {
-        Some(folder) => DataSource::in_folder(folder, benchmark),
-        None => DataSource::Samples,
-    };
+    let source = benchmark.source(arguments.data.as_deref());
     let configuration = Arc::new(replay::configuration(benchmark, Formulation::Iterative, planned));
     let tools = sets.of(&configuration).await?;
     let mut out = BufWriter::new(std::io::stdout().lock());

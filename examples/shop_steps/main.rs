@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Parser;
-use lumos_benchmarks::{DataSource, get};
+use lumos_benchmarks::get;
 use lumos_environments::shop::{Goal, ShopServices, ShopSession};
 use lumos_tasks::Setup;
 use lumos_tools::sessions::catalogue::ShopFiles;
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let benchmark = get("webshop")?;
     let folder = arguments.data.as_ref().map(|data| data.join("webshop"));
     let staff = staff(&ShopFiles { folder, nouns: None })?;
-    let source = arguments.data.map_or(DataSource::Samples, |data| DataSource::in_folder(&data, benchmark));
+    let source = benchmark.source(arguments.data.as_deref());
     let mut goals = Vec::new();
     for item in benchmark.open(source)?.take(arguments.goals) {
         let Setup::Shop { goal } = item?.setup else { return Err("not a goal of the shop".into()) };

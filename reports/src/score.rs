@@ -4,6 +4,7 @@
 
 use lumos_benchmarks::Benchmark;
 use lumos_coordinator::CheckpointError;
+use lumos_coordinator::spec::ResolvedSpec;
 use thiserror::Error;
 
 /// Error of scoring a run.
@@ -17,10 +18,10 @@ pub enum ScoreError {
     UnknownBenchmark(String),
 }
 
-/// Finds a benchmark by name.
+/// Finds a benchmark of a run by name.
 ///
 /// # Errors
 /// If this version does not have it.
-pub(crate) fn benchmark(name: &str) -> Result<&'static dyn Benchmark, ScoreError> {
-    lumos_benchmarks::find(name).ok_or_else(|| ScoreError::UnknownBenchmark(name.to_owned()))
+pub(crate) fn benchmark(spec: &ResolvedSpec, name: &str) -> Result<&'static dyn Benchmark, ScoreError> {
+    spec.benchmark(name).ok_or_else(|| ScoreError::UnknownBenchmark(name.to_owned()))
 }

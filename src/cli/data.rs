@@ -1,4 +1,4 @@
-//! Options of the commands that work on files of data or recorded cases: `fetch`, `data` and `replay`.
+//! Options of the commands that work on files of data or recorded cases: `init`, `fetch`, `data` and `replay`.
 
 use std::path::PathBuf;
 
@@ -56,6 +56,28 @@ pub(crate) struct ImportSqlArgs {
     /// First drop databases of the same name on the server
     #[arg(long)]
     pub(crate) replace: bool,
+}
+
+/// Options of `init`.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    #[command(subcommand)]
+    pub(crate) command: InitCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InitCommand {
+    /// Write a task file with comments, and three items
+    ///
+    /// Existing files are never changed.
+    #[command(
+        after_help = "Example:\n  lumos init task mine && lumos run --tasks mine/task.toml --model builtin:tiny"
+    )]
+    Task {
+        /// Write to this folder
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -53,8 +53,9 @@ pub(crate) struct RunArgs {
 pub(crate) struct SelectionArgs {
     /// Select benchmarks by name or pattern, comma-separated, or all
     ///
-    /// Names: gsm8k, svamp, hotpotqa, strategyqa, mind2web, webshop, intercode_sql. No default: name them
-    /// here or in the settings file. Examples: --tasks gsm8k,svamp or --tasks "*qa"
+    /// Names: gsm8k, svamp, hotpotqa, strategyqa, mind2web, webshop, intercode_sql. A path is a task file of
+    /// your own, or a folder of them (see `lumos init task`). No default: name them here or in the settings
+    /// file. Examples: --tasks gsm8k,svamp or --tasks "*qa" or --tasks mine/task.toml
     #[arg(long, value_delimiter = ',', value_name = "TASK", env = "LUMOS_TASKS")]
     pub(crate) tasks: Vec<String>,
     /// Set how planner and grounder take turns [default: iterative]

@@ -65,8 +65,9 @@ impl Engine {
 }
 
 pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
-    let spec =
-        RunSpec::from_file(&arguments.spec).map_err(Failure::usage)?.resolve().map_err(Failure::usage)?;
+    let spec = RunSpec::from_file(&arguments.spec).map_err(Failure::usage)?;
+    let (spec, files) = settings::with_task_files(spec)?;
+    let spec = spec.resolve_with(&files).map_err(Failure::usage)?;
     // Only the models' names are needed; their files may be missing.
     let configurations = expand(
         &spec,

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod estimate;
 pub(crate) mod export;
 pub(crate) mod gate;
+pub(crate) mod init;
 pub(crate) mod judge;
 pub(crate) mod ls;
 pub(crate) mod queue;

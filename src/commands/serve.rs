@@ -8,7 +8,6 @@ mod model;
 use std::path::Path;
 use std::sync::Arc;
 
-use lumos_benchmarks::DataSource;
 use lumos_environments::shop::Goal;
 use lumos_http::HttpLimits;
 use lumos_tools::sessions::catalogue::ShopFiles;
@@ -55,7 +54,7 @@ async fn shop(arguments: &ServeShopArgs) -> CommandResult {
 /// Loads the goals of a data folder, or those of the samples.
 fn goals(data: Option<&Path>) -> Result<Vec<Goal>, Failure> {
     let benchmark = settings::benchmark("webshop")?;
-    let source = data.map_or(DataSource::Samples, |data| DataSource::in_folder(data, benchmark));
+    let source = benchmark.source(data);
     let items = benchmark.open(source).map_err(Failure::usage)?;
     let goal = |record| serde_json::from_value(record).map_err(|error| Failure::input(error.to_string()));
     items.map(|item| item.map_err(Failure::usage).and_then(|item| goal(item.record))).collect()

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
+use lumos_benchmarks::task_file::TaskFile;
 use lumos_benchmarks::{Benchmark, DataError, DataSource};
 use lumos_coordinator::manifest::{
     FileRecord, Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData,
@@ -73,10 +74,7 @@ impl Plan {
                 }
                 Ok::<_, IdentifyError>(model.identity)
             },
-            |benchmark| {
-                let used = benchmark.tools();
-                backends.iter().filter(|backend| used.contains(&backend.tool.as_str())).cloned().collect()
-            },
+            |benchmark| backends.get(benchmark.name()).cloned().unwrap_or_default(),
         )
         .map_err(Failure::usage)?;
         let format = settings::prompt_format(&spec)?;
@@ -141,11 +139,8 @@ impl Plan {
 impl SelectedData {
     /// Selects the items of a benchmark.
     fn read(spec: &ResolvedSpec, task: &str) -> Result<Self, Failure> {
-        let benchmark = settings::benchmark(task)?;
-        let source = spec
-            .data
-            .as_deref()
-            .map_or(DataSource::Samples, |folder| DataSource::in_folder(folder, benchmark));
+        let benchmark = benchmark_of(spec, task)?;
+        let source = benchmark.source(spec.data.as_deref());
         let choice = spec.items.get(task).cloned().unwrap_or(ItemChoice::All);
         let mut told = 0u32;
         let items = benchmark.open(source.clone()).map_err(Failure::usage)?;
@@ -232,36 +227,76 @@ fn read_exemplars(path: &Path) -> Result<Exemplars, Failure> {
     Exemplars::read(&text).map_err(|error| bad(&error))
 }
 
-/// Returns the backends of all tools that the run's benchmarks call. The error lists all missing ones.
-fn tool_backends(spec: &ResolvedSpec, tools: &ToolSets) -> Result<Vec<ToolBackend>, Failure> {
-    let mut backends: BTreeMap<&str, ToolBackend> = BTreeMap::new();
+/// Finds a benchmark of a run.
+fn benchmark_of(spec: &ResolvedSpec, task: &str) -> Result<&'static dyn Benchmark, Failure> {
+    spec.benchmark(task).map_or_else(|| settings::benchmark(task), Ok)
+}
+
+/// Returns the backends of the tools that each benchmark of the run calls. The error lists all missing ones.
+fn tool_backends<'a>(
+    spec: &'a ResolvedSpec,
+    tools: &ToolSets,
+) -> Result<BTreeMap<&'a str, Vec<ToolBackend>>, Failure> {
+    let mut set: BTreeMap<&str, ToolBackend> = BTreeMap::new();
     for (tool, backend) in &spec.tools {
-        backends.insert(tool, tools.identify(tool, backend).map_err(Failure::usage)?);
+        set.insert(tool, tools.identify(tool, backend).map_err(Failure::usage)?);
     }
-    let mut called: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let calls_tools = spec.formulation.iter().any(|formulation| formulation.calls_tools());
+    let mut backends: BTreeMap<&str, Vec<ToolBackend>> = BTreeMap::new();
+    let mut identified: BTreeMap<(&str, String), ToolBackend> = BTreeMap::new();
+    let mut missing: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
     for task in spec.tasks.iter().filter(|_| calls_tools) {
-        for tool in settings::benchmark(task)?.tools() {
-            called.entry(tool).or_default().push(task);
-        }
-    }
-    let mut missing = Vec::new();
-    for (tool, tasks) in called {
-        if backends.contains_key(tool) {
-            continue;
-        }
-        let identified = match usual_backend(spec, tool)? {
-            Some(usual) => tools.identify(tool, &usual).map_err(|error| error.to_string()),
-            None => Err("no backend is set".to_owned()),
-        };
-        match identified {
-            Ok(backend) => {
-                backends.insert(tool, backend);
+        let benchmark = benchmark_of(spec, task)?;
+        let of_task = backends.entry(task).or_default();
+        for &tool in benchmark.tools() {
+            if let Some(backend) = set.get(tool) {
+                of_task.push(backend.clone());
+                continue;
             }
-            Err(why) => missing.push(Missing { tool, tasks, why }),
+            let usual = match benchmark.task_file() {
+                Some(file) => usual_backend_of(file, tool),
+                None => usual_backend(spec, tool)?,
+            };
+            let Some(usual) = usual else {
+                missing.entry((tool, "no backend is set".to_owned())).or_default().push(task);
+                continue;
+            };
+            let key = (tool, usual);
+            if !identified.contains_key(&key) {
+                match tools.identify(tool, &key.1) {
+                    Ok(backend) => {
+                        identified.insert(key.clone(), backend);
+                    }
+                    Err(error) => {
+                        missing.entry((tool, error.to_string())).or_default().push(task);
+                        continue;
+                    }
+                }
+            }
+            of_task.extend(identified.get(&key).cloned());
         }
     }
-    if missing.is_empty() { Ok(backends.into_values().collect()) } else { Err(missing_tools(&missing)) }
+    let missing: Vec<Missing> =
+        missing.into_iter().map(|((tool, why), tasks)| Missing { tool, tasks, why }).collect();
+    if missing.is_empty() { Ok(backends) } else { Err(missing_tools(&missing)) }
+}
+
+/// Returns the default backend of a tool for a task file: the file's own one, otherwise one that needs no data.
+fn usual_backend_of(file: &TaskFile, tool: &str) -> Option<String> {
+    let Some(backend) = file.definition.tools.get(tool) else {
+        return match tool {
+            "maths" => Some("native".to_owned()),
+            "rank" => Some("bm25".to_owned()),
+            _ => None,
+        };
+    };
+    // Paths are relative to the task file.
+    Some(match backend.split_once(':') {
+        Some((kind, path)) if file.resolve(Path::new(path)).exists() => {
+            format!("{kind}:{}", file.resolve(Path::new(path)).display())
+        }
+        _ => backend.clone(),
+    })
 }
 
 /// A tool that a run calls and that has no backend.

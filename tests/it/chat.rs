@@ -211,9 +211,9 @@ fn forwarded(url: &str, body: &Value) -> String {
     reply["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
 }
 
-/// The planner is a Qwen2 behind `lumos serve-model`, the grounder a Qwen3 in the process of the run.
+/// The planner is a Qwen2 behind `lumos serve-model`, the grounder a Qwen3 in the process of the run or of the workers.
 #[test]
-fn a_pair_of_qwens_goes_on_after_an_interrupt() {
+fn a_pair_of_qwens_goes_on_after_an_interrupt_and_runs_on_two_workers() {
     let Some(families) = lumos_capabilities::shared("golden/families") else { return };
     let serving = Serving::models(&[&format!("candle:{}", families.join("qwen2").display())]);
     let url = serving.url.clone();
@@ -225,12 +225,15 @@ fn a_pair_of_qwens_goes_on_after_an_interrupt() {
         Ok(format!("Subgoal 1: {}", forwarded(&url, body).replace('\n', " ")))
     });
     let folder = tempfile::tempdir().unwrap();
-    let run = |name: &str| {
-        let arguments = "run -v --tasks gsm8k --limit 6 --batch-size 2 --max-new-tokens 12 --threads 1";
-        let planner = format!("--planner openai-chat:qwen2@{} --grounder", server.url);
-        let run = lumos().args(arguments).args(planner).arg(families.join("qwen3"));
-        run.output(folder.path(), name)
+    let arguments = || {
+        let grounder = families.join("qwen3");
+        format!(
+            "--tasks gsm8k --limit 6 --batch-size 2 --max-new-tokens 12 --planner openai-chat:qwen2@{} --grounder '{}'",
+            server.url,
+            grounder.display()
+        )
     };
+    let run = |name: &str| lumos().args("run -v --threads 1").args(arguments()).output(folder.path(), name);
     run("whole").ok();
     let held_from = server.requests() + 2;
     gate.set(Some(held_from));
@@ -246,6 +249,20 @@ fn a_pair_of_qwens_goes_on_after_an_interrupt() {
     lumos().args("resume").arg(&interrupted).ok();
     let expected = content(&whole);
     assert_eq!(content(&interrupted), expected);
+    if let Some(nats) = NatsServer::start() {
+        set_up(&nats);
+        let fleet = Fleet::new(folder.path(), &nats.url());
+        let allowed = format!("--concurrency 2 --allow-path '{}'", families.display());
+        let workers = [fleet.worker(&allowed), fleet.worker(&allowed)];
+        fleet.until("both workers", |status| status["workers"].as_array().unwrap().len() == 2);
+        let mut coordinator = fleet.coordinator("together", format!("-v {}", arguments()));
+        coordinator.exits(0);
+        fleet.until("all units", |status| settled(status) == 6);
+        for worker in workers {
+            worker.drained();
+        }
+        assert_eq!(content(&folder.path().join("together")), expected);
+    }
     let rows = &expected.0["gsm8k"];
     assert_eq!(rows.len(), 6);
     for row in rows {

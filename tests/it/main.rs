@@ -19,6 +19,7 @@ mod fleet;
 mod interface;
 mod judge;
 mod openai;
+mod own_data;
 mod pages;
 mod placement;
 mod questions;

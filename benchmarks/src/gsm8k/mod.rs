@@ -17,14 +17,15 @@ use crate::metrics::{EXACT_MATCH, score_number};
 pub(crate) struct Gsm8k;
 
 static GSM8K: BenchmarkDescription = BenchmarkDescription {
+    task_file: None,
     name: "gsm8k",
     title: "GSM8K",
     data_file: "gsm8k/test.jsonl",
     formulations: &Formulation::OF_LUMOS,
-    max_rounds: |_| 8,
+    max_rounds: &|_| 8,
     modules: &MODULES,
     tools: &["maths"],
-    prompts_hash: maths::prompts_hash,
+    prompts_hash: &maths::prompts_hash,
     metrics: &[EXACT_MATCH],
     published: &published_maths([50.5, 47.1, 55.4, 45.5, 40.4]),
     published_items: Some(PublishedItems::All(1319)),
@@ -37,8 +38,8 @@ static GSM8K: BenchmarkDescription = BenchmarkDescription {
     group_label: None,
     samples: include_bytes!("../../samples/gsm8k.jsonl"),
     open: |about, source| open(about, &source, Layout::Lines),
-    read: record::read,
-    score: score_number,
+    read: &record::read,
+    score: &score_number,
 };
 
 impl Benchmark for Gsm8k {

@@ -17,14 +17,15 @@ use crate::metrics::{EXACT_MATCH, F1, score_words};
 pub(crate) struct HotpotQa;
 
 static HOTPOTQA: BenchmarkDescription = BenchmarkDescription {
+    task_file: None,
     name: "hotpotqa",
     title: "HotpotQA",
     data_file: "hotpotqa/test.json",
     formulations: &Formulation::OF_LUMOS,
-    max_rounds: |_| 5,
+    max_rounds: &|_| 5,
     modules: &QA_MODULES,
     tools: &QA_TOOLS,
-    prompts_hash: qa::prompts_hash,
+    prompts_hash: &qa::prompts_hash,
     metrics: &[EXACT_MATCH, F1, LLM_ACCURACY],
     published: &PUBLISHED,
     published_items: Some(PublishedItems::First(1000)),
@@ -37,8 +38,8 @@ static HOTPOTQA: BenchmarkDescription = BenchmarkDescription {
     group_label: Some("Type"),
     samples: include_bytes!("../../samples/hotpotqa.json"),
     open: |about, source| open(about, &source, Layout::Either),
-    read: read_record,
-    score: |target, outcome, _| score_words(target, outcome),
+    read: &read_record,
+    score: &|target, outcome, _| score_words(target, outcome),
 };
 
 impl Benchmark for HotpotQa {

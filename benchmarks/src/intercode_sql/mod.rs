@@ -22,14 +22,15 @@ const MAX_TURNS: u32 = 10;
 pub(crate) struct IntercodeSql;
 
 static INTERCODE_SQL: BenchmarkDescription = BenchmarkDescription {
+    task_file: None,
     name: "intercode_sql",
     title: "InterCode SQL",
     data_file: "intercode_sql/ic_spider_dev.json",
     formulations: &[Formulation::Iterative, Formulation::TryAgain],
-    max_rounds: |_| MAX_TURNS,
+    max_rounds: &|_| MAX_TURNS,
     modules: &MODULES,
     tools: &["sql"],
-    prompts_hash: sql::prompts_hash,
+    prompts_hash: &sql::prompts_hash,
     metrics: &[SUCCESS_RATE, REWARD, TURNS, EMPTY_GOLD, SUCCESS_WITH_ROWS],
     published: &PUBLISHED,
     published_items: Some(PublishedItems::All(1034)),
@@ -37,8 +38,8 @@ static INTERCODE_SQL: BenchmarkDescription = BenchmarkDescription {
     group_label: Some("Hardness"),
     samples: include_bytes!("../../samples/intercode_sql.json"),
     open: |about, source| open(about, &source, Layout::Either),
-    read: read_record,
-    score: |_, outcome, scoring| score::score(outcome, scoring),
+    read: &read_record,
+    score: &|_, outcome, scoring| score::score(outcome, scoring),
 };
 
 impl Benchmark for IntercodeSql {

@@ -6,7 +6,7 @@ use lumos_tasks::{ContentHash, Item, ItemId};
 use serde_json::Value;
 
 use super::source::{Opened, remedy};
-use super::{Content, DataSource, Elements, Flaw, Lines, Located, RecordError, member, source};
+use super::{Content, DataSource, Elements, Flaw, Lines, Located, RecordError, Rows, member, source};
 use crate::benchmark::BenchmarkDescription;
 use crate::error::DataError;
 
@@ -24,7 +24,12 @@ pub(crate) enum Layout {
     Either,
     /// As `Either`, or a JSON object over several lines that contains the records as an array in this field.
     EitherOrMember(&'static str),
+    /// Comma-separated values with a header.
+    Csv,
 }
+
+/// The records of a file.
+pub(crate) type Records = Box<dyn Iterator<Item = Located> + Send>;
 
 /// Opens a source of a benchmark as a stream of items.
 pub(crate) fn open(
@@ -32,15 +37,26 @@ pub(crate) fn open(
     data: &DataSource,
     layout: Layout,
 ) -> Result<Items, DataError> {
-    let benchmark = about.name;
+    let (name, records) = open_records(about, data, layout)?;
+    let mut builder = Builder::new(about, name);
+    Ok(Box::new(records.map(move |record| builder.build(record))))
+}
+
+/// Opens a source of a benchmark as a stream of records. Returns its name for messages too.
+pub(crate) fn open_records(
+    about: &'static BenchmarkDescription,
+    data: &DataSource,
+    layout: Layout,
+) -> Result<(String, Records), DataError> {
     let Opened { name, mut reader } = source::open(about, data)?;
     let unreadable = |error: std::io::Error| DataError::Unreadable {
         file: name.clone(),
         reason: error.to_string(),
-        remedy: remedy(benchmark),
+        remedy: remedy(about),
     };
-    let records: Box<dyn Iterator<Item = Located> + Send> = match layout {
+    let mut records: Records = match layout {
         Layout::Lines => Box::new(Lines::new(reader)),
+        Layout::Csv => Box::new(Rows::new(reader)),
         Layout::Array => Box::new(Elements::new(reader)),
         Layout::Either | Layout::EitherOrMember(_) => {
             let start = reader.fill_buf().map_err(unreadable)?;
@@ -49,18 +65,16 @@ pub(crate) fn open(
                 Layout::EitherOrMember(field) if !starts_with_a_record(start) => {
                     match member::seek(&mut reader, field).map_err(unreadable)? {
                         Some(line) => Box::new(Elements::within_object(reader, line)),
-                        None => return Err(DataError::Empty { file: name, remedy: remedy(benchmark) }),
+                        None => return Err(DataError::Empty { file: name, remedy: remedy(about) }),
                     }
                 }
                 _ => Box::new(Lines::new(reader)),
             }
         }
     };
-    let mut builder = Builder::new(about, name.clone());
-    let mut items = records.map(move |record| builder.build(record));
-    match items.next() {
-        None => Err(DataError::Empty { file: name, remedy: remedy(benchmark) }),
-        Some(first) => Ok(Box::new(std::iter::once(first).chain(items))),
+    match records.next() {
+        None => Err(DataError::Empty { file: name, remedy: remedy(about) }),
+        Some(first) => Ok((name, Box::new(std::iter::once(first).chain(records)))),
     }
 }
 
@@ -102,9 +116,12 @@ impl Builder {
                 expected: "a JSON object".to_owned(),
                 found,
             },
+            Flaw::Row { line, expected, found } => {
+                DataError::Record { file: file(), line, field: None, expected, found }
+            }
             Flaw::Broken { expected, found } => DataError::Broken { file: file(), line, expected, found },
             Flaw::Unreadable(reason) => {
-                DataError::Unreadable { file: file(), reason, remedy: remedy(self.about.name) }
+                DataError::Unreadable { file: file(), reason, remedy: remedy(self.about) }
             }
         })?;
         let Content { name, group, task, setup, target } =

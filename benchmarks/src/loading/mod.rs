@@ -5,6 +5,7 @@
 //! identities. A malformed record is an error in the stream, which continues after it.
 
 mod array;
+mod csv;
 mod field;
 mod items;
 mod lines;
@@ -12,11 +13,12 @@ mod many;
 mod member;
 mod source;
 
+pub(crate) use self::csv::Rows;
 pub(crate) use array::Elements;
 pub use field::{Content, RecordError};
 pub(crate) use field::{describe, optional_text, quoted, required, text};
 pub use items::Items;
-pub(crate) use items::{Builder, Layout, open, single};
+pub(crate) use items::{Builder, Layout, open, open_records, single};
 pub(crate) use lines::Lines;
 pub(crate) use many::{Many, open_many};
 pub use source::DataSource;
@@ -38,6 +40,8 @@ pub(crate) struct Located {
 pub(crate) enum Flaw {
     /// Invalid JSON, with the line of the error.
     Json { line: u64, found: String },
+    /// Invalid in another format, with the line of the error.
+    Row { line: u64, expected: String, found: String },
     /// The rest of the file cannot be read.
     Broken { expected: String, found: String },
     /// The operating system returned an error.

@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::benchmark::{Benchmark, BenchmarkDescription};
+use crate::benchmark::BenchmarkDescription;
 use crate::error::DataError;
 
 /// Source of a benchmark's items.
@@ -16,13 +16,6 @@ pub enum DataSource {
     Samples,
 }
 
-impl DataSource {
-    /// Returns the benchmark's file in a data folder.
-    pub fn in_folder(folder: &Path, benchmark: &dyn Benchmark) -> Self {
-        Self::File(folder.join(benchmark.data_file()))
-    }
-}
-
 /// An opened source: its name for messages, and a reader.
 pub(super) struct Opened {
     pub(super) name: String,
@@ -30,8 +23,11 @@ pub(super) struct Opened {
 }
 
 /// Returns the hint for a benchmark's file that cannot be used.
-pub(super) fn remedy(benchmark: &str) -> String {
-    format!("run `lumos fetch {benchmark}`, or set the data folder with `--data PATH`")
+pub(super) fn remedy(about: &BenchmarkDescription) -> String {
+    match about.task_file {
+        Some(own) => format!("check `data.file` in {}", own.path.display()),
+        None => format!("run `lumos fetch {}`, or set the data folder with `--data PATH`", about.name),
+    }
 }
 
 /// Opens a source of a benchmark.
@@ -43,15 +39,13 @@ pub(super) fn open(about: &'static BenchmarkDescription, source: &DataSource) ->
     };
     let name = path.display().to_string();
     let refused = |error: &std::io::Error| match error.kind() {
-        ErrorKind::NotFound => DataError::Missing { file: name.clone(), remedy: remedy(benchmark) },
-        ErrorKind::IsADirectory => DataError::Folder { file: name.clone(), remedy: remedy(benchmark) },
-        _ => {
-            DataError::Unreadable { file: name.clone(), reason: error.to_string(), remedy: remedy(benchmark) }
-        }
+        ErrorKind::NotFound => DataError::Missing { file: name.clone(), remedy: remedy(about) },
+        ErrorKind::IsADirectory => DataError::Folder { file: name.clone(), remedy: remedy(about) },
+        _ => DataError::Unreadable { file: name.clone(), reason: error.to_string(), remedy: remedy(about) },
     };
     let file = File::open(path).map_err(|error| refused(&error))?;
     if file.metadata().map_err(|error| refused(&error))?.is_dir() {
-        return Err(DataError::Folder { file: name, remedy: remedy(benchmark) });
+        return Err(DataError::Folder { file: name, remedy: remedy(about) });
     }
     let mut reader = BufReader::new(file);
     // Some editors write a byte order mark.

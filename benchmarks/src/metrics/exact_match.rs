@@ -7,6 +7,7 @@ use lumos_tasks::{Outcome, Target};
 use num_rational::BigRational;
 use num_traits::Signed;
 
+use super::text::normalise;
 use super::{MetricDefinition, prediction};
 use crate::score::{ItemScore, Scoring};
 
@@ -39,6 +40,30 @@ fn same_answer(prediction: &str, gold: &str) -> bool {
 }
 
 /// Whether the answer is written as a fraction. A decimal may be truncated.
+/// Scores an answer of one's own data: by value if both are numbers, with a tolerated relative difference, otherwise
+/// as words.
+pub(crate) fn score_value(target: &Target, outcome: &Outcome, tolerance: Option<f64>) -> Option<ItemScore> {
+    if outcome.is_fault() {
+        return None;
+    }
+    let gold = target.text();
+    let matched = prediction(outcome).is_some_and(|prediction| match (number(prediction), number(gold)) {
+        (Some(left), Some(right)) => {
+            same_answer(prediction, gold)
+                || tolerance.is_some_and(|tolerance| are_within(tolerance, &left, &right))
+        }
+        (None, None) => normalise(prediction) == normalise(gold),
+        _ => false,
+    });
+    Some(ItemScore::met(EXACT_MATCH.name, matched))
+}
+
+/// Whether a number differs from the gold answer by at most this share of the gold answer.
+fn are_within(tolerance: f64, prediction: &BigRational, gold: &BigRational) -> bool {
+    BigRational::from_float(tolerance)
+        .is_some_and(|tolerance| (prediction - gold).abs() <= gold.abs() * tolerance)
+}
+
 fn is_fraction(answer: &str) -> bool {
     answer.contains('/')
 }

@@ -10,10 +10,10 @@ mod tally;
 mod text;
 
 pub use definition::{MetricDefinition, MetricKind, Unit};
-pub(crate) use exact_match::{EXACT_MATCH, score_number};
+pub(crate) use exact_match::{EXACT_MATCH, score_number, score_value};
 pub use interval::IntervalMethod;
 pub use tally::{Estimate, GroupedTally, Tally};
-pub(crate) use text::{ACCURACY, F1, f1, normalise, says_yes, score_words, score_yes_or_no};
+pub(crate) use text::{ACCURACY, F1, f1, normalise, says_yes, score_words, score_yes_or_no, verdict};
 
 use lumos_tasks::Outcome;
 use lumos_tasks::outcome::Value;

@@ -108,7 +108,8 @@ fn has_subgoals(outcome: &Outcome) -> bool {
     plan.is_some_and(|evidence| evidence.results.is_some() || !evidence.subgoals.is_empty())
 }
 
-fn verdict(answer: &str) -> Option<bool> {
+/// Whether an answer starts with a word for yes; `None` if it starts with none for yes or no.
+pub(crate) fn verdict(answer: &str) -> Option<bool> {
     match words(&normalise(answer)).next()? {
         "yes" | "true" => Some(true),
         "no" | "false" => Some(false),

@@ -31,18 +31,19 @@ const REMEDY: &str = "the authors distribute the test splits in a password-prote
 const MAX_TASK: u64 = 512 << 20;
 
 static MIND2WEB: BenchmarkDescription = BenchmarkDescription {
+    task_file: None,
     name: "mind2web",
     title: "Mind2Web",
     data_file: "mind2web/test_domain",
     formulations: &[Formulation::Iterative],
-    max_rounds: |behaviour| match behaviour {
+    max_rounds: &|behaviour| match behaviour {
         Behaviour::Paper => 15,
         // Every gold step counts, so no episode may be cut off.
         Behaviour::Corrected => 200,
     },
     modules: &MODULES,
     tools: &["rank", "web"],
-    prompts_hash: web::prompts_hash,
+    prompts_hash: &web::prompts_hash,
     metrics: &[
         score::STEP_SUCCESS,
         score::EXECUTABLE,
@@ -62,8 +63,8 @@ static MIND2WEB: BenchmarkDescription = BenchmarkDescription {
     group_label: Some("Split, domain, website"),
     samples: include_bytes!("../../samples/mind2web.json"),
     open: open_split,
-    read: record::read,
-    score: score::score,
+    read: &record::read,
+    score: &score::score,
 };
 
 impl Benchmark for Mind2Web {

@@ -136,7 +136,9 @@ fn row(file: &str, folder: &Path, Located { line, content }: Located) -> Result<
     let malformed = |reason: String| CaseError::Malformed { file: file.to_owned(), line, reason };
     let value = content.map_err(|flaw| match flaw {
         Flaw::Json { found, .. } => malformed(found),
-        Flaw::Broken { expected, found } => malformed(format!("expected {expected}, found {found}")),
+        Flaw::Row { expected, found, .. } | Flaw::Broken { expected, found } => {
+            malformed(format!("expected {expected}, found {found}"))
+        }
         Flaw::Unreadable(reason) => CaseError::Unreadable { file: file.to_owned(), reason },
     })?;
     RecordedRow::of(value, folder, line).map_err(malformed)

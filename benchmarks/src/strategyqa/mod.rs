@@ -19,14 +19,15 @@ use crate::metrics::{ACCURACY, score_yes_or_no};
 pub(crate) struct StrategyQa;
 
 static STRATEGYQA: BenchmarkDescription = BenchmarkDescription {
+    task_file: None,
     name: "strategyqa",
     title: "StrategyQA",
     data_file: "strategyqa/test.json",
     formulations: &Formulation::OF_LUMOS,
-    max_rounds: |_| 5,
+    max_rounds: &|_| 5,
     modules: &QA_MODULES,
     tools: &QA_TOOLS,
-    prompts_hash: qa::prompts_hash,
+    prompts_hash: &qa::prompts_hash,
     metrics: &[ACCURACY],
     published: &PUBLISHED,
     published_items: Some(PublishedItems::First(300)),
@@ -41,8 +42,8 @@ static STRATEGYQA: BenchmarkDescription = BenchmarkDescription {
     // In addition to the Lumos file and the official files, reads the BIG-bench task file, whose records are
     // in the field `examples`.
     open: |about, source| open(about, &source, Layout::EitherOrMember("examples")),
-    read: record::read,
-    score: score_yes_or_no,
+    read: &record::read,
+    score: &score_yes_or_no,
 };
 
 impl Benchmark for StrategyQa {

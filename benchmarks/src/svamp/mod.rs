@@ -14,18 +14,19 @@ use crate::metrics::{EXACT_MATCH, score_number};
 pub(crate) struct Svamp;
 
 static SVAMP: BenchmarkDescription = BenchmarkDescription {
+    task_file: None,
     name: "svamp",
     title: "SVAMP",
     data_file: "svamp/test.json",
     formulations: &Formulation::OF_LUMOS,
     // The published script stops after two planner turns, even if the planner is not done.
-    max_rounds: |behaviour| match behaviour {
+    max_rounds: &|behaviour| match behaviour {
         Behaviour::Paper => 2,
         Behaviour::Corrected => 8,
     },
     modules: &MODULES,
     tools: &["maths"],
-    prompts_hash: maths::prompts_hash,
+    prompts_hash: &maths::prompts_hash,
     metrics: &[EXACT_MATCH],
     published: &published_maths([65.5, 63.6, 69.3, 61.7, 52.2]),
     published_items: Some(PublishedItems::All(1000)),
@@ -38,8 +39,8 @@ static SVAMP: BenchmarkDescription = BenchmarkDescription {
     group_label: Some("Type"),
     samples: include_bytes!("../../samples/svamp.json"),
     open: |about, source| open(about, &source, Layout::Array),
-    read: record::read,
-    score: score_number,
+    read: &record::read,
+    score: &score_number,
 };
 
 impl Benchmark for Svamp {

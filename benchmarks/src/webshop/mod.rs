@@ -26,14 +26,15 @@ pub(crate) const EXEMPLARS: &str = "exemplars";
 pub(crate) struct WebShop;
 
 static WEBSHOP: BenchmarkDescription = BenchmarkDescription {
+    task_file: None,
     name: "webshop",
     title: "WebShop",
     data_file: "webshop/items_1000_documents.jsonl",
     formulations: &[Formulation::Iterative],
-    max_rounds: |_| 5,
+    max_rounds: &|_| 5,
     modules: &MODULES,
     tools: &["rank", "shop"],
-    prompts_hash: || shop::prompts_hash(&Exemplars::shipped()),
+    prompts_hash: &|| shop::prompts_hash(&Exemplars::shipped()),
     metrics: &metrics::ALL,
     published: &PUBLISHED,
     published_items: Some(PublishedItems::First(500)),
@@ -41,8 +42,8 @@ static WEBSHOP: BenchmarkDescription = BenchmarkDescription {
     group_label: Some("Category"),
     samples: lumos_environments::shop::SAMPLE_ITEMS.as_bytes(),
     open: catalogue::open,
-    read: read_goal,
-    score: |_, outcome, scoring| metrics::score(outcome, scoring),
+    read: &read_goal,
+    score: &|_, outcome, scoring| metrics::score(outcome, scoring),
 };
 
 impl Benchmark for WebShop {

@@ -126,11 +126,8 @@ fn the_real_data_sets_load() {
     let Some(data) = shared("data") else { return };
     for (name, count, first, last) in [("gsm8k", 1319, "18", "14"), ("svamp", 1000, "51", "11")] {
         let benchmark = find(name).unwrap();
-        let items: Vec<_> = benchmark
-            .open(DataSource::in_folder(&data, benchmark))
-            .unwrap()
-            .collect::<Result<_, _>>()
-            .unwrap();
+        let items: Vec<_> =
+            benchmark.open(benchmark.source(Some(&data))).unwrap().collect::<Result<_, _>>().unwrap();
         assert_eq!(items.len(), count);
         assert_eq!((items[0].target.text(), items[count - 1].target.text()), (first, last));
         let identities: std::collections::BTreeSet<_> = items.iter().map(|item| &item.id).collect();

@@ -49,7 +49,11 @@ pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
     }
     for (benchmark, prompts) in &asked.prompts {
         if found.prompts.get(benchmark).is_some_and(|other| other != prompts) {
-            lines.push(format!("prompts of {benchmark}: this program's differ from those of the run"));
+            lines.push(if asked.spec.task_files.contains_key(benchmark) {
+                format!("task file of {benchmark}: family, fields or answer differ from those of the run")
+            } else {
+                format!("prompts of {benchmark}: this program's differ from those of the run")
+            });
         }
     }
     lines.extend(tools(found, asked));

@@ -11,8 +11,10 @@ use super::run_spec::RunSpec;
 #[derive(Debug, Error)]
 pub enum SpecError {
     /// The file cannot be read.
-    #[error("failed to read settings file `{}`: {source}", file.display())]
+    #[error("failed to read {what} `{}`: {source}", file.display())]
     Unreadable {
+        /// What kind of file it is.
+        what: &'static str,
         /// The file.
         file: PathBuf,
         /// The I/O error.
@@ -34,6 +36,12 @@ pub enum SpecError {
         /// Suggested correction, or an empty text.
         hint: String,
     },
+    /// A task file has invalid values.
+    #[error("{}", problems.join("\n"))]
+    TaskFile {
+        /// The problems, each with file, line and key.
+        problems: Vec<String>,
+    },
     /// The specification is complete and invalid. Lists all errors.
     #[error("{}", problems.iter().map(|(field, text)| format!("{field}: {text}")).collect::<Vec<_>>().join("\n"))]
     Invalid {
@@ -53,8 +61,11 @@ impl RunSpec {
     /// If it cannot be read or is invalid. The error contains file, line, key and, for an unknown key, the
     /// most similar one.
     pub fn from_file(file: &Path) -> Result<Self, SpecError> {
-        let text = std::fs::read_to_string(file)
-            .map_err(|source| SpecError::Unreadable { file: file.to_owned(), source })?;
+        let text = std::fs::read_to_string(file).map_err(|source| SpecError::Unreadable {
+            what: "settings file",
+            file: file.to_owned(),
+            source,
+        })?;
         Self::from_toml(&text, &file.display().to_string())
     }
 
@@ -67,7 +78,7 @@ impl RunSpec {
     }
 }
 
-fn malformed(error: &toml::de::Error, text: &str, file: &str) -> SpecError {
+pub(super) fn malformed(error: &toml::de::Error, text: &str, file: &str) -> SpecError {
     let at = error.span().map_or(0, |span| span.start).min(text.len());
     let before = text.get(..at).unwrap_or_default();
     let line = before.matches('\n').count() + 1;

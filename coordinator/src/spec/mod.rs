@@ -12,6 +12,7 @@ mod resolve;
 mod resolved;
 mod run_spec;
 mod selection;
+mod task_file;
 mod values;
 
 pub use {
@@ -22,5 +23,6 @@ pub use {
     resolved::{ItemChoice, ResolvedSpec, RunLimits},
     run_spec::{GenerationSpec, LimitsSpec, ModelSet, Preset, RunSpec},
     selection::{Selection, parse_samples},
+    task_file::read_task_file,
     values::{BatchSize, FailOnError},
 };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use lumos_benchmarks::task_file::TaskFile;
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_tasks::{
     BackendChoice, Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, PromptFormat,
@@ -28,7 +29,18 @@ impl RunSpec {
     /// # Errors
     /// All errors in the specification.
     pub fn resolve(self) -> Result<ResolvedSpec, SpecError> {
-        self.resolve_against(lumos_benchmarks::all())
+        self.resolve_with(&[])
+    }
+
+    /// As [`resolve`](Self::resolve), with the benchmarks of task files in addition. The tasks name them by their names,
+    /// not by paths.
+    ///
+    /// # Errors
+    /// All errors in the specification.
+    pub fn resolve_with(self, files: &[TaskFile]) -> Result<ResolvedSpec, SpecError> {
+        let own = files.iter().map(TaskFile::benchmark);
+        let known: Vec<_> = lumos_benchmarks::all().iter().copied().chain(own).collect();
+        self.resolve_against(&known)
     }
 
     /// Fills in the defaults and validates the specification against the given benchmarks.
@@ -55,6 +67,12 @@ impl RunSpec {
                 );
             }
         }
+        let own = asked.iter().filter_map(|one| one.task_file());
+        let task_files: BTreeMap<_, _> =
+            own.map(|file| (file.definition.name.clone(), file.clone())).collect();
+        if self.preset.is_some() && !task_files.is_empty() {
+            problems.add("preset", "presets are for the published benchmarks; omit it with task files");
+        }
         let models = problems.models(self.models.as_deref(), &formulation, &asked);
         let items = problems.items(&self, &tasks);
         let generation = problems.generation(&self);
@@ -79,6 +97,7 @@ impl RunSpec {
             name: self.name.clone().unwrap_or_default(),
             preset: self.preset,
             tasks,
+            task_files,
             formulation,
             behaviour,
             scoring,
@@ -134,6 +153,11 @@ fn default_name(spec: &ResolvedSpec) -> String {
     let asked = match spec.backend {
         BackendChoice::Auto => asked,
         backend => ContentHash::of_json(&(asked, "backend", backend)),
+    };
+    let asked = if spec.task_files.is_empty() {
+        asked
+    } else {
+        ContentHash::of_json(&(asked, "task files", &spec.task_files))
     };
     let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>().join("-");
     let part = spec.partition.map(|one| format!("-part-{}-of-{}", one.part(), one.of())).unwrap_or_default();

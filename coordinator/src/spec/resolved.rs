@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use lumos_benchmarks::Scoring;
+use lumos_benchmarks::task_file::TaskFile;
+use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_tasks::{BackendChoice, Behaviour, Device, Formulation, GenerationSettings, Placement, Role, Swap};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,9 @@ pub struct ResolvedSpec {
     pub preset: Option<Preset>,
     /// Benchmarks, without duplicates.
     pub tasks: Vec<String>,
+    /// Task files by the names of their benchmarks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub task_files: BTreeMap<String, TaskFile>,
     /// Formulations, without duplicates.
     pub formulation: Vec<Formulation>,
     /// Behaviours, without duplicates.
@@ -136,6 +140,14 @@ impl std::fmt::Display for ItemChoice {
 }
 
 impl ResolvedSpec {
+    /// Finds a benchmark of the run by name: that of a task file, otherwise a built-in one.
+    pub fn benchmark(&self, name: &str) -> Option<&'static dyn Benchmark> {
+        match self.task_files.get(name) {
+            Some(file) => Some(file.benchmark()),
+            None => lumos_benchmarks::find(name),
+        }
+    }
+
     /// Data type for a device: the specified one, otherwise half precision on a GPU with the paper preset,
     /// otherwise `None` (the backend's default).
     pub fn dtype_on(&self, device: Device) -> Option<&str> {

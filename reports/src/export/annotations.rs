@@ -80,7 +80,7 @@ pub(super) fn write(
     let mut guarded = 0;
     for (position, _, planned, _) in source.cells() {
         let configuration = &planned.configuration;
-        let benchmark = benchmark(&configuration.benchmark)?;
+        let benchmark = benchmark(&source.manifest.spec, &configuration.benchmark)?;
         let data = source.manifest.data_of(benchmark.name()).map(|data| &data.sha256);
         source.for_each_recorded(position, |unit| {
             let mut skip = |reason: String| {

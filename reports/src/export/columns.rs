@@ -77,7 +77,7 @@ impl Columns {
     pub(super) fn of(source: &RunSource<'_>, names: &ModelNames) -> Result<Self, ScoreError> {
         let mut metrics: Vec<(Scoring, &'static str)> = Vec::new();
         for planned in &source.manifest.configurations {
-            for metric in RunSource::metrics(planned)? {
+            for metric in source.metrics(planned)? {
                 for scoring in &source.scorings {
                     if !metrics.contains(&(*scoring, metric.name)) {
                         metrics.push((*scoring, metric.name));

@@ -18,7 +18,8 @@ pub(super) fn write(matrix: &Matrix, scoring: &str, out: &mut dyn Write) -> io::
     writeln!(out, "\\begin{{tabular}}{{l{}}}", "r".repeat(columns.len()))?;
     writeln!(out, "\\toprule")?;
     let heads = columns.iter().map(|column| {
-        let title = lumos_benchmarks::find(&column.benchmark).map_or("", |benchmark| benchmark.title());
+        let title = lumos_benchmarks::find(&column.benchmark)
+            .map_or(column.benchmark.as_str(), |benchmark| benchmark.title());
         escaped(&format!("{title} ({})", column.metric))
     });
     writeln!(out, "model & {} \\\\", heads.collect::<Vec<_>>().join(" & "))?;

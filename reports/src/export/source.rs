@@ -74,9 +74,12 @@ impl<'a> RunSource<'a> {
     }
 
     /// Returns the metrics that are measured under a configuration.
-    pub(super) fn metrics(planned: &PlannedConfiguration) -> Result<Vec<MetricDefinition>, ScoreError> {
+    pub(super) fn metrics(
+        &self,
+        planned: &PlannedConfiguration,
+    ) -> Result<Vec<MetricDefinition>, ScoreError> {
         let configuration = &planned.configuration;
-        let benchmark = benchmark(&configuration.benchmark)?;
+        let benchmark = benchmark(&self.manifest.spec, &configuration.benchmark)?;
         let is_measured = |metric: &&MetricDefinition| benchmark.is_measured(metric, configuration);
         Ok(benchmark.metrics().iter().filter(is_measured).copied().collect())
     }
@@ -89,8 +92,8 @@ impl<'a> RunSource<'a> {
         mut visit: impl FnMut(&RecordedUnit<'_>) -> Result<(), ExportError>,
     ) -> Result<(), ExportError> {
         let planned = &self.manifest.configurations[position];
-        let benchmark = benchmark(&planned.configuration.benchmark)?;
-        let metrics = Self::metrics(planned)?;
+        let benchmark = benchmark(&self.manifest.spec, &planned.configuration.benchmark)?;
+        let metrics = self.metrics(planned)?;
         for_each_unit_of(position, planned, self.checkpoint, |view| match &view.record {
             Some(record) => visit(&self.scored(view, record, benchmark, &metrics)),
             None => Ok(()),

@@ -170,7 +170,7 @@ fn questions(manifest: &Manifest, checkpoint: &CheckpointReader) -> Result<(Vec<
     let mut unjudged = Vec::new();
     for planned in std::mem::take(&mut chosen.configurations) {
         let name = &planned.configuration.benchmark;
-        if benchmark(name)?.metrics().iter().any(|metric| metric.judged) {
+        if benchmark(&manifest.spec, name)?.metrics().iter().any(|metric| metric.judged) {
             chosen.configurations.push(planned);
         } else {
             unjudged.push(name.clone());

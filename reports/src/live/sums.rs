@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use lumos_benchmarks::{Benchmark, MetricDefinition, Scoring, Tally};
 use lumos_coordinator::Record;
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
+use lumos_coordinator::spec::ResolvedSpec;
 use lumos_tasks::{Ending, FaultKind, Item, Role, Step, Telemetry, UnitId};
 
 use crate::display::visible_text;
@@ -64,8 +65,8 @@ struct ConfigurationSums {
 }
 
 impl ConfigurationSums {
-    fn new(planned: &PlannedConfiguration) -> Result<Self, ScoreError> {
-        let benchmark = benchmark(&planned.configuration.benchmark)?;
+    fn new(spec: &ResolvedSpec, planned: &PlannedConfiguration) -> Result<Self, ScoreError> {
+        let benchmark = benchmark(spec, &planned.configuration.benchmark)?;
         let is_shown = |metric: &&MetricDefinition| {
             !metric.judged && benchmark.is_measured(metric, &planned.configuration)
         };
@@ -104,7 +105,7 @@ impl RecordSums {
             configurations: manifest
                 .configurations
                 .iter()
-                .map(ConfigurationSums::new)
+                .map(|planned| ConfigurationSums::new(&manifest.spec, planned))
                 .collect::<Result<_, _>>()?,
             faulted: HashMap::new(),
             faults: BTreeMap::new(),

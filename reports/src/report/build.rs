@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lumos_benchmarks::{Benchmark, GroupedTally, MetricDefinition, Scoring};
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
+use lumos_coordinator::spec::ResolvedSpec;
 use lumos_coordinator::{CheckpointReader, Record, WorkerComputing, for_each_unit};
 use lumos_tasks::{Ending, Item, Outcome, UnitId};
 
@@ -97,7 +98,7 @@ impl ReportBuilder {
         let configurations = manifest
             .configurations
             .iter()
-            .map(|configuration| ConfigurationSum::new(configuration, scorings))
+            .map(|configuration| ConfigurationSum::new(&manifest.spec, configuration, scorings))
             .collect::<Result<_, _>>()?;
         Ok(Self { manifest: manifest.clone(), configurations, verdicts: None })
     }
@@ -156,8 +157,12 @@ struct ConfigurationSum {
 }
 
 impl ConfigurationSum {
-    fn new(planned: &PlannedConfiguration, scorings: &[Scoring]) -> Result<Self, ScoreError> {
-        let benchmark = benchmark(&planned.configuration.benchmark)?;
+    fn new(
+        spec: &ResolvedSpec,
+        planned: &PlannedConfiguration,
+        scorings: &[Scoring],
+    ) -> Result<Self, ScoreError> {
+        let benchmark = benchmark(spec, &planned.configuration.benchmark)?;
         let is_measured = |metric: &&MetricDefinition| benchmark.is_measured(metric, &planned.configuration);
         let metrics: Vec<_> = benchmark.metrics().iter().filter(is_measured).copied().collect();
         let scorings = scorings

@@ -21,8 +21,12 @@ const FAULTS: usize = 2;
 const LINES: usize = 5;
 
 /// Metrics of the main scoring that a summary has: the main one, and those that a judge decides.
-fn main_metrics(configuration: &ConfigurationReport) -> impl Iterator<Item = &MetricReport> {
-    let definitions = benchmark(&configuration.benchmark).map_or(&[][..], |benchmark| benchmark.metrics());
+fn main_metrics<'a>(
+    report: &Report,
+    configuration: &'a ConfigurationReport,
+) -> impl Iterator<Item = &'a MetricReport> + use<'a> {
+    let definitions = benchmark(&report.manifest.spec, &configuration.benchmark)
+        .map_or(&[][..], |benchmark| benchmark.metrics());
     let is_judged =
         |metric: &MetricReport| definitions.iter().any(|one| one.judged && one.name == metric.metric);
     let metrics = configuration.scores.first().map_or(&[][..], |scores| &scores.metrics);
@@ -79,7 +83,7 @@ impl Terminal {
         let shown = &all[..all.len().min(CONFIGURATIONS)];
         let metrics: BTreeSet<&str> = shown
             .iter()
-            .flat_map(|one| main_metrics(one.configuration))
+            .flat_map(|one| main_metrics(report, one.configuration))
             .map(|metric| metric.metric.as_str())
             .collect();
         // The header is the metric's name if all rows share it.
@@ -90,7 +94,7 @@ impl Terminal {
             label.strip_suffix(common_ending).unwrap_or(label).trim_end().to_owned()
         };
         let rows = shown.iter().flat_map(|headline| {
-            let metrics = main_metrics(headline.configuration).enumerate();
+            let metrics = main_metrics(report, headline.configuration).enumerate();
             metrics.map(move |(at, metric)| (headline, at == 0, metric))
         });
         let rows: Vec<_> = rows

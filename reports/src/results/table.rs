@@ -208,7 +208,7 @@ impl TableBuilder {
         let mut builder =
             Self { scoring, verdicts, benchmarks: Vec::new(), clusters: HashMap::new(), cells: Vec::new() };
         for planned in &manifest.configurations {
-            let benchmark = benchmark(&planned.configuration.benchmark)?;
+            let benchmark = benchmark(&manifest.spec, &planned.configuration.benchmark)?;
             let is_measured =
                 |metric: &&MetricDefinition| benchmark.is_measured(metric, &planned.configuration);
             let metrics = benchmark.metrics().iter().filter(is_measured).copied().collect();

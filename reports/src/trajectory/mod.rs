@@ -16,11 +16,14 @@ use crate::score::{ScoreError, benchmark};
 use layout::Page;
 pub use layout::harmless;
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
+use lumos_coordinator::spec::ResolvedSpec;
 use lumos_coordinator::{CheckpointError, CheckpointReader, Record, unit_of};
 
 /// A unit that was found.
 #[derive(Debug)]
 pub struct FoundUnit<'a> {
+    /// Settings of its run.
+    pub(crate) spec: &'a ResolvedSpec,
     /// Its configuration.
     pub configuration: &'a PlannedConfiguration,
     /// Its item.
@@ -80,7 +83,7 @@ pub fn find<'a>(
         .into_iter()
         .map(|(configuration, item, unit)| {
             let records = checkpoint.records_of(&unit)?;
-            Ok(FoundUnit { configuration, item, unit, records })
+            Ok(FoundUnit { spec: &manifest.spec, configuration, item, unit, records })
         })
         .collect()
 }
@@ -112,7 +115,7 @@ pub fn show(found: &FoundUnit<'_>, scorings: &[Scoring], how: Show) -> Result<St
     let named = item.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     let group =
         item.group.as_ref().map(|group| format!(", {}", group.replace('\n', ", "))).unwrap_or_default();
-    let benchmark = benchmark(&found.configuration.configuration.benchmark)?;
+    let benchmark = benchmark(found.spec, &found.configuration.configuration.benchmark)?;
     page.heading(&format!("{} item {}{named}{group}", benchmark.title(), item.index));
     page.note(&format!("{}, unit {}", found.configuration.label, found.unit.short()));
     page.gap();

@@ -119,7 +119,7 @@ impl ViewerSource<'_> {
     ) -> Result<(), ExportError> {
         let scorings = if self.scorings.is_empty() { &self.manifest.spec.scoring } else { self.scorings };
         let verdicts = Verdicts::beside(self.checkpoint).map_err(ScoreError::from)?;
-        let scorer = Scorer { scorings, verdicts };
+        let scorer = Scorer { spec: &self.manifest.spec, scorings, verdicts };
         let first = index.add_cells(self.manifest, side);
         for_each_unit(self.manifest, self.checkpoint, |view| {
             if !index.has_room() {

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use lumos_benchmarks::{ItemScore, Scoring};
+use lumos_coordinator::spec::ResolvedSpec;
 use lumos_coordinator::{Record, UnitView};
 use lumos_tasks::outcome::Observation;
 use lumos_tasks::{Ending, Finish, Step, ToolCall};
@@ -26,6 +27,7 @@ const LATE_BYTES: usize = 512;
 
 /// Scores units with the scorings of a report, and with the judge's verdicts.
 pub(super) struct Scorer<'a> {
+    pub(super) spec: &'a ResolvedSpec,
     pub(super) scorings: &'a [Scoring],
     pub(super) verdicts: Option<Verdicts>,
 }
@@ -46,7 +48,7 @@ impl Scorer<'_> {
     /// If its benchmark is unknown.
     pub(super) fn score(&self, view: &UnitView<'_>) -> Result<ScoredUnit, ScoreError> {
         let configuration = &view.configuration.configuration;
-        let benchmark = benchmark(&configuration.benchmark)?;
+        let benchmark = benchmark(self.spec, &configuration.benchmark)?;
         let measured: Vec<_> =
             benchmark.metrics().iter().filter(|one| benchmark.is_measured(one, configuration)).collect();
         let (mut scores, mut judge) = (Vec::new(), None);

@@ -48,7 +48,7 @@ fn script(
 pub(crate) fn goals(data: Option<&Path>, count: usize) -> String {
     let benchmark = get("webshop").unwrap();
     let shop = ShopFiles { folder: data.map(|data| data.join("webshop")), nouns: None }.backend();
-    let source = data.map_or(DataSource::Samples, |data| DataSource::in_folder(data, benchmark));
+    let source = benchmark.source(data);
     let tools = [("rank", "bm25"), ("shop", shop.as_str())];
     script(benchmark, source, count, Formulation::Iterative, &tools, &shopping::case)
 }

@@ -1,0 +1,140 @@
+//! Reads comma-separated values (RFC 4180): the first line names the fields, and every value is a string.
+
+use std::io::{self, BufRead, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
+use serde_json::Value;
+
+use super::{Flaw, Located, MAX_RECORD, too_long};
+
+/// Iterator over the records of a file of comma-separated values.
+pub(crate) struct Rows<R> {
+    reader: Reader<Bounded<R>>,
+    /// Names of the fields; `None` before the first line.
+    header: Option<StringRecord>,
+    left: Arc<AtomicU64>,
+    ended: bool,
+}
+
+/// Fails after too many bytes without the end of a record, so that an open quote does not fill the memory.
+struct Bounded<R> {
+    inner: R,
+    left: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        let left = self.left.load(Ordering::Relaxed).checked_sub(count as u64);
+        self.left.store(left.ok_or(io::ErrorKind::FileTooLarge)?, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+impl<R: BufRead> Rows<R> {
+    pub(crate) fn new(inner: R) -> Self {
+        let left = Arc::new(AtomicU64::new(MAX_RECORD));
+        let bounded = Bounded { inner, left: Arc::clone(&left) };
+        let reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bounded);
+        Self { reader, header: None, left, ended: false }
+    }
+
+    /// Reads the next record and the line in which it starts. `None` at the end of the file.
+    fn row(&mut self) -> Option<(u64, Result<StringRecord, Flaw>)> {
+        self.left.store(MAX_RECORD, Ordering::Relaxed);
+        let mut row = StringRecord::new();
+        let read = self.reader.read_record(&mut row);
+        let line = row.position().map_or_else(|| self.reader.position().line(), csv::Position::line);
+        match read {
+            Ok(false) => None,
+            Ok(true) => Some((line, Ok(row))),
+            Err(error) => {
+                let line = error.position().map_or(line, csv::Position::line);
+                let flaw = match error.into_kind() {
+                    ErrorKind::Io(error) => {
+                        self.ended = true;
+                        match error.kind() {
+                            io::ErrorKind::FileTooLarge => too_long(MAX_RECORD),
+                            _ => Flaw::Unreadable(error.to_string()),
+                        }
+                    }
+                    ErrorKind::Utf8 { .. } => flaw(line, "UTF-8", "other bytes"),
+                    _ => flaw(line, "comma-separated values", "another format"),
+                };
+                Some((line, Err(flaw)))
+            }
+        }
+    }
+}
+
+fn flaw(line: u64, expected: impl Into<String>, found: impl Into<String>) -> Flaw {
+    Flaw::Row { line, expected: expected.into(), found: found.into() }
+}
+
+impl<R: BufRead> Iterator for Rows<R> {
+    type Item = Located;
+
+    fn next(&mut self) -> Option<Located> {
+        if self.ended {
+            return None;
+        }
+        if self.header.is_none() {
+            match self.row()? {
+                (_, Ok(header)) => self.header = Some(header),
+                (line, Err(flaw)) => {
+                    self.ended = true;
+                    return Some(Located { line, content: Err(flaw) });
+                }
+            }
+        }
+        let (line, row) = self.row()?;
+        let content = row.and_then(|row| {
+            let header = self.header.as_ref().into_iter().flatten();
+            let expected = self.header.as_ref().map_or(0, StringRecord::len);
+            if row.len() != expected {
+                let expected = format!("{expected} values, as in the first line");
+                return Err(flaw(line, expected, row.len().to_string()));
+            }
+            let value = |(name, value): (&str, &str)| (name.trim().to_owned(), Value::from(value));
+            Ok(Value::Object(header.zip(&row).map(value).collect()))
+        });
+        Some(Located { line, content })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rows_carry_their_lines_and_bad_ones_do_not_stop_the_rest() {
+        let text = b"question,answer\n\"Two, or\nthree?\",2\nshort\nlong,1,2\n\xff,1\nlast,\"a \"\"b\"\"\"\n";
+        let rows: Vec<Located> = Rows::new(&text[..]).collect();
+        assert_eq!(rows.iter().map(|row| row.line).collect::<Vec<_>>(), [2, 4, 5, 6, 7]);
+        assert_eq!(rows[0].content, Ok(json!({"question": "Two, or\nthree?", "answer": "2"})));
+        assert_eq!(rows[1].content, Err(flaw(4, "2 values, as in the first line", "1")));
+        assert_eq!(rows[3].content, Err(flaw(6, "UTF-8", "other bytes")));
+        assert_eq!(rows[4].content, Ok(json!({"question": "last", "answer": "a \"b\""})));
+    }
+
+    #[test]
+    fn an_open_quote_does_not_fill_the_memory() {
+        let endless = io::BufReader::new(b"a\n\"".chain(io::repeat(b'x')));
+        let mut rows = Rows::new(endless);
+        assert_eq!(rows.next().unwrap().content, Err(too_long(MAX_RECORD)));
+        assert!(rows.next().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let rows = Rows::new(bytes.as_slice()).count();
+            prop_assert!(rows <= bytes.len());
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Checks the values of a definition.
+
+use std::path::Component;
+
+use regex::Regex;
+
+use super::{AnswerKind, TaskDefinition};
+use crate::registry;
+
+/// Maximum length of a name in characters, because names are parts of file names.
+const LONGEST_NAME: usize = 64;
+
+pub(super) fn problems(definition: &TaskDefinition) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    let mut add = |key: &'static str, message: String| found.push((key, message));
+    let name = &definition.name;
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
+    let starts_well = name.chars().next().is_some_and(|first| first.is_ascii_alphanumeric());
+    if !starts_well || !name.chars().all(is_plain) || name.len() > LONGEST_NAME {
+        add(
+            "name",
+            format!(
+                "invalid name `{name}`: use at most {LONGEST_NAME} letters, digits, `-` and `_`, starting with a \
+                 letter or a digit"
+            ),
+        );
+    } else if registry::find(name).is_some() || name == "all" {
+        add("name", format!("`{name}` is the name of a built-in benchmark; choose another name"));
+    }
+    if definition.format().is_none() {
+        let file = definition.data.file.display();
+        add(
+            "data.file",
+            format!(
+                "unknown format of `{file}`: expected a name that ends in .jsonl, .json or .csv, or set data.format"
+            ),
+        );
+    }
+    if definition.data.file.components().all(|part| part == Component::CurDir) {
+        add("data.file", "expected the path of a file".to_owned());
+    }
+    let supported = definition.family.formulations();
+    for formulation in definition.formulations.iter().filter(|one| !supported.contains(one)) {
+        let names = supported.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+        add("formulations", format!("the family does not support {formulation}; supported are {names}"));
+    }
+    if definition.max_rounds.is_some_and(|rounds| !(1..=1000).contains(&rounds)) {
+        add("max_rounds", "expected a number from 1 to 1000".to_owned());
+    }
+    let kind = definition.answer_kind();
+    let metrics: Vec<_> = kind.metrics().iter().map(|metric| metric.name).collect();
+    let known = metrics.join(", ");
+    for metric in definition.metrics.iter().filter(|metric| !metrics.contains(&metric.as_str())) {
+        add("metrics", format!("unknown metric `{metric}` for answers of this kind: expected {known}"));
+    }
+    for tool in definition.tools.keys().filter(|tool| !definition.family.tools().contains(&tool.as_str())) {
+        let tools = definition.family.tools().join(", ");
+        add("tools", format!("the family does not call `{tool}`; its tools are {tools}"));
+    }
+    for (key, field) in fields(definition) {
+        if field.is_empty() {
+            add(key, "expected the name of a field".to_owned());
+        }
+    }
+    if let Some(pattern) = &definition.answer.pattern {
+        match Regex::new(pattern) {
+            Ok(regex) if regex.captures_len() == 2 => {}
+            Ok(regex) => add(
+                "answer.pattern",
+                format!("expected one group, which is the answer; found {}", regex.captures_len() - 1),
+            ),
+            Err(error) => {
+                add("answer.pattern", error.to_string().lines().last().unwrap_or_default().to_owned());
+            }
+        }
+    }
+    if let Some(tolerance) = definition.answer.tolerance {
+        if !matches!(kind, AnswerKind::Number | AnswerKind::Value) {
+            add(
+                "answer.tolerance",
+                "only numbers have a tolerance: set answer.kind to number or value".to_owned(),
+            );
+        } else if !(0.0..1.0).contains(&tolerance) {
+            add("answer.tolerance", "expected a number of at least 0 and below 1".to_owned());
+        }
+    }
+    for figure in &definition.published {
+        if let Some(metric) = figure.metric.as_deref().filter(|metric| !metrics.contains(metric)) {
+            add("published.metric", format!("unknown metric `{metric}`: expected {known}"));
+        }
+        if !(0.0..=100.0).contains(&figure.percent) {
+            add("published.percent", "expected a number from 0 to 100".to_owned());
+        }
+    }
+    if !definition.published.is_empty() && definition.data.items.is_none() {
+        add(
+            "data.items",
+            "published figures need the number of items on which they were measured".to_owned(),
+        );
+    }
+    found
+}
+
+/// The names of fields, with their keys.
+fn fields(definition: &TaskDefinition) -> impl Iterator<Item = (&'static str, &String)> {
+    let fields = &definition.fields;
+    let required = [("fields.question", &fields.question), ("fields.answer", &fields.answer)];
+    let optional = [
+        ("fields.id", &fields.id),
+        ("fields.group", &fields.group),
+        ("fields.context", &fields.context),
+        ("fields.cluster", &fields.cluster),
+    ];
+    let optional = optional.into_iter().filter_map(|(key, field)| Some((key, field.as_ref()?)));
+    required.into_iter().chain(optional)
+}

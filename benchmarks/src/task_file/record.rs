@@ -1,0 +1,125 @@
+//! Reads records as a task file says.
+
+use lumos_environments::maths::number;
+use lumos_tasks::{AnswerForm, Setup, Target, Task};
+use regex::Regex;
+use serde_json::Value;
+
+use super::{AnswerKind, TaskDefinition, TaskFamily};
+use crate::loading::{Content, RecordError, describe, quoted};
+use crate::metrics::verdict;
+
+/// Returns the function that reads the records of a definition.
+pub(super) fn reader(
+    definition: &'static TaskDefinition,
+) -> impl Fn(&Value) -> Result<Content, RecordError> + Send + Sync {
+    let pattern = definition.answer.pattern.as_deref().and_then(|pattern| Regex::new(pattern).ok());
+    move |record| read(definition, pattern.as_ref(), record)
+}
+
+fn read(
+    definition: &'static TaskDefinition,
+    pattern: Option<&Regex>,
+    record: &Value,
+) -> Result<Content, RecordError> {
+    let fields = &definition.fields;
+    let question = words(record, &fields.question)?;
+    let question = match &fields.context {
+        Some(context) => format!("{} {question}", words(record, context)?),
+        None => question,
+    };
+    let kind = definition.answer_kind();
+    let target = target(record, &fields.answer, kind, pattern)?;
+    let task = match definition.family {
+        TaskFamily::Maths => Task::Maths { question },
+        TaskFamily::Qa => {
+            let answer = if kind == AnswerKind::YesNo { AnswerForm::YesNo } else { AnswerForm::Entity };
+            Task::Qa { question, answer }
+        }
+    };
+    let optional =
+        |name: &'static Option<String>| name.as_deref().map(|name| plain(record, name)).transpose();
+    Ok(Content {
+        name: optional(&fields.id)?,
+        group: optional(&fields.group)?,
+        task,
+        setup: Setup::None,
+        target,
+    })
+}
+
+/// Returns the cluster of a record, if the definition names a field for it.
+pub(super) fn cluster(definition: &'static TaskDefinition, record: &Value) -> Option<String> {
+    plain(record, definition.fields.cluster.as_deref()?).ok()
+}
+
+/// Returns a required field. A name with dots also finds a field within objects.
+fn field<'a>(record: &'a Value, name: &'static str, expected: &str) -> Result<&'a Value, RecordError> {
+    let Value::Object(fields) = record else {
+        return Err(RecordError::new(name, "a JSON object with this field", describe(record), "TypeError"));
+    };
+    let nested = || name.split('.').try_fold(record, |value, part| value.get(part));
+    fields.get(name).or_else(nested).ok_or_else(|| {
+        let names = fields.keys().take(12).cloned().collect::<Vec<_>>().join(", ");
+        RecordError::new(name, expected, format!("no such field; the record has {names}"), "KeyError")
+    })
+}
+
+/// Returns a text that is not blank.
+fn words(record: &Value, name: &'static str) -> Result<String, RecordError> {
+    match field(record, name, "a string")? {
+        Value::String(text) if text.trim().is_empty() => {
+            Err(RecordError::new(name, "a string", "an empty string", "ValueError"))
+        }
+        Value::String(text) => Ok(text.clone()),
+        other => Err(RecordError::new(name, "a string", describe(other), "TypeError")),
+    }
+}
+
+/// Returns a string, a number or a truth value as text.
+fn plain(record: &Value, name: &'static str) -> Result<String, RecordError> {
+    const EXPECTED: &str = "a string or a number";
+    match field(record, name, EXPECTED)? {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(value) => Ok(value.to_string()),
+        other => Err(RecordError::new(name, EXPECTED, describe(other), "TypeError")),
+    }
+}
+
+fn target(
+    record: &Value,
+    name: &'static str,
+    kind: AnswerKind,
+    pattern: Option<&Regex>,
+) -> Result<Target, RecordError> {
+    let given = plain(record, name)?;
+    let answer = match pattern {
+        None => given.trim(),
+        Some(pattern) => match pattern.captures(&given).and_then(|found| found.get(1)) {
+            Some(group) => group.as_str().trim(),
+            None => {
+                let expected = format!("a text that matches `{pattern}`");
+                return Err(RecordError::new(name, expected, quoted(&given), "ValueError"));
+            }
+        },
+    };
+    let fits = match kind {
+        AnswerKind::Number => number(answer).is_some(),
+        AnswerKind::Value | AnswerKind::Text => !answer.is_empty(),
+        AnswerKind::YesNo => verdict(answer).is_some(),
+    };
+    if !fits {
+        let expected = match kind {
+            AnswerKind::Number => "a number or a fraction",
+            AnswerKind::YesNo => "yes, no, true or false",
+            AnswerKind::Value | AnswerKind::Text => "an answer",
+        };
+        return Err(RecordError::new(name, expected, quoted(answer), "ValueError"));
+    }
+    let answer = answer.to_owned();
+    Ok(match kind {
+        AnswerKind::Number => Target::Number { answer },
+        AnswerKind::Value | AnswerKind::Text | AnswerKind::YesNo => Target::Text { answer },
+    })
+}

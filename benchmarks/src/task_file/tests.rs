@@ -1,0 +1,206 @@
+use std::fs;
+
+use lumos_tasks::outcome::{PlanEvidence, Value};
+use lumos_tasks::{AnswerForm, Behaviour, Ending, Evidence, Item, Outcome, Task};
+use proptest::prelude::*;
+
+use super::*;
+use crate::error::DataError;
+use crate::score::Scoring;
+
+fn with(family: TaskFamily, change: impl FnOnce(&mut TaskDefinition)) -> TaskDefinition {
+    let mut definition = TaskDefinition::new("own", family, "items.jsonl");
+    change(&mut definition);
+    definition
+}
+
+/// Reads items from a data file with this text.
+fn read(definition: TaskDefinition, text: &str) -> Vec<Result<Item, DataError>> {
+    assert_eq!(definition.problems(), []);
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join(&definition.data.file), text).unwrap();
+    let file = TaskFile { path: folder.path().join("task.toml"), definition };
+    let benchmark = file.benchmark();
+    benchmark.open(benchmark.source(None)).unwrap().collect()
+}
+
+fn messages(definition: TaskDefinition, text: &str) -> Vec<String> {
+    let errors = read(definition, text).into_iter().filter_map(Result::err);
+    errors.map(|error| error.to_string().rsplit_once("items.").unwrap().1.to_owned()).collect()
+}
+
+fn scored(definition: &TaskDefinition, prediction: &str, gold: &str) -> bool {
+    let file = TaskFile { path: "task.toml".into(), definition: definition.clone() };
+    let benchmark = file.benchmark();
+    let record = serde_json::json!({"question": "How many?", "answer": gold});
+    let target = benchmark.read(&record).unwrap().target;
+    let plan = PlanEvidence { prediction: Some(Value::from(prediction)), ..PlanEvidence::default() };
+    let outcome =
+        Outcome { ending: Ending::Answered, evidence: Some(Evidence::Maths(plan)), steps: Vec::new() };
+    let metric = benchmark.metrics()[0].name;
+    let full =
+        Scoring::ALL.map(|scoring| benchmark.score(&target, &outcome, scoring).unwrap().is_full(metric));
+    assert_eq!(full[0], full[1], "both scorings agree on own data");
+    full[0]
+}
+
+#[test]
+fn records_are_read_from_the_mapped_fields() {
+    let definition = with(TaskFamily::Qa, |own| {
+        own.fields = TaskFields {
+            question: "query".to_owned(),
+            answer: "gold.text".to_owned(),
+            id: Some("key".to_owned()),
+            group: Some("level".to_owned()),
+            context: Some("story".to_owned()),
+            cluster: Some("story".to_owned()),
+        };
+    });
+    let record =
+        r#"{"key": 7, "story": "Ada wrote it.", "query": "Who?", "gold": {"text": "Ada"}, "level": "easy"}"#;
+    let items = read(definition.clone(), record);
+    let item = items[0].as_ref().unwrap();
+    assert_eq!((item.name.as_deref(), item.group.as_deref()), (Some("7"), Some("easy")));
+    let question = "Ada wrote it. Who?".to_owned();
+    assert_eq!(item.task, Task::Qa { question, answer: AnswerForm::Entity });
+    assert_eq!(item.target.text(), "Ada");
+    let benchmark = TaskFile { path: "task.toml".into(), definition }.benchmark();
+    assert_eq!(benchmark.cluster(item).as_deref(), Some("Ada wrote it."));
+    assert_eq!((benchmark.group_label(), benchmark.title()), (Some("level"), "own"));
+}
+
+#[test]
+fn all_formats_give_the_same_tasks() {
+    let rows = [("items.csv", "question,answer\nOne and one?,2\n\"A, b?\",1/2\n")];
+    let json = r#"[{"question": "One and one?", "answer": 2}, {"question": "A, b?", "answer": "1/2"}]"#;
+    let lines =
+        "{\"question\": \"One and one?\", \"answer\": 2}\n{\"question\": \"A, b?\", \"answer\": \"1/2\"}\n";
+    let texts = rows.into_iter().chain([("items.json", json), ("items.jsonl", lines)]);
+    for (name, text) in texts {
+        let definition = with(TaskFamily::Maths, |own| own.data.file = name.into());
+        let items: Vec<Item> = read(definition, text).into_iter().map(Result::unwrap).collect();
+        let read: Vec<_> = items.iter().map(|item| (&item.task, item.target.text())).collect();
+        let task = |question: &str| Task::Maths { question: question.to_owned() };
+        assert_eq!(read, [(&task("One and one?"), "2"), (&task("A, b?"), "1/2")], "{name}");
+    }
+}
+
+#[test]
+fn errors_name_file_line_and_field() {
+    let lines = [
+        r#"{"question": "a", "answer": "1", "id": "x"}"#,
+        r#"{"question": 7, "answer": "1", "id": "y"}"#,
+        r#"{"question": "b", "id": "z"}"#,
+        r#"{"question": "c", "answer": "seven", "id": "u"}"#,
+        r#"{"question": "d", "answer": "1", "id": "x"}"#,
+        "{",
+    ];
+    let definition = with(TaskFamily::Maths, |own| {
+        own.fields.id = Some("id".to_owned());
+        own.answer.kind = Some(AnswerKind::Number);
+    });
+    let found = messages(definition, &lines.join("\n"));
+    let expected = [
+        "jsonl:2: field `question`: expected a string, found the number 7",
+        "jsonl:3: field `answer`: expected a string or a number, found no such field; the record has question, id",
+        "jsonl:4: field `answer`: expected a number or a fraction, found the string \"seven\"",
+        "jsonl:5: field `id`: expected a different value for each record, found `x`, as in line 1",
+        "jsonl:6: expected a JSON object, found invalid JSON (EOF while parsing an object, column 1)",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn gold_answers_are_found_with_a_pattern() {
+    let definition = with(TaskFamily::Maths, |own| own.answer.pattern = Some("#### (.*)".to_owned()));
+    let items = read(definition.clone(), "{\"question\": \"q\", \"answer\": \"2+3=5\\n#### 5\"}");
+    assert_eq!(items[0].as_ref().unwrap().target.text(), "5");
+    let found = messages(definition, "{\"question\": \"q\", \"answer\": \"5\"}");
+    assert_eq!(
+        found,
+        ["jsonl:1: field `answer`: expected a text that matches `#### (.*)`, found the string \"5\""]
+    );
+}
+
+#[test]
+fn answers_are_compared_by_their_kind() {
+    let maths = with(TaskFamily::Maths, |_| {});
+    assert!(scored(&maths, "18.0", "18") && scored(&maths, "0.5", "1/2"));
+    assert!(scored(&maths, "the Red one", "red one") && !scored(&maths, "18", "red"));
+    let near = with(TaskFamily::Maths, |own| own.answer.tolerance = Some(0.01));
+    assert!(scored(&near, "101", "100") && scored(&near, "-99", "-100") && !scored(&near, "102", "100"));
+    let yes = with(TaskFamily::Qa, |own| own.answer.kind = Some(AnswerKind::YesNo));
+    assert!(scored(&yes, "Yes, it is", "true") && !scored(&yes, "No", "yes"));
+}
+
+#[test]
+fn problems_name_their_keys() {
+    let keys = |definition: &TaskDefinition| {
+        definition.problems().into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+    };
+    let bad = with(TaskFamily::Maths, |own| {
+        own.name = "gsm8k".to_owned();
+        own.data.file = "items.txt".into();
+        own.max_rounds = Some(0);
+        own.metrics = vec!["bleu".to_owned()];
+        own.tools = BTreeMap::from([("wiki".to_owned(), "live".to_owned())]);
+        own.fields.id = Some(String::new());
+        own.answer.pattern = Some("(a)(b)".to_owned());
+        own.answer.tolerance = Some(2.0);
+        own.published = vec![TaskFigure {
+            metric: Some("f1".to_owned()),
+            formulation: Formulation::Iterative,
+            system: "ours".to_owned(),
+            percent: 101.0,
+            source: String::new(),
+        }];
+    });
+    assert_eq!(
+        keys(&bad),
+        [
+            "name",
+            "data.file",
+            "max_rounds",
+            "metrics",
+            "tools",
+            "fields.id",
+            "answer.pattern",
+            "answer.tolerance",
+            "published.metric",
+            "published.percent",
+            "data.items",
+        ]
+    );
+    assert_eq!(keys(&with(TaskFamily::Qa, |own| own.name = "../up".to_owned())), ["name"]);
+}
+
+#[test]
+fn identity_follows_what_changes_items() {
+    let hash = |change: fn(&mut TaskDefinition)| {
+        let file = TaskFile { path: "task.toml".into(), definition: with(TaskFamily::Qa, change) };
+        file.benchmark().prompts_hash()
+    };
+    let plain = hash(|_| {});
+    assert_eq!(plain, hash(|own| own.title = Some("Own".to_owned())));
+    assert_eq!(plain, hash(|own| own.answer.kind = Some(AnswerKind::Text)));
+    assert_ne!(plain, hash(|own| own.answer.kind = Some(AnswerKind::YesNo)));
+    assert_ne!(plain, hash(|own| own.fields.question = "q".to_owned()));
+    assert_ne!(plain, hash(|own| own.fields.context = Some("story".to_owned())));
+    let rounds =
+        TaskFile { path: "a".into(), definition: with(TaskFamily::Qa, |own| own.max_rounds = Some(3)) };
+    assert_eq!(Behaviour::ALL.map(|behaviour| rounds.benchmark().max_rounds(behaviour)), [3, 3]);
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_records_never_panic(text in "(\\{\"(question|answer|id)\": (\"[a1/ ]{0,3}\"|[0-9]|\\[\\])[,}]?\n?){0,4}") {
+        let definition = with(TaskFamily::Maths, |own| own.fields.id = Some("id".to_owned()));
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("items.jsonl"), text).unwrap();
+        let file = TaskFile { path: folder.path().join("task.toml"), definition };
+        let benchmark = file.benchmark();
+        if let Ok(items) = benchmark.open(benchmark.source(None)) {
+            let _ = items.count();
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Reads task files (TOML).
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use lumos_benchmarks::task_file::{TaskDefinition, TaskFile};
+
+use super::file::{SpecError, malformed};
+
+/// Reads and checks a task file.
+///
+/// # Errors
+/// If it cannot be read or is invalid. The error contains the file, and the line and key of every problem.
+pub fn read_task_file(path: &Path) -> Result<TaskFile, SpecError> {
+    let unreadable = |source| SpecError::Unreadable { what: "task file", file: path.to_owned(), source };
+    let mut text = String::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(TaskFile::MOST_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > TaskFile::MOST_BYTES {
+        let message = format!("longer than {} bytes", TaskFile::MOST_BYTES);
+        return Err(unreadable(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message)));
+    }
+    let definition = parse(&text, &path.display().to_string())?;
+    Ok(TaskFile { path: path.to_owned(), definition })
+}
+
+/// Parses and checks the text of a task file. `file` is its name in messages.
+fn parse(text: &str, file: &str) -> Result<TaskDefinition, SpecError> {
+    let definition: TaskDefinition = toml::from_str(text).map_err(|error| malformed(&error, text, file))?;
+    let problems = definition.problems();
+    if problems.is_empty() {
+        return Ok(definition);
+    }
+    let line =
+        |(key, message): (&'static str, String)| format!("{file}:{}: `{key}`: {message}", line_of(text, key));
+    Err(SpecError::TaskFile { problems: problems.into_iter().map(line).collect() })
+}
+
+/// Returns the line, counted from 1, that sets a key such as `answer.pattern`; otherwise the line of its table.
+fn line_of(text: &str, key: &str) -> usize {
+    let mut table = String::new();
+    let mut of_table = 1;
+    for (line, number) in text.lines().zip(1..) {
+        let line = line.trim();
+        if line.starts_with('[') {
+            table = line.trim_matches(['[', ']']).trim().to_owned();
+            if key.split('.').next() == Some(table.as_str()) {
+                of_table = number;
+            }
+        } else if let Some((name, _)) = line.split_once('=') {
+            let name = name.trim();
+            let full = if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };
+            if full == key || key.strip_prefix(&full).is_some_and(|rest| rest.starts_with('.')) {
+                return number;
+            }
+        }
+    }
+    of_table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        parse(text, "task.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_whole_file_reads() {
+        let text = r#"
+            name = "shelves"
+            title = "Shelves"
+            family = "maths"
+            formulations = ["iterative", "onetime"]
+            max_rounds = 4
+            metrics = ["exact_match"]
+            [data]
+            file = "items.csv"
+            items = 200
+            [fields]
+            question = "problem"
+            id = "key"
+            [answer]
+            kind = "number"
+            pattern = '#### (.*)'
+            tolerance = 0.01
+            [tools]
+            maths = "native"
+            [[published]]
+            formulation = "iterative"
+            system = "ours"
+            percent = 47.1
+        "#;
+        let definition = parse(text, "task.toml").unwrap();
+        assert_eq!((definition.name.as_str(), definition.fields.answer.as_str()), ("shelves", "answer"));
+        assert_eq!(definition.published[0].percent, 47.1);
+    }
+
+    #[test]
+    fn errors_name_file_line_and_key() {
+        let start = "name = \"own\"\nfamily = \"maths\"\n";
+        assert_eq!(
+            refused(&format!("{start}[data]\nfiel = \"a\"")),
+            "task.toml:4:1: `data.fiel`: unknown key `fiel`; did you mean `file`?"
+        );
+        assert_eq!(
+            refused("name = \"own\"\nfamily = \"math\"\n[data]\nfile = \"a.csv\""),
+            "task.toml:2:10: `family`: unknown value `math`; did you mean `maths`?"
+        );
+        assert_eq!(
+            refused(&format!("{start}max_rounds = 0\nmetrics = [\"bleu\"]\n[data]\nfile = \"a.csv\"")),
+            "task.toml:3: `max_rounds`: expected a number from 1 to 1000\n\
+             task.toml:4: `metrics`: unknown metric `bleu` for answers of this kind: expected exact_match, llm_accuracy"
+        );
+        let figure = "[[published]]\nformulation = \"iterative\"\nsystem = \"ours\"\npercent = 200";
+        assert_eq!(
+            refused(&format!("{start}answer = {{ pattern = \"(\" }}\n[data]\nfile = \"a.csv\"\n{figure}")),
+            "task.toml:3: `answer.pattern`: error: unclosed group\n\
+             task.toml:9: `published.percent`: expected a number from 0 to 100\n\
+             task.toml:4: `data.items`: published figures need the number of items on which they were measured"
+        );
+    }
+}

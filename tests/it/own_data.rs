@@ -1,0 +1,247 @@
+//! Own data through task files: written, checked, run, interrupted, resumed, on a queue, reported and compared.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lumos_benchmarks::DataSource;
+use serde_json::{Value, json};
+
+use crate::support::nats::NatsServer;
+use crate::support::{Fleet, Lumos, content, lumos, results, scripts, set_up, settled, unwrapped};
+
+const MATHS: &str = r#"
+name = "shelves"
+title = "Shelves and prices"
+family = "maths"
+[data]
+file = "questions.csv"
+items = 200
+[fields]
+question = "problem"
+answer = "solution"
+id = "key"
+group = "kind"
+[[published]]
+formulation = "iterative"
+system = "an earlier model"
+percent = 12.5
+source = "our notes"
+"#;
+
+/// Writes a task file over 200 questions whose answers are numbers, fractions and texts.
+fn maths(folder: &Path) -> PathBuf {
+    let mut csv = "key,kind,problem,solution\n".to_owned();
+    for number in 1..=200u32 {
+        let (kind, problem, solution) = match number % 4 {
+            0 => (
+                "price",
+                format!("A pen costs {number} dollars. How much do 3 pens cost?"),
+                (3 * number).to_string(),
+            ),
+            1 => (
+                "shelf",
+                format!("A shelf has {number} books and gets 7 more. How many are there?"),
+                format!("{}.0", number + 7),
+            ),
+            2 => (
+                "share",
+                format!("{number} children share 1 cake equally. How many cakes does each get?"),
+                format!("1/{number}"),
+            ),
+            _ => ("text", format!("Is {number} odd or even?"), "Odd".to_owned()),
+        };
+        csv.push_str(&format!("q-{number},{kind},\"{problem}\",{solution}\n"));
+    }
+    fs::write(folder.join("questions.csv"), csv).unwrap();
+    let file = folder.join("shelves.toml");
+    fs::write(&file, MATHS).unwrap();
+    file
+}
+
+fn run(tasks: &Path, more: &str, folder: &Path, name: &str) -> Lumos {
+    lumos().args("run --model builtin:tiny --tasks").arg(tasks).args(more).output(folder, name)
+}
+
+const SETTINGS: &str = "--formulation iterative,onetime --batch-size 2";
+
+/// Performs the same run whole, interrupted and resumed, and with two workers on a queue. Returns the samples.
+fn in_three_ways(tasks: &Path, model: &str, folder: &Path, units: u64) -> Vec<Value> {
+    let run = |name: &str| {
+        let run = lumos().args(format!("run {SETTINGS} --model '{model}' --tasks")).arg(tasks);
+        run.output(folder, name)
+    };
+    run("whole").ok();
+    let mut interrupted = run("interrupted").args("--json").follow();
+    interrupted.until("settled", 3);
+    interrupted.signal("-INT");
+    assert_eq!(interrupted.end(), Some(130), "{}", interrupted.said());
+    let [whole, interrupted] = ["whole", "interrupted"].map(|name| folder.join(name));
+    let recorded: usize = content(&interrupted).0.values().map(Vec::len).sum();
+    assert!((recorded as u64) < units, "{recorded} units are recorded");
+    lumos().args("resume").arg(&interrupted).ok();
+    let expected = content(&whole);
+    assert!(content(&interrupted) == expected, "the interrupted run differs");
+    if let Some(nats) = NatsServer::start() {
+        set_up(&nats);
+        let fleet = Fleet::new(folder, &nats.url());
+        let workers = [fleet.worker("--concurrency 2"), fleet.worker("--concurrency 2")];
+        fleet.until("both workers", |status| status["workers"].as_array().unwrap().len() == 2);
+        let arguments = format!("{SETTINGS} --model '{model}' --tasks '{}'", tasks.display());
+        fleet.coordinator("together", arguments).exits(0);
+        fleet.until("all units", |status| settled(status) == units);
+        for worker in workers {
+            worker.drained();
+        }
+        assert!(content(&folder.join("together")) == expected, "the run on the queue differs");
+    }
+    let rows = expected.0.into_values().flatten().collect::<Vec<_>>();
+    assert_eq!(rows.len() as u64, units);
+    rows
+}
+
+#[test]
+fn own_maths_questions_are_run_reported_and_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let tasks = maths(folder);
+    let rows = in_three_ways(&tasks, "builtin:tiny", folder, 400);
+    let doc = |id: &str| rows.iter().find(|row| row["doc"]["key"] == id).unwrap();
+    assert_eq!((&doc("q-1")["target"], &doc("q-3")["target"]), (&json!("8.0"), &json!("Odd")));
+    assert!(rows.iter().all(|row| row["status"] != "faulted"));
+
+    let report = lumos().args("report --verbose").arg(folder.join("whole")).ok();
+    let report = unwrapped(&report.stdout);
+    for text in ["shelves", "an earlier model", "12.5 %"] {
+        assert!(report.contains(text), "{text}:\n{report}");
+    }
+    let groups = &results(&folder.join("whole"))["lumos"]["configurations"]["shelves_iterative_paper_seed0"]
+        ["scores"][0]["metrics"][0]["groups"];
+    assert_eq!((&groups[0]["group"], &groups[0]["estimate"]["items"]), (&json!("price"), &json!(50)));
+    let shown = lumos().args("show").arg(folder.join("whole")).args("q-7 --task shelves").ok();
+    shown.prints(["Shelves and prices item 6 (q-7), text", "gold       Odd"]);
+    let compared =
+        lumos().args("compare --by formulation --format json").arg(folder.join("whole")).ok().json();
+    let pair = &compared["comparisons"][0];
+    assert_eq!(pair["metrics"][0]["metric"], "exact_match", "{compared}");
+    let together = lumos().args("compare").arg(folder.join("whole")).arg(folder.join("interrupted")).ok();
+    assert!(unwrapped(&together.stdout).contains("200 items settled on both sides"), "{together}");
+
+    // The data is in the checkpoint, the task in the manifest: a report needs neither file.
+    fs::remove_file(&tasks).unwrap();
+    fs::remove_file(folder.join("questions.csv")).unwrap();
+    lumos().args("score").arg(folder.join("whole")).ok();
+}
+
+const QUESTIONS: &str = r#"
+name = "authors"
+family = "qa"
+[data]
+file = "questions.jsonl"
+[fields]
+question = "ask"
+answer = "gold"
+id = "key"
+[tools]
+wiki = "corpus:documents.jsonl"
+"#;
+
+#[test]
+fn own_questions_are_answered_from_own_documents() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let hotpotqa = lumos_benchmarks::get("hotpotqa").unwrap();
+    let documents = folder.join("documents.jsonl");
+    fs::write(&documents, hotpotqa.sample_corpus().unwrap()).unwrap();
+    // The questions are HotpotQA's samples under other names, so that the replies of its script fit. Each is there ten
+    // times, so that a run lasts long enough to be interrupted.
+    let items: Vec<_> = hotpotqa.open(DataSource::Samples).unwrap().take(20).map(Result::unwrap).collect();
+    let line = |number: usize| {
+        let record = &items[number % items.len()].record;
+        format!("{}\n", json!({"key": number, "ask": record["question"], "gold": record["answer"]}))
+    };
+    fs::write(folder.join("questions.jsonl"), (0..10 * items.len()).map(line).collect::<String>()).unwrap();
+    let script = folder.join("cases.jsonl");
+    let wiki = format!("corpus:{}", documents.display());
+    let replies = scripts::questions("hotpotqa", &DataSource::Samples, 20, &wiki);
+    fs::write(&script, replies.replace(r#""benchmark":"hotpotqa""#, r#""benchmark":"authors""#)).unwrap();
+    let tasks = folder.join("authors.toml");
+    fs::write(&tasks, QUESTIONS).unwrap();
+    let model = format!("script:{}", script.display());
+    let units = 20 * items.len() as u64;
+    let rows = in_three_ways(&tasks, &model, folder, units);
+    let answered = rows.iter().filter(|row| row["status"] == "answered").count();
+    assert!(answered as u64 * 4 >= units * 3, "{answered} of {units} answered");
+    assert!(rows.iter().any(|row| row["trajectory"].to_string().contains("Evidence 1: ")));
+    lumos().args("report").arg(folder.join("whole")).ok().prints(["authors", "exact_match"]);
+    let compared = lumos().args("compare --by formulation").arg(folder.join("whole")).ok();
+    assert!(unwrapped(&compared.stdout).contains("200 items settled on both sides"), "{compared}");
+}
+
+#[test]
+fn errors_name_file_line_and_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let tasks = maths(folder);
+    let refused = |text: &str, data: &str, expected: &[&str]| {
+        fs::write(&tasks, text).unwrap();
+        fs::write(folder.join("questions.csv"), data).unwrap();
+        run(&tasks, "", folder, "refused").exits(2).reports(expected);
+        lumos().args("validate --model builtin:tiny --tasks").arg(&tasks).exits(2).reports(expected);
+        assert!(!folder.join("refused").exists());
+    };
+    let data = "key,kind,problem,solution\na,x,One and one?,2\nb,x,,2\n";
+    refused(MATHS, data, &["questions.csv:3: field `problem`: expected a string, found an empty string"]);
+    let data = "key,kind,problem,solution\na,x,One and one?,2\nb,x,Two?\n";
+    refused(MATHS, data, &["questions.csv:3: expected 4 values, as in the first line, found 3"]);
+    let data = "key,kind,problem,solution\na,x,One?,1\na,x,Two?,2\n";
+    refused(MATHS, data, &["questions.csv:3: field `key`: expected a different value", "`a`, as in line 2"]);
+    let data = "key,kind,problem\na,x,One?\n";
+    refused(MATHS, data, &["questions.csv:2: field `solution`", "the record has key, kind, problem"]);
+    let metrics = MATHS.replace("family = \"maths\"", "family = \"maths\"\nmetrics = [\"bleu\"]");
+    refused(&metrics, data, &["shelves.toml:5: `metrics`: unknown metric `bleu`", "expected exact_match"]);
+    let named = MATHS.replace("\"shelves\"", "\"svamp\"");
+    refused(&named, data, &["shelves.toml:2: `name`: `svamp` is the name of a built-in benchmark"]);
+    let missing = MATHS.replace("questions.csv", "nothing.csv");
+    refused(&missing, data, &["nothing.csv: file not found; check `data.file` in", "shelves.toml"]);
+    let number = MATHS.replace("[[published]]", "[answer]\nkind = \"number\"\n[[published]]");
+    let data = "key,kind,problem,solution\na,x,One?,1/2\nb,x,Two?,two\n";
+    refused(
+        &number,
+        data,
+        &["questions.csv:3: field `solution`: expected a number or a fraction", "\"two\""],
+    );
+}
+
+#[test]
+fn another_definition_of_the_items_is_another_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let tasks = maths(folder);
+    run(&tasks, "--limit 2", folder, "run").ok();
+    let other = MATHS.replace("title = \"Shelves and prices\"", "title = \"Other\"");
+    fs::write(&tasks, &other).unwrap();
+    run(&tasks, "--limit 2", folder, "run").ok();
+    fs::write(&tasks, other.replace("[[published]]", "[answer]\npattern = '([0-9]+)'\n[[published]]"))
+        .unwrap();
+    run(&tasks, "--limit 2", folder, "run")
+        .exits(2)
+        .reports(["task file of shelves", "family, fields or answer"]);
+}
+
+#[test]
+fn the_example_runs_and_is_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let mine = folder.path().join("mine");
+    let written = lumos().args("init task").arg(&mine).ok();
+    let next = written.stdout.lines().find_map(|line| line.strip_prefix("next: lumos ")).unwrap();
+    lumos()
+        .args(next)
+        .args("--output-path")
+        .arg(folder.path().join("runs"))
+        .ok()
+        .prints(["mine", "exact_match"]);
+    lumos().args("init task").arg(&mine).exits(2).reports(["exists; nothing was changed"]);
+    // A folder means all task files in it.
+    run(&mine, "--limit 1", folder.path(), "folder").ok();
+    run(&folder.path().join("runs"), "", folder.path(), "none").exits(2).reports(["no task files (*.toml)"]);
+}
