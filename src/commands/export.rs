@@ -64,7 +64,7 @@ fn failure(error: ExportError) -> Failure {
         ExportError::Nothing(_) => Failure { exit: Exit::NothingSelected, error: error.into(), hint: None },
         ExportError::OnlyTestItems(_) => {
             let failure = Failure { exit: Exit::NothingSelected, error: error.into(), hint: None };
-            failure.hint("pass --allow-test to export test-set items; do not train on them")
+            failure.hint("pass --allow-test to export test-set items; do not train on them. Own data is exported if its task file has `training = true` in [data]")
         }
         ExportError::Score(_) | ExportError::Io { .. } => error.into(),
     }

@@ -19,6 +19,7 @@ pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> Comm
     let folder = arguments.runs.folder(&arguments.run)?;
     let mut manifest = Manifest::read(&folder).map_err(manifest_failure)?;
     writable::check_folder(&folder, None)?;
+    settings::check_record(arguments.record.as_deref(), &manifest.spec)?;
     arguments.record.as_deref().map_or(Ok(()), writable::check_file)?;
     // Memory settings of this command replace those of the run.
     let (spec, memory) = (&mut manifest.spec, &arguments.memory);

@@ -123,8 +123,25 @@ fn own_maths_questions_are_run_reported_and_compared() {
         lumos().args("compare --by formulation --format json").arg(folder.join("whole")).ok().json();
     let pair = &compared["comparisons"][0];
     assert_eq!(pair["metrics"][0]["metric"], "exact_match", "{compared}");
+    let gate = lumos().args("gate --must-pass shelves:q-8 --baseline").arg(folder.join("interrupted"));
+    gate.arg(folder.join("whole")).ok().prints(["must-pass q-8"]);
     let together = lumos().args("compare").arg(folder.join("whole")).arg(folder.join("interrupted")).ok();
     assert!(unwrapped(&together.stdout).contains("200 items settled on both sides"), "{together}");
+
+    let annotations = |name: &str| {
+        let export = lumos().args("export --to annotations").arg(folder.join(name));
+        export.args("--output").arg(folder.join(format!("annotations-{name}")))
+    };
+    annotations("whole").exits(4).reports(["400", "not training data", "training = true"]);
+    fs::write(&tasks, MATHS.replace("items = 200", "items = 200\ntraining = true")).unwrap();
+    run(&tasks, "--limit 8", folder, "training").ok();
+    annotations("training").ok();
+    run(&tasks, "--record cases.jsonl", folder, "recorded")
+        .exits(2)
+        .reports(["--record writes cases of built-in"]);
+
+    let resumed = lumos().args("resume --record cases.jsonl").arg(folder.join("whole"));
+    resumed.exits(2).reports(["--record writes cases of built-in"]);
 
     // The data is in the checkpoint, the task in the manifest: a report needs neither file.
     fs::remove_file(&tasks).unwrap();
@@ -157,7 +174,7 @@ fn own_questions_are_answered_from_own_documents() {
     let items: Vec<_> = hotpotqa.open(DataSource::Samples).unwrap().take(20).map(Result::unwrap).collect();
     let line = |number: usize| {
         let record = &items[number % items.len()].record;
-        format!("{}\n", json!({"key": number, "ask": record["question"], "gold": record["answer"]}))
+        format!("{}\n", json!({"key": number + 3, "ask": record["question"], "gold": record["answer"]}))
     };
     fs::write(folder.join("questions.jsonl"), (0..10 * items.len()).map(line).collect::<String>()).unwrap();
     let script = folder.join("cases.jsonl");
@@ -172,6 +189,8 @@ fn own_questions_are_answered_from_own_documents() {
     let answered = rows.iter().filter(|row| row["status"] == "answered").count();
     assert!(answered as u64 * 4 >= units * 3, "{answered} of {units} answered");
     assert!(rows.iter().any(|row| row["trajectory"].to_string().contains("Evidence 1: ")));
+    // Names win over positions: the item named 3 is at position 0.
+    lumos().args("show").arg(folder.join("whole")).args("3").ok().prints(["authors item 0 (3)"]);
     lumos().args("report").arg(folder.join("whole")).ok().prints(["authors", "exact_match"]);
     let compared = lumos().args("compare --by formulation").arg(folder.join("whole")).ok();
     assert!(unwrapped(&compared.stdout).contains("200 items settled on both sides"), "{compared}");

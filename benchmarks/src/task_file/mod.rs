@@ -93,6 +93,9 @@ pub struct TaskData {
     /// Number of items on which the published figures were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<u64>,
+    /// Whether items may become training data (`lumos export --to annotations`). Default: no.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub training: bool,
 }
 
 /// Format of a data file.
@@ -211,7 +214,7 @@ impl TaskDefinition {
             formulations: Vec::new(),
             max_rounds: None,
             metrics: Vec::new(),
-            data: TaskData { file: data.into(), format: None, items: None },
+            data: TaskData { file: data.into(), format: None, items: None, training: false },
             fields: TaskFields::default(),
             answer: TaskAnswer::default(),
             tools: BTreeMap::new(),
@@ -253,6 +256,11 @@ impl TaskDefinition {
 impl TaskFile {
     /// Maximum length of a task file in bytes.
     pub const MOST_BYTES: u64 = 1 << 20;
+
+    /// Whether items have names of their own.
+    pub fn has_names(&self) -> bool {
+        self.definition.fields.id.is_some()
+    }
 
     /// Returns the path of the data file.
     pub fn data_file(&self) -> PathBuf {

@@ -22,10 +22,17 @@ const TRAINING_SPLIT: &str = "split: train";
 /// | GSM8K, SVAMP, HotpotQA, StrategyQA, InterCode SQL | those of other files than the official one whose fingerprint is not in the list |
 /// | WebShop | goals from 1,500 on |
 /// | Mind2Web | tasks of the split `train` |
+/// | a task file with `data.training` | those whose fingerprint is in no list |
 /// | others | none |
 pub fn is_training_data(benchmark: &dyn Benchmark, data: &ContentHash, item: &Item) -> bool {
     if *data == ContentHash::of_bytes(benchmark.samples()) {
         return true;
+    }
+    if let Some(file) = benchmark.task_file() {
+        let is_listed =
+            |fingerprint| LISTED.iter().filter_map(|name| list(name)).any(|list| contains(list, fingerprint));
+        return file.definition.data.training
+            && test_item_fingerprint(&item.task).is_some_and(|fingerprint| !is_listed(fingerprint));
     }
     match benchmark.name() {
         "webshop" => item.index >= FIRST_TRAINING_GOAL,
@@ -56,6 +63,9 @@ pub fn test_item_fingerprint(task: &Task) -> Option<u64> {
     u64::from_str_radix(hash.as_str().get(..16)?, 16).ok()
 }
 
+/// Benchmarks whose test sets are listed.
+const LISTED: [&str; 5] = ["gsm8k", "svamp", "hotpotqa", "strategyqa", "intercode_sql"];
+
 /// Returns the fingerprints of a benchmark's test set, if they are listed.
 fn list(benchmark: &str) -> Option<&'static [u8]> {
     match benchmark {
@@ -79,8 +89,8 @@ mod tests {
     use crate::loading::DataSource;
     use crate::registry::{all, find};
 
-    /// Benchmarks with a list, the official file below `data/` of the shared folder, and its number of items.
-    const LISTED: [(&str, &str, usize); 5] = [
+    /// Benchmarks with a list (all of them), the official file below `data/` of the shared folder, and its number of items.
+    const FILES: [(&str, &str, usize); 5] = [
         ("gsm8k", "gsm8k/test.jsonl", 1319),
         ("svamp", "svamp/test.json", 1000),
         ("hotpotqa", "hotpotqa/lumos_test.json", 7405),
@@ -100,7 +110,7 @@ mod tests {
             let own = ContentHash::of_bytes(benchmark.samples());
             for item in samples(name) {
                 assert!(is_training_data(*benchmark, &own, &item), "{name}");
-                let is_listed = LISTED.iter().any(|(listed, ..)| *listed == name);
+                let is_listed = FILES.iter().any(|(listed, ..)| *listed == name);
                 assert_eq!(is_training_data(*benchmark, &other, &item), is_listed, "{name}");
             }
             if let Some(official) = benchmark.downloads().first() {
@@ -112,7 +122,7 @@ mod tests {
 
     #[test]
     fn lists_are_sorted_and_a_reformatted_test_item_is_found() {
-        for (name, _, items) in LISTED {
+        for (name, _, items) in FILES {
             let (entries, rest) = list(name).unwrap().as_chunks::<8>();
             assert!(rest.is_empty() && entries.is_sorted(), "{name}");
             assert!(entries.len() <= items && entries.len() * 10 > items * 9, "{name}: {}", entries.len());
@@ -125,6 +135,27 @@ mod tests {
         let item = Item { task: Task::Maths { question: question.to_owned() }, ..samples("gsm8k").remove(0) };
         let copied = ContentHash::of_bytes(b"one line of the test file");
         assert!(!is_training_data(find("gsm8k").unwrap(), &copied, &item));
+    }
+
+    #[test]
+    fn items_of_task_files_are_accepted_if_the_file_says_so_and_no_test_set_has_them() {
+        use crate::task_file::{TaskDefinition, TaskFamily, TaskFile};
+
+        let data = ContentHash::of_bytes(b"own items");
+        let accepted = |training: bool, question: &str| {
+            let mut definition = TaskDefinition::new("own", TaskFamily::Maths, "items.jsonl");
+            definition.data.training = training;
+            let benchmark = TaskFile { path: "task.toml".into(), definition }.benchmark();
+            let item =
+                Item { task: Task::Maths { question: question.to_owned() }, ..samples("gsm8k").remove(0) };
+            is_training_data(benchmark, &data, &item)
+        };
+        assert!(accepted(true, "How many?") && !accepted(false, "How many?"));
+        let question = "Janet’s ducks lay 16 eggs per day. She eats three for breakfast every morning and bakes muffins \
+                        for her friends every day with four. She sells the remainder at the farmers' market daily for \
+                        $2 per fresh duck egg. How much in dollars does she make every day at the farmers' market?";
+        assert!(!accepted(true, question));
+        assert_eq!(FILES.map(|(name, ..)| name), LISTED);
     }
 
     #[test]
@@ -149,7 +180,7 @@ mod tests {
     #[test]
     fn lists_contain_the_official_files() {
         let Some(data) = lumos_capabilities::shared("data") else { return };
-        for (name, file, items) in LISTED {
+        for (name, file, items) in FILES {
             let source = DataSource::File(data.join(file));
             let mut count = 0;
             for item in find(name).unwrap().open(source).unwrap() {

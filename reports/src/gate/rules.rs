@@ -84,25 +84,29 @@ impl FromStr for AllowedDifference {
 /// An item that must be correct: its position or its name, of one benchmark or of the only one that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemRef {
-    /// The benchmark.
-    pub task: Option<String>,
-    /// Position or name.
-    pub item: String,
+    /// Position or name, after `<task>:` if a benchmark is given. Names may contain colons.
+    text: String,
+}
+
+impl ItemRef {
+    /// Returns the benchmark, if the text starts with one of the run's, and the item's position or name.
+    pub(super) fn parts(&self, is_task: impl Fn(&str) -> bool) -> (Option<&str>, &str) {
+        match self.text.split_once(':') {
+            Some((task, item)) if is_task(task) => (Some(task), item.trim()),
+            _ => (None, &self.text),
+        }
+    }
 }
 
 impl FromStr for ItemRef {
     type Err = InvalidRule;
 
     fn from_str(text: &str) -> Result<Self, InvalidRule> {
-        let is_benchmark = |task: &&str| lumos_benchmarks::find(task).is_some();
-        let (task, item) = match text.split_once(':').filter(|(task, _)| is_benchmark(task)) {
-            Some((task, item)) => (Some(task.to_owned()), item.trim()),
-            None => (None, text.trim()),
-        };
-        if item.is_empty() {
+        let text = text.trim();
+        if text.is_empty() || text.ends_with(':') {
             return Err(InvalidRule::new(text, "an item's index or name, such as svamp:17"));
         }
-        Ok(Self { task, item: item.to_owned() })
+        Ok(Self { text: text.to_owned() })
     }
 }
 
@@ -188,9 +192,9 @@ mod tests {
             assert!(told.contains(&format!("`{wrong}`")), "{told}");
         }
         let item: ItemRef = "svamp:chal-7".parse().unwrap();
-        assert_eq!((item.task.as_deref(), item.item.as_str()), (Some("svamp"), "chal-7"));
+        assert_eq!(item.parts(|task| task == "svamp"), (Some("svamp"), "chal-7"));
         let item: ItemRef = "a:b".parse().unwrap();
-        assert_eq!((item.task, item.item.as_str()), (None, "a:b"), "names may contain colons");
+        assert_eq!(item.parts(|task| task == "svamp"), (None, "a:b"), "names may contain colons");
         let threshold: MetricThreshold = "svamp:exact_match=60".parse().unwrap();
         assert_eq!(
             (threshold.task.as_deref(), threshold.metric.as_str(), threshold.value),

@@ -322,14 +322,16 @@ impl<'a> Builder<'a> {
 
     fn must_pass(&mut self, groups: &[ScoredGroup], rule: &ItemRef) -> Result<(), CompareError> {
         let table = &self.candidate.table;
+        let is_task = |task: &str| table.benchmarks.iter().any(|items| items.benchmark.name() == task);
+        let (task, asked) = rule.parts(is_task);
         let position = |items: &BenchmarkItems| {
-            let index: Option<u64> = rule.item.parse().ok();
-            let by_index = index.and_then(|index| items.indexes.iter().position(|one| *one == index));
-            by_index
-                .or_else(|| items.names.iter().position(|name| name.as_deref() == Some(rule.item.as_str())))
+            let index = || {
+                let index: u64 = asked.parse().ok()?;
+                items.indexes.iter().position(|one| *one == index)
+            };
+            items.names.iter().position(|name| name.as_deref() == Some(asked)).or_else(index)
         };
-        let of_task =
-            |items: &&BenchmarkItems| rule.task.as_ref().is_none_or(|task| task == items.benchmark.name());
+        let of_task = |items: &&BenchmarkItems| task.is_none_or(|task| task == items.benchmark.name());
         let found: Vec<(&str, usize)> = table
             .benchmarks
             .iter()
@@ -340,7 +342,7 @@ impl<'a> Builder<'a> {
             [one] => *one,
             found => {
                 let benchmarks = found.iter().map(|(benchmark, _)| (*benchmark).to_owned()).collect();
-                return Err(CompareError::UnknownItem { item: rule.item.clone(), benchmarks });
+                return Err(CompareError::UnknownItem { item: asked.to_owned(), benchmarks });
             }
         };
         for group in groups.iter().filter(|group| group.head.benchmark == benchmark) {
@@ -353,7 +355,7 @@ impl<'a> Builder<'a> {
                 (None, Some(row)) => (GateVerdict::CannotTell, row.cause.name()),
                 (None, None) => (GateVerdict::Pass, "correct"),
             };
-            let rule = format!("must-pass {}", rule.item);
+            let rule = format!("must-pass {asked}");
             self.checks.push(GateCheck::new(rule, group, verdict, reason.to_owned(), 1));
         }
         Ok(())

@@ -15,6 +15,7 @@ use crate::score::{ScoreError, benchmark};
 
 use layout::Page;
 pub use layout::harmless;
+use lumos_benchmarks::task_file::TaskFile;
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
 use lumos_coordinator::spec::ResolvedSpec;
 use lumos_coordinator::{CheckpointError, CheckpointReader, Record, unit_of};
@@ -37,9 +38,8 @@ pub struct FoundUnit<'a> {
 /// Minimum number of digits that identify a unit.
 const DIGITS: usize = 6;
 
-/// Finds units, in the order of reports. `asked` is an item's position, an item's name, or at least the first
-/// six digits of a unit's identity; the first interpretation with a match is used. `keeps` filters the
-/// configurations.
+/// Finds units, in the order of reports. `asked` is an item's name, an item's position, or at least the first
+/// six digits of a unit's identity; the first interpretation with a match is used. `keeps` filters the configurations.
 ///
 /// # Errors
 /// If the checkpoint or a record cannot be read.
@@ -57,7 +57,10 @@ pub fn find<'a>(
     let asked_unit = asked.to_ascii_lowercase();
     for configuration in manifest.configurations.iter().filter(|one| keeps(one)) {
         let benchmark = &configuration.configuration.benchmark;
+        // An item's own name may be a number, which then is not its position.
+        let is_named = manifest.spec.task_files.get(benchmark).is_some_and(TaskFile::has_names);
         if let Some(position) = position
+            && !is_named
             && let Some(item) = checkpoint.item(benchmark, position)?
         {
             let unit = unit_of(configuration, &item);
@@ -66,7 +69,10 @@ pub fn find<'a>(
         }
         for item in checkpoint.items(benchmark) {
             let item = item?;
-            if item.name.as_deref() == Some(asked) {
+            if is_named && position == Some(item.index) && item.name.as_deref() != Some(asked) {
+                let unit = unit_of(configuration, &item);
+                by_position.push((configuration, item, unit));
+            } else if item.name.as_deref() == Some(asked) {
                 let unit = unit_of(configuration, &item);
                 by_name.push((configuration, item, unit));
             } else if digits {
@@ -77,7 +83,7 @@ pub fn find<'a>(
             }
         }
     }
-    let places = [by_position, by_name, by_unit].into_iter().find(|places| !places.is_empty());
+    let places = [by_name, by_position, by_unit].into_iter().find(|places| !places.is_empty());
     places
         .unwrap_or_default()
         .into_iter()
