@@ -40,7 +40,7 @@ fn same_answer(prediction: &str, gold: &str) -> bool {
 }
 
 /// Whether the answer is written as a fraction. A decimal may be truncated.
-/// Scores an answer of one's own data: by value if both are numbers, with a tolerated relative difference, otherwise
+/// Scores an answer of a task file's data: by value if both are numbers, with a tolerated relative difference, otherwise
 /// as words.
 pub(crate) fn score_value(target: &Target, outcome: &Outcome, tolerance: Option<f64>) -> Option<ItemScore> {
     if outcome.is_fault() {

@@ -20,9 +20,9 @@ use crate::metrics::{
 use crate::score::Scoring;
 
 /// A benchmark that is described by a task file.
-struct OwnTask(&'static BenchmarkDescription);
+struct TaskFileBenchmark(&'static BenchmarkDescription);
 
-impl Benchmark for OwnTask {
+impl Benchmark for TaskFileBenchmark {
     fn description(&self) -> &'static BenchmarkDescription {
         self.0
     }
@@ -35,11 +35,11 @@ impl Benchmark for OwnTask {
 /// Returns the benchmark of a task file. Names and metrics of benchmarks are borrowed for the whole process, so each
 /// distinct file is kept once and never freed.
 pub(super) fn interned(file: &TaskFile) -> &'static dyn Benchmark {
-    static KNOWN: Mutex<BTreeMap<ContentHash, &'static OwnTask>> = Mutex::new(BTreeMap::new());
+    static KNOWN: Mutex<BTreeMap<ContentHash, &'static TaskFileBenchmark>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     *known.entry(ContentHash::of_json(file)).or_insert_with(|| {
         let description = Box::leak(Box::new(describe(file)));
-        Box::leak(Box::new(OwnTask(description)))
+        Box::leak(Box::new(TaskFileBenchmark(description)))
     })
 }
 

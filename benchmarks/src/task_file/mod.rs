@@ -1,4 +1,4 @@
-//! Task files: benchmarks of one's own, described in TOML instead of Rust (docs/own-data.md).
+//! Task files: custom benchmarks, described in TOML instead of Rust (docs/guide/own-data.md).
 //!
 //! A [`TaskDefinition`] names the data, maps its fields, and selects the agent's actions, how answers are compared and
 //! which metrics are reported. [`TaskFile::benchmark`] turns it into a [`Benchmark`], with which everything works

@@ -63,7 +63,7 @@ pub fn test_item_fingerprint(task: &Task) -> Option<u64> {
     u64::from_str_radix(hash.as_str().get(..16)?, 16).ok()
 }
 
-/// Benchmarks whose test sets are listed.
+/// Benchmarks with a list of test items.
 const LISTED: [&str; 5] = ["gsm8k", "svamp", "hotpotqa", "strategyqa", "intercode_sql"];
 
 /// Returns the fingerprints of a benchmark's test set, if they are listed.
