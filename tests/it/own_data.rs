@@ -143,6 +143,19 @@ fn own_maths_questions_are_run_reported_and_compared() {
     let resumed = lumos().args("resume --record cases.jsonl").arg(folder.join("whole"));
     resumed.exits(2).reports(["--record writes cases of built-in"]);
 
+    let changed = folder.join("training/manifest.json");
+    let manifest = fs::read_to_string(&changed).unwrap();
+    fs::write(
+        &changed,
+        manifest.replace("\"family\": \"maths\"", "\"family\": \"maths\", \"metrics\": [\"bleu\"]"),
+    )
+    .unwrap();
+    lumos()
+        .args("report")
+        .arg(folder.join("training"))
+        .run()
+        .reports(["task file `shelves`: `metrics`: unknown metric"]);
+
     // The data is in the checkpoint, the task in the manifest: a report needs neither file.
     fs::remove_file(&tasks).unwrap();
     fs::remove_file(folder.join("questions.csv")).unwrap();

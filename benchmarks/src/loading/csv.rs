@@ -1,5 +1,6 @@
 //! Reads comma-separated values (RFC 4180): the first line names the fields, and every value is a string.
 
+use std::collections::HashSet;
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,7 +83,16 @@ impl<R: BufRead> Iterator for Rows<R> {
         }
         if self.header.is_none() {
             match self.row()? {
-                (_, Ok(header)) => self.header = Some(header),
+                (line, Ok(header)) => {
+                    let mut names = HashSet::new();
+                    if let Some(name) = header.iter().map(str::trim).find(|name| !names.insert(*name)) {
+                        self.ended = true;
+                        let expected = "different names of fields in the first line".to_owned();
+                        let content = Err(Flaw::Broken { expected, found: format!("`{name}` twice") });
+                        return Some(Located { line, content });
+                    }
+                    self.header = Some(header);
+                }
                 (line, Err(flaw)) => {
                     self.ended = true;
                     return Some(Located { line, content: Err(flaw) });
@@ -120,6 +130,16 @@ mod tests {
         assert_eq!(rows[1].content, Err(flaw(4, "2 values, as in the first line", "1")));
         assert_eq!(rows[3].content, Err(flaw(6, "UTF-8", "other bytes")));
         assert_eq!(rows[4].content, Ok(json!({"question": "last", "answer": "a \"b\""})));
+    }
+
+    #[test]
+    fn names_of_fields_differ() {
+        let mut rows = Rows::new(&b"question,answer, question\na,1,b\n"[..]);
+        let Some(Located { line: 1, content: Err(Flaw::Broken { found, .. }) }) = rows.next() else {
+            panic!()
+        };
+        assert_eq!(found, "`question` twice");
+        assert!(rows.next().is_none());
     }
 
     #[test]

@@ -97,6 +97,14 @@ impl Manifest {
             None => return Err(malformed("missing field `schema`".to_owned())),
         }
         let manifest: Self = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
+        for (name, file) in &manifest.spec.task_files {
+            if *name != file.definition.name {
+                return Err(malformed(format!("task file `{name}` has the name `{}`", file.definition.name)));
+            }
+            if let Some((key, problem)) = file.definition.problems().first() {
+                return Err(malformed(format!("task file `{name}`: `{key}`: {problem}")));
+            }
+        }
         for planned in &manifest.configurations {
             if planned.configuration.identity() != planned.identity {
                 return Err(malformed(format!(

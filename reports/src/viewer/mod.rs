@@ -119,13 +119,13 @@ impl ViewerSource<'_> {
     ) -> Result<(), ExportError> {
         let scorings = if self.scorings.is_empty() { &self.manifest.spec.scoring } else { self.scorings };
         let verdicts = Verdicts::beside(self.checkpoint).map_err(ScoreError::from)?;
-        let scorer = Scorer { spec: &self.manifest.spec, scorings, verdicts };
+        let scorer = Scorer::new(self.manifest, scorings, verdicts)?;
         let first = index.add_cells(self.manifest, side);
         for_each_unit(self.manifest, self.checkpoint, |view| {
             if !index.has_room() {
                 return Ok::<_, ExportError>(());
             }
-            let (cell, row, scored) = (first + view.position, index.len(), scorer.score(view)?);
+            let (cell, row, scored) = (first + view.position, index.len(), scorer.score(view));
             index.add(cell, view, &scored);
             sink.as_mut().map_or(Ok(()), |sink| sink.add(index, (cell, row), view, scored))
         })?;

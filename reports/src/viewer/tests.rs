@@ -229,7 +229,7 @@ fn noise(index: u64, part: &str, length: usize) -> String {
 #[test]
 fn a_page_of_twenty_thousand_items_is_below_two_megabytes() {
     let manifest = manifest_of(&[configuration(0)], &[item(0)]);
-    let scorer = Scorer { spec: &manifest.spec, scorings: &[Scoring::Paper], verdicts: None };
+    let scorer = Scorer::new(&manifest, &[Scoring::Paper], None).unwrap();
     let mut index = ItemIndex::new();
     index.add_cells(&manifest, "");
     let planned = &manifest.configurations[0];
@@ -241,7 +241,7 @@ fn a_page_of_twenty_thousand_items_is_below_two_megabytes() {
         let record = state(number, &unit);
         let view =
             UnitView { position: 0, configuration: planned, item: &item, unit, record, earlier: Vec::new() };
-        let scored = scorer.score(&view).unwrap();
+        let scored = scorer.score(&view);
         index.add(0, &view, &scored);
     }
     let packed = index.pack().unwrap();

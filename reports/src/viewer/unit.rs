@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use lumos_benchmarks::{ItemScore, Scoring};
-use lumos_coordinator::spec::ResolvedSpec;
+use lumos_benchmarks::{Benchmark, ItemScore, Scoring};
+use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::{Record, UnitView};
 use lumos_tasks::outcome::Observation;
 use lumos_tasks::{Ending, Finish, Step, ToolCall};
@@ -27,9 +27,10 @@ const LATE_BYTES: usize = 512;
 
 /// Scores units with the scorings of a report, and with the judge's verdicts.
 pub(super) struct Scorer<'a> {
-    pub(super) spec: &'a ResolvedSpec,
-    pub(super) scorings: &'a [Scoring],
-    pub(super) verdicts: Option<Verdicts>,
+    /// The benchmarks of the configurations, by their positions in the manifest.
+    benchmarks: Vec<&'static dyn Benchmark>,
+    scorings: &'a [Scoring],
+    verdicts: Option<Verdicts>,
 }
 
 /// Scores and cause of one unit.
@@ -41,14 +42,25 @@ pub(super) struct ScoredUnit {
     judge: Option<String>,
 }
 
-impl Scorer<'_> {
-    /// Scores a unit.
+impl<'a> Scorer<'a> {
+    /// Creates a scorer for the units of a run.
     ///
     /// # Errors
-    /// If its benchmark is unknown.
-    pub(super) fn score(&self, view: &UnitView<'_>) -> Result<ScoredUnit, ScoreError> {
+    /// If a benchmark is unknown.
+    pub(super) fn new(
+        manifest: &Manifest,
+        scorings: &'a [Scoring],
+        verdicts: Option<Verdicts>,
+    ) -> Result<Self, ScoreError> {
+        let names = manifest.configurations.iter().map(|planned| &planned.configuration.benchmark);
+        let benchmarks = names.map(|name| benchmark(&manifest.spec, name)).collect::<Result<_, _>>()?;
+        Ok(Self { benchmarks, scorings, verdicts })
+    }
+
+    /// Scores a unit of the run.
+    pub(super) fn score(&self, view: &UnitView<'_>) -> ScoredUnit {
         let configuration = &view.configuration.configuration;
-        let benchmark = benchmark(self.spec, &configuration.benchmark)?;
+        let benchmark = self.benchmarks[view.position];
         let measured: Vec<_> =
             benchmark.metrics().iter().filter(|one| benchmark.is_measured(one, configuration)).collect();
         let (mut scores, mut judge) = (Vec::new(), None);
@@ -72,7 +84,7 @@ impl Scorer<'_> {
             Cause::of(&record.outcome, first.is_some_and(|(_, score)| score.is_full(name)))
         });
         let main = main.map(|share| share.numerator / share.denominator).filter(|value| value.is_finite());
-        Ok(ScoredUnit { cause, main, scores, judge })
+        ScoredUnit { cause, main, scores, judge }
     }
 }
 
