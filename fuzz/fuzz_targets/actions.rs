@@ -12,7 +12,7 @@ use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::families::shop::ShopReply;
 use lumos_tasks::families::sql::parse::{sql_parser, sql_parser_react};
 use lumos_tasks::families::web::{CandidateElement, ParsedWebAction, sentence};
-use lumos_tasks::{
+use lumos_tasks::{ExternalReply, 
     Behaviour, ChatReply, Completion, Configuration, Episode, EpisodeUnit, Formulation, Item, MathsReply,
     Next, Reply, SqlGrade, SqlReply, ToolCall, ToolReply,
 };
@@ -115,5 +115,6 @@ fn answer(call: &ToolCall, said: &str) -> ToolReply {
             purchase: None,
         }),
         ToolCall::Carry(_) => ToolReply::Raised { message: text },
+        ToolCall::External { .. } => ToolReply::External(ExternalReply::Text(text)),
     }
 }

@@ -3,7 +3,9 @@
 use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::families::web::{Chosen, PageAction, PageExecution, WebResult};
 use lumos_tasks::outcome::{Observation, Value};
-use lumos_tasks::{Ending, Evidence, MathsReply, Outcome, SqlReply, Task, ToolCall, ToolReply};
+use lumos_tasks::{
+    Ending, Evidence, ExternalReply, MathsReply, Outcome, SqlReply, Task, ToolCall, ToolReply,
+};
 
 /// Returns the text of a task.
 pub(crate) fn task_text(task: &Task) -> &str {
@@ -88,6 +90,7 @@ pub(crate) fn call_text(call: &ToolCall) -> String {
         }
         ToolCall::Sql { statement } => format!("sql: {statement}"),
         ToolCall::SqlSubmit => "sql: submit".to_owned(),
+        ToolCall::External { name, operation, arguments } => format!("{name}: {operation} {arguments}"),
     }
 }
 
@@ -126,6 +129,8 @@ pub(crate) fn reply_text(reply: &ToolReply) -> String {
         ToolReply::Sql(SqlReply::Error(message)) => message.clone(),
         ToolReply::SqlGrade(grade) => format!("reward {}", grade.reward),
         ToolReply::Shop(reply) => reply.observation.clone(),
+        ToolReply::External(ExternalReply::Text(text)) => text.clone(),
+        ToolReply::External(ExternalReply::Refused(message)) => format!("(refused: {message})"),
     }
 }
 

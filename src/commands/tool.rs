@@ -6,7 +6,7 @@ use std::path::Path;
 use futures::{StreamExt, TryStreamExt, stream};
 use lumos_environments::lines::LineReader;
 use lumos_tasks::families::qa::page::WikiPage;
-use lumos_tasks::{Behaviour, MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
+use lumos_tasks::{Behaviour, ExternalReply, MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
 use lumos_tools::{ToolFault, ToolSets, Tools, rank_backend};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -195,7 +195,9 @@ fn result(reply: ToolReply) -> Result<(&'static str, Value), String> {
         ToolReply::Maths(MathsReply::Empty) => ("result", Value::Null),
         ToolReply::Maths(MathsReply::NoResult { message })
         | ToolReply::Wiki(WikiPage::Unreadable { message })
-        | ToolReply::Raised { message } => return Err(message),
+        | ToolReply::Raised { message }
+        | ToolReply::External(ExternalReply::Refused(message)) => return Err(message),
+        ToolReply::External(ExternalReply::Text(text)) => ("result", Value::String(text)),
         ToolReply::Wiki(page) => ("result", json!(page)),
         ToolReply::Search(addresses) => ("result", json!(addresses)),
         ToolReply::Rank(scores) => ("scores", json!(scores)),

@@ -72,12 +72,22 @@ pub enum ToolCall {
     SqlSubmit,
     /// An action in the shop of the episode's session. Answered by [`ToolReply::Shop`].
     Shop(ShopRequest),
+    /// A call to a tool that is not part of the program: an MCP server, an HTTP service, another process, or a tool that
+    /// a program built on this library registers. Answered by [`ToolReply::External`].
+    External {
+        /// The tool's name: the word before `=` in `--tool weather=mcp:…`.
+        name: String,
+        /// The operation: an MCP server's tool, or the `operation` in the request to another tool.
+        operation: String,
+        /// The arguments: a JSON object.
+        arguments: serde_json::Value,
+    },
 }
 
 impl ToolCall {
     /// The tool's name: the word before `=` in `--tool maths=native`, or the role for [`ToolCall::Chat`].
     /// Page requests and searches go to the same backend, so both are `wiki`.
-    pub fn tool(&self) -> &'static str {
+    pub fn tool(&self) -> &str {
         match self {
             Self::Maths { .. } => "maths",
             Self::Wiki { .. } | Self::Search { .. } => "wiki",
@@ -86,6 +96,7 @@ impl ToolCall {
             Self::Candidates { .. } | Self::Carry(_) => "web",
             Self::Sql { .. } | Self::SqlSubmit => "sql",
             Self::Shop(_) => "shop",
+            Self::External { name, .. } => name,
         }
     }
 }
@@ -180,6 +191,8 @@ pub enum ToolReply {
     },
     /// The current state of the shop session.
     Shop(ShopReply),
+    /// The result of a tool that is not part of the program.
+    External(ExternalReply),
 }
 
 impl ToolReply {
@@ -197,6 +210,16 @@ impl ToolReply {
             other => other.clone(),
         }
     }
+}
+
+/// The result of a tool that is not part of the program.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExternalReply {
+    /// The result's text; JSON text if the tool returned a structure.
+    Text(String),
+    /// The tool rejected the call, for example because of an invalid argument; its message. This is the agent's error.
+    Refused(String),
 }
 
 /// The mathematics service's first result pod.

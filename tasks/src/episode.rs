@@ -97,7 +97,8 @@ fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
         | (ToolCall::Carry(_), ToolReply::Carried(_))
         | (ToolCall::Sql { .. }, ToolReply::Sql(_))
         | (ToolCall::SqlSubmit, ToolReply::SqlGrade(_))
-        | (ToolCall::Shop(_), ToolReply::Shop(_)) => true,
+        | (ToolCall::Shop(_), ToolReply::Shop(_))
+        | (ToolCall::External { .. }, ToolReply::External(_)) => true,
         (ToolCall::Rank { passages, .. }, ToolReply::Rank(scores)) => passages.len() == scores.len(),
         (
             ToolCall::Maths { .. } | ToolCall::Carry(_) | ToolCall::Sql { .. } | ToolCall::SqlSubmit,

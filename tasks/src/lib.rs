@@ -31,7 +31,9 @@ mod throughput;
 mod unit;
 
 pub use backend::BackendChoice;
-pub use call::{ChatReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply, WikiRequest};
+pub use call::{
+    ChatReply, ExternalReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply, WikiRequest,
+};
 pub use configuration::{Configuration, GenerationSettings, ModelIdentity, ToolBackend};
 pub use engine_use::EngineUse;
 pub use episode::{Episode, Misfit, Next, Reply};

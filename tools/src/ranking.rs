@@ -72,7 +72,7 @@ impl Tools for CrossEncoder {
 }
 
 fn scored(scores: Result<Vec<f32>, EncoderError>) -> Result<ToolReply, ToolFault> {
-    let scores = scores.map_err(|error| ToolFault { tool: "rank", message: error.to_string() })?;
+    let scores = scores.map_err(|error| ToolFault { tool: "rank".into(), message: error.to_string() })?;
     Ok(ToolReply::Rank(scores.into_iter().map(f64::from).collect()))
 }
 

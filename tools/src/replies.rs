@@ -53,7 +53,7 @@ impl RecordedTools {
 impl Tools for RecordedTools {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
         recorded::answer(call, |key| self.calls.get(key))
-            .map_err(|error| ToolFault { tool: call.tool(), message: error.to_string() })
+            .map_err(|error| ToolFault { tool: call.tool().to_owned().into(), message: error.to_string() })
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(50)).await;
             let ToolCall::Maths { query } = call else { panic!("{call:?}") };
             if query == "fails" && before == 0 {
-                return Err(ToolFault { tool: "maths", message: "not now".to_owned() });
+                return Err(ToolFault { tool: "maths".into(), message: "not now".to_owned() });
             }
             Ok(ToolReply::Maths(MathsReply::One(query.clone())))
         }

@@ -1,6 +1,7 @@
 //! The interface of tools: [`Tools`] answers the calls of an episode, or fails with a [`ToolFault`]. The tools of a
 //! configuration are a [`ToolSet`], which routes each call to the backend of its tool.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ pub trait Tools: Send + Sync {
 #[error("{tool}: {message}")]
 pub struct ToolFault {
     /// Name of the tool.
-    pub tool: &'static str,
+    pub tool: Cow<'static, str>,
     /// The cause. Contains no secrets.
     pub message: String,
 }
@@ -65,7 +66,7 @@ impl Tools for ToolSet {
             None => {
                 let tool = call.tool();
                 let message = format!("no backend configured; hint: name one with `--tool {tool}=<BACKEND>`");
-                Err(ToolFault { tool, message })
+                Err(ToolFault { tool: tool.to_owned().into(), message })
             }
         }
     }
@@ -99,7 +100,9 @@ pub(super) async fn blocking<T: Send + 'static>(
     tool: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ToolFault> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| ToolFault { tool, message: error.to_string() })
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| ToolFault { tool: tool.into(), message: error.to_string() })
 }
 
 /// The error of a build without a cargo feature.
@@ -110,5 +113,8 @@ pub(super) fn not_built_with(feature: &str) -> String {
 
 /// Returns the fault for a call that the backend does not support.
 pub(super) fn not_mine(call: &ToolCall, backend: &str) -> ToolFault {
-    ToolFault { tool: call.tool(), message: format!("unsupported call of the backend {backend}") }
+    ToolFault {
+        tool: call.tool().to_owned().into(),
+        message: format!("unsupported call of the backend {backend}"),
+    }
 }

@@ -134,7 +134,7 @@ impl Tools for Wolfram {
             .append_pair("appid", self.app_id.expose());
         match self.client.send(&HttpRequest::get(address), |response| ready(read(response))).await {
             Ok(reply) => Ok(ToolReply::Maths(reply)),
-            Err(error) => Err(ToolFault { tool: "maths", message: error.message }),
+            Err(error) => Err(ToolFault { tool: "maths".into(), message: error.message }),
         }
     }
 }

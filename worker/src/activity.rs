@@ -95,7 +95,7 @@ impl Activity {
     pub(crate) fn sources(&self) -> Vec<(Source, usize)> {
         let mut counts: BTreeMap<Source, usize> = BTreeMap::new();
         for (what, configuration) in self.lock().waits.values() {
-            *counts.entry(Source::of(*what, configuration)).or_default() += 1;
+            *counts.entry(Source::of(what, configuration)).or_default() += 1;
         }
         let mut sources: Vec<_> = counts.into_iter().collect();
         sources.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -175,7 +175,7 @@ impl EpisodeProgress {
 }
 
 /// What an episode is waiting for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// Loading of its models and tools.
     SetUp,
@@ -184,7 +184,7 @@ pub(crate) enum Awaited {
     /// A reply of the model for this role.
     Model(Role),
     /// A reply of the tool with this name.
-    Tool(&'static str),
+    Tool(String),
 }
 
 /// What an episode is waiting for, as shown in messages.
@@ -205,11 +205,11 @@ pub enum Source {
 }
 
 impl Source {
-    fn of(what: Awaited, configuration: &Configuration) -> Self {
+    fn of(what: &Awaited, configuration: &Configuration) -> Self {
         match what {
             Awaited::SetUp => Self::SetUp,
             Awaited::Model(role) => {
-                let name = configuration.models.get(&role).map(|model| model.name.clone());
+                let name = configuration.models.get(role).map(|model| model.name.clone());
                 let name = name.unwrap_or_else(|| role.to_string());
                 if ["openai:", Configuration::CHAT].iter().any(|backend| name.starts_with(backend)) {
                     Self::ModelServer(name)

@@ -129,7 +129,7 @@ impl Driver<'_> {
                     }))
                 }
                 Next::Call(call) => {
-                    let _waiting = waits(Awaited::Tool(call.tool()));
+                    let _waiting = waits(Awaited::Tool(call.tool().to_owned()));
                     let reply = within(deadline, backends.tools.call(call)).await?;
                     self.telemetry.tool_seconds += asked.elapsed().as_secs_f64();
                     Reply::Tool(reply.map_err(|fault| failed(FaultKind::Tool, fault))?)

@@ -59,7 +59,7 @@ impl World {
             ToolCall::Sql { .. } | ToolCall::SqlSubmit => {
                 ToolReply::Raised { message: "there is no database here".to_owned() }
             }
-            ToolCall::Shop(_) => unreachable!("unsupported call: no shop"),
+            ToolCall::Shop(_) | ToolCall::External { .. } => unreachable!("unsupported call: no such tool"),
         }
     }
 

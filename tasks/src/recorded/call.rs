@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::call::{ChatReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply};
+use crate::call::{ChatReply, ExternalReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply};
 use crate::families::qa::page::{self, WikiPage};
 use crate::families::shop::{ShopReply, ShopRequest};
 use crate::families::web::{CandidateScope, PageAction, PageExecution};
@@ -24,7 +24,7 @@ const PASSAGES: usize = 10;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedCall {
     /// The tool's name in the recording: `wolfram`, `http_get` or `wiki`, `google` or `search`, `dpr` or
-    /// `rank`, `chat`, `carry`, `sql`, `sql_submit`.
+    /// `rank`, `chat`, `carry`, `sql`, `sql_submit`, `external`.
     pub tool: String,
     /// The input.
     pub input: Value,
@@ -51,7 +51,7 @@ const JUDGE_MODEL: &str = "gpt-4";
 /// The lookup key of a call: the tool and the parts of the input that influence the reply.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallKey {
-    /// `maths`, `page`, `search`, `rank`, `chat` or `shop`.
+    /// `maths`, `page`, `search`, `rank`, `chat`, `shop` or `external`.
     pub tool: &'static str,
     /// The query, the address, the question or the last message, for display.
     pub text: String,
@@ -98,6 +98,10 @@ impl CallKey {
             ToolCall::Sql { statement } => Self::plain("sql", statement),
             ToolCall::SqlSubmit => Self::plain("sql_submit", ""),
             ToolCall::Shop(request) => Self::shop(request),
+            ToolCall::External { name, operation, arguments } => Self {
+                more: Some(ContentHash::of_json(arguments)),
+                ..Self::plain("external", format!("{name} {operation}"))
+            },
         }
     }
 
@@ -177,6 +181,9 @@ impl RecordedCall {
             ToolCall::Sql { statement } => ("sql", json!(statement)),
             ToolCall::SqlSubmit => ("sql_submit", Value::Null),
             ToolCall::Shop(request) => ("shop", json!(request)),
+            ToolCall::External { name, operation, arguments } => {
+                ("external", json!({ "name": name, "operation": operation, "arguments": arguments }))
+            }
         };
         let (output, raises) = match reply {
             ToolReply::Maths(MathsReply::One(text)) => (json!(text), None),
@@ -194,6 +201,7 @@ impl RecordedCall {
             ToolReply::SqlGrade(grade) => (json!(grade), None),
             ToolReply::Raised { message } => (Value::Null, Some(message.clone())),
             ToolReply::Shop(reply) => (json!(reply), None),
+            ToolReply::External(reply) => (json!(reply), None),
         };
         let output = raises.is_none().then_some(output);
         Self { tool: tool.to_owned(), input, output, raises }
@@ -224,6 +232,11 @@ impl RecordedCall {
             "sql" => Some(CallKey::plain("sql", self.input.as_str()?)),
             "sql_submit" => Some(CallKey::plain("sql_submit", "")),
             "shop" => Some(CallKey::shop(&ShopRequest::deserialize(&self.input).ok()?)),
+            "external" => Some(CallKey::of(&ToolCall::External {
+                name: field("name")?.as_str()?.to_owned(),
+                operation: field("operation")?.as_str()?.to_owned(),
+                arguments: field("arguments")?.clone(),
+            })),
             _ => None,
         }
     }
@@ -287,6 +300,7 @@ impl RecordedCall {
             ToolCall::Sql { .. } => ToolReply::Sql(SqlReply::deserialize(output).ok()?),
             ToolCall::SqlSubmit => ToolReply::SqlGrade(SqlGrade::deserialize(output).ok()?),
             ToolCall::Shop(_) => ToolReply::Shop(ShopReply::deserialize(output).ok()?),
+            ToolCall::External { .. } => ToolReply::External(ExternalReply::deserialize(output).ok()?),
         })
     }
 
@@ -334,6 +348,11 @@ mod tests {
         let chat = || ToolCall::Chat { role: Role::Qa, messages: messages.clone(), max_new_tokens: 100 };
         let passage = |index: usize| Passage { title: "T".to_owned(), text: index.to_string() };
         let passages: Vec<Passage> = (0..23).map(passage).collect();
+        let external = || ToolCall::External {
+            name: "weather".to_owned(),
+            operation: "forecast".to_owned(),
+            arguments: json!({ "city": "Kyoto", "days": 2 }),
+        };
         let counted = ChatReply { prompt_tokens: Some(3), ..ChatReply::recorded("Ada") };
         for (call, reply) in [
             (maths(), ToolReply::Maths(MathsReply::One("3".to_owned()))),
@@ -353,6 +372,8 @@ mod tests {
             (chat(), ToolReply::Chat(ChatReply::recorded("Ada"))),
             (chat(), ToolReply::Chat(counted)),
             (ToolCall::Carry(attempt), ToolReply::Carried(carried)),
+            (external(), ToolReply::External(ExternalReply::Text("12 °C".to_owned()))),
+            (external(), ToolReply::External(ExternalReply::Refused("unknown city".to_owned()))),
         ] {
             let text = serde_json::to_string(&RecordedCall::of(&call, &reply)).unwrap();
             let read: RecordedCall = serde_json::from_str(&text).unwrap();

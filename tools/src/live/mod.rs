@@ -86,7 +86,7 @@ impl Tools for LiveWiki {
             ToolCall::Search { query, most } => self.search(query, *most).await.map(ToolReply::Search),
             _ => return Err(not_mine(call, "live")),
         };
-        reply.map_err(|message| ToolFault { tool: "wiki", message })
+        reply.map_err(|message| ToolFault { tool: "wiki".into(), message })
     }
 }
 

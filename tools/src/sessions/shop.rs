@@ -40,7 +40,7 @@ pub fn staff(files: &ShopFiles) -> std::io::Result<ShopServices> {
 }
 
 pub(super) fn fault(message: impl Into<String>) -> ToolFault {
-    ToolFault { tool: "shop", message: message.into() }
+    ToolFault { tool: "shop".into(), message: message.into() }
 }
 
 /// Returns the goal of a shop episode, or `None` for another kind of episode.

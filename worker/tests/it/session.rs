@@ -43,7 +43,7 @@ impl Tools for World {
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         match &unit.task {
             Task::Maths { question } if question == "no session" => {
-                Err(ToolFault { tool: "world", message: "no free slot".to_owned() })
+                Err(ToolFault { tool: "world".into(), message: "no free slot".to_owned() })
             }
             _ => {
                 self.opened.fetch_add(1, Ordering::SeqCst);

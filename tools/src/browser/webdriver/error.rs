@@ -40,7 +40,7 @@ impl BrowserFault {
 
 impl From<BrowserFault> for ToolFault {
     fn from(fault: BrowserFault) -> Self {
-        Self { tool: "browser", message: fault.to_string() }
+        Self { tool: "browser".into(), message: fault.to_string() }
     }
 }
 

@@ -195,7 +195,7 @@ fn is_plain(name: &str) -> bool {
 
 /// Creates a fault of this tool.
 pub(crate) fn fault(message: impl Into<String>) -> ToolFault {
-    ToolFault { tool: "sql", message: message.into() }
+    ToolFault { tool: "sql".into(), message: message.into() }
 }
 
 #[cfg(test)]

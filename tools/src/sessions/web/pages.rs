@@ -77,7 +77,7 @@ impl Tools for Pages {
 
 /// Creates a fault of this tool.
 pub(super) fn fault(message: impl Into<String>) -> ToolFault {
-    ToolFault { tool: TOOL, message: message.into() }
+    ToolFault { tool: TOOL.into(), message: message.into() }
 }
 
 #[cfg(test)]
