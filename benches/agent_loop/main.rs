@@ -210,6 +210,7 @@ fn configuration(
         seed: 0,
         prompts: benchmark.prompts_hash(),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     }
 }
 

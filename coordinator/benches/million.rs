@@ -102,6 +102,7 @@ fn manifest(items: &[Item]) -> Manifest {
         seed: 0,
         prompts: ContentHash::of_bytes(b"prompts"),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     };
     let spec = RunSpec {
         tasks: Some(vec!["gsm8k".to_owned()]),

@@ -59,6 +59,7 @@ pub fn configuration(seed: u64) -> Configuration {
         seed,
         prompts: ContentHash::of_bytes(b"prompts"),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     }
 }
 

@@ -22,6 +22,7 @@ fn unit() -> EpisodeUnit {
         seed: 0,
         prompts: ContentHash::of_bytes(b""),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     };
     let item = ItemId { content: ContentHash::of_bytes(b"item"), occurrence: 0 };
     let task = Task::Maths { question: "A shelf holds 12 books. How many do 4 shelves hold?".to_owned() };

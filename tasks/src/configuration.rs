@@ -4,9 +4,11 @@
 //! [`shard`](Configuration::shard) selects the shard of the work queue.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::families::agent::AgentDefinition;
 use crate::formulation::{Behaviour, Formulation};
 use crate::identity::ContentHash;
 use crate::prompt_format::PromptFormat;
@@ -37,6 +39,9 @@ pub struct ToolBackend {
 }
 
 impl ToolBackend {
+    /// The built-in tools.
+    pub const BUILT_IN: [&'static str; 6] = ["maths", "rank", "shop", "sql", "web", "wiki"];
+
     /// Suffix of a backend's name if its answers were made from a benchmark's items.
     pub const MADE_OF_ITEMS: &'static str = "+items";
 
@@ -94,6 +99,9 @@ pub struct Configuration {
     /// How conversations reach the models.
     #[serde(default, skip_serializing_if = "PromptFormat::is_default")]
     pub format: PromptFormat,
+    /// The agent that answers questions, if it is not the published one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Arc<AgentDefinition>>,
 }
 
 impl Configuration {
@@ -119,7 +127,8 @@ impl Configuration {
             &self.prompts,
         ));
         // Added only if set, so that other units keep the identities of earlier versions.
-        self.format.hash().map_or(identity.clone(), |format| ContentHash::of_json(&(identity, format)))
+        let more = [self.format.hash(), self.agent.as_ref().map(|agent| agent.hash())];
+        more.into_iter().flatten().fold(identity, |identity, hash| ContentHash::of_json(&(identity, hash)))
     }
 
     /// Whether the model of a role takes messages over a server's chat interface.
@@ -131,6 +140,12 @@ impl Configuration {
     /// this one does.
     pub(crate) fn is_plain(&self) -> bool {
         self.format.is_default() && !self.models.keys().any(|role| self.is_chat(*role))
+    }
+
+    /// Whether it has an agent of a task file, or a tool that is not built in.
+    pub(crate) fn is_extended(&self) -> bool {
+        let built_in = |tool: &ToolBackend| ToolBackend::BUILT_IN.contains(&tool.tool.as_str());
+        self.agent.is_some() || !self.tools.iter().all(built_in)
     }
 
     /// Whether pages of a web task are shown in a browser that can execute actions: the backend is neither
@@ -178,6 +193,7 @@ mod tests {
             seed: 0,
             prompts: ContentHash::of_bytes(b"prompts"),
             format: PromptFormat::default(),
+            agent: None,
         }
     }
 

@@ -130,6 +130,7 @@ fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
 /// #     seed: 0,
 /// #     prompts: lumos_tasks::families::maths::prompts_hash(),
 /// #     format: Default::default(),
+/// #     agent: None,
 /// # };
 /// # let question = "A shelf holds 12 books. How many books do 4 shelves hold?".to_owned();
 /// # let item = ItemId { content: ContentHash::of_bytes(question.as_bytes()), occurrence: 0 };
@@ -180,7 +181,7 @@ impl Episode {
         let mut episode = Self {
             unit: unit.id.clone(),
             configuration: Arc::clone(&unit.configuration),
-            examples: ExampleSet::of(&unit.task),
+            examples: ExampleSet::of(&unit.task, &unit.configuration),
             machine,
             generated: 0,
             next: Next::Done,
@@ -270,7 +271,7 @@ impl Episode {
         }
         let usual = is_chat.then_some(PromptFormat::USUAL_EXEMPLARS);
         let mut messages = match format.exemplars.or(usual) {
-            Some(exemplars) => opening(role, self.examples, *formulation, exemplars),
+            Some(exemplars) => opening(role, &self.examples, *formulation, exemplars),
             None => Vec::new(),
         };
         let (conversation, reply_start) = prompt.messages();

@@ -30,9 +30,20 @@ pub const PROTOCOL: u32 = 2;
 /// an earlier version refuses such a run by its name, and takes all others.
 pub const PROMPT_FORMATS: u32 = 3;
 
+/// The same for runs with an agent of a task file, or with a tool that is not built in.
+pub const AGENTS: u32 = 4;
+
+/// The newest version in notices of runs.
+pub const NEWEST: u32 = AGENTS;
+
 /// The version that a run's notice states.
 pub fn protocol_of<'a>(configurations: impl IntoIterator<Item = &'a Configuration>) -> u32 {
-    if configurations.into_iter().all(Configuration::is_plain) { PROTOCOL } else { PROMPT_FORMATS }
+    let needed = |one: &Configuration| match () {
+        () if one.is_extended() => AGENTS,
+        () if !one.is_plain() => PROMPT_FORMATS,
+        () => PROTOCOL,
+    };
+    configurations.into_iter().map(needed).max().unwrap_or(PROTOCOL)
 }
 
 /// Identifies a run on a shared queue: sixteen hexadecimal digits, so that it can be part of a subject.

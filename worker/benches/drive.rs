@@ -31,6 +31,7 @@ fn units(models: &ModelRegistry, formulation: Formulation) -> Vec<EpisodeUnit> {
         seed: 0,
         prompts: ContentHash::of_bytes(b""),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     });
     (0..ITEMS)
         .map(|number| {

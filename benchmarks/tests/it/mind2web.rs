@@ -278,6 +278,7 @@ fn what_a_browser_did_is_recorded_and_replayed() {
         seed: 0,
         prompts: benchmark.prompts_hash(),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     });
     let unit = EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
     let mut episode = Episode::start(&unit);

@@ -180,6 +180,7 @@ fn configuration(models: BTreeMap<Role, ModelIdentity>) -> Configuration {
         seed: 0,
         prompts: ContentHash::of_bytes(b""),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     }
 }
 

@@ -92,6 +92,7 @@ async fn backend(name: &str, role: Role) -> std::sync::Arc<dyn ModelBackend> {
         seed: 0,
         prompts: ContentHash::of_bytes(b""),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     };
     models.get(&identified.identity, role, &configuration).await.unwrap()
 }

@@ -105,6 +105,7 @@ pub fn configuration(judge: &ModelIdentity) -> Configuration {
         seed: 0,
         prompts: prompt_hash(),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) use super::worked_examples::ExampleSet;
 use super::worked_examples::{SOURCE, content};
 use crate::formulation::Formulation;
 use crate::identity::ContentHash;
+use crate::item::AnswerForm;
 use crate::request::{Message, Role};
 
 const PLANNER: &str = "You plan how to solve a task, one subgoal at a time. Reply with one line and nothing else. Your \
@@ -24,18 +25,20 @@ const CHAIN: &str = "You answer questions. Reason briefly, then state the answer
 const DIRECT: &str = "You answer questions. Reply with the answer in one line and nothing else.";
 
 /// The form of answers, by the set of examples.
-fn answer_form(set: ExampleSet, formulation: Formulation) -> &'static str {
+fn answer_form(set: &ExampleSet, formulation: Formulation) -> &'static str {
     match (set, formulation) {
-        (ExampleSet::Entity, Formulation::Cot) => {
+        (ExampleSet::Entity | ExampleSet::Agent(_, AnswerForm::Entity), Formulation::Cot) => {
             " End with `Based on these evidences and decomposed questions, the answer is <answer>.`"
         }
-        (ExampleSet::Entity, _) => "",
-        (ExampleSet::YesNo, _) => " End with `Answer is true.` or `Answer is false.`",
+        (ExampleSet::Entity | ExampleSet::Agent(_, AnswerForm::Entity), _) => "",
+        (ExampleSet::YesNo | ExampleSet::Agent(_, AnswerForm::YesNo), _) => {
+            " End with `Answer is true.` or `Answer is false.`"
+        }
         _ => " End with `Answer is <answer>.`",
     }
 }
 
-fn instructions(role: Role, set: ExampleSet, formulation: Formulation) -> String {
+fn instructions(role: Role, set: &ExampleSet, formulation: Formulation) -> String {
     match (role, formulation) {
         (Role::Planner, Formulation::OneTime) => ONE_TIME_PLANNER.to_owned(),
         (Role::Planner, _) => PLANNER.to_owned(),
@@ -46,7 +49,7 @@ fn instructions(role: Role, set: ExampleSet, formulation: Formulation) -> String
 }
 
 /// The messages before a conversation: instructions and worked examples, at most `most`.
-pub(crate) fn opening(role: Role, set: ExampleSet, formulation: Formulation, most: u8) -> Vec<Message> {
+pub(crate) fn opening(role: Role, set: &ExampleSet, formulation: Formulation, most: u8) -> Vec<Message> {
     let message = |role: &str, content: String| Message { role: role.to_owned(), content };
     let mut messages = vec![message("system", instructions(role, set, formulation))];
     for example in set.examples(most) {
@@ -63,7 +66,7 @@ pub fn chat_layout_hash() -> ContentHash {
     let forms: Vec<_> = [ExampleSet::Maths, ExampleSet::Entity, ExampleSet::YesNo]
         .into_iter()
         .flat_map(|set| {
-            [Formulation::Cot, Formulation::Direct].map(|formulation| answer_form(set, formulation))
+            [Formulation::Cot, Formulation::Direct].map(|formulation| answer_form(&set, formulation))
         })
         .collect();
     ContentHash::of_json(&(
@@ -85,7 +88,7 @@ mod tests {
     #[test]
     fn messages_before_a_conversation() {
         let shown = |role, set, formulation| {
-            let messages = opening(role, set, formulation, 1);
+            let messages = opening(role, &set, formulation, 1);
             messages
                 .iter()
                 .map(|one| format!("[{}]\n{}", one.role, one.content))

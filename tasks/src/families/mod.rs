@@ -3,6 +3,7 @@
 //! | family | loop |
 //! |---|---|
 //! | `maths`, `qa`, `shop`, `sql`, `web` | plan, ground, execute: `plan_loop` |
+//! | agents of task files ([`agent`]) | the same, on the machine of `qa` |
 //! | `maths`, `qa` with one model and no tools | one request: `one_request` |
 //! | the judge | one request: `one_request` |
 //! | `sql` with try-again | its own: `sql::try_again` |
@@ -11,6 +12,7 @@
 //! have what several families share; `conversation` splits prompts into messages again. `chat_layout` has the messages
 //! before a conversation, for models that were not trained on it.
 
+pub mod agent;
 mod chat_layout;
 mod conversation;
 pub(crate) mod execution;
@@ -31,6 +33,7 @@ pub use chat_layout::chat_layout_hash;
 pub(crate) use chat_layout::{ExampleSet, opening};
 
 pub use conversation::{conversation, ends_planning};
+pub use worked_examples::{WorkedExample, WorkedSubgoal};
 
 use crate::outcome::{Ending, Reason, Stage};
 

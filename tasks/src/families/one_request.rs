@@ -88,6 +88,7 @@ mod tests {
             seed: 0,
             prompts: ContentHash::of_bytes(b"prompt"),
             format: crate::PromptFormat::default(),
+            agent: None,
         };
         let messages = vec![Message { role: "user".to_owned(), content: "Correct?".to_owned() }];
         let item = ItemId { content: ContentHash::of_json(&messages), occurrence: 0 };

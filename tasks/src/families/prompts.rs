@@ -8,6 +8,9 @@ pub(crate) const PLAN: &str = "Please provide a reasonable subgoal-based plan to
 /// The beginning of the grounder's prompts, in the families' own texts.
 pub(super) const GROUNDED: &str = "Please ground the given subgoal";
 
+/// The description of an environment that needs none.
+pub(crate) const NO_ENVIRONMENT: &str = "None";
+
 pub(crate) const USER: &str = "<|user|>\n";
 pub(crate) const ASSISTANT: &str = "\n<|assistant|>\n";
 
@@ -18,8 +21,13 @@ pub(crate) const KEEP_PLANNING: &str = "No, I will keep planning.";
 
 /// The planner's first prompt.
 pub(crate) fn plan(task: &str) -> String {
+    plan_in(PLAN, task, NO_ENVIRONMENT)
+}
+
+/// The same with another instruction and a description of the environment.
+pub(crate) fn plan_in(instruction: &str, task: &str, environment: &str) -> String {
     let task = strip(task);
-    format!("{USER}{PLAN}Task: {task}; Initial Environment Description: None.{ASSISTANT}")
+    format!("{USER}{instruction}Task: {task}; Initial Environment Description: {environment}.{ASSISTANT}")
 }
 
 /// Text appended to the planner's prompt after turn `turn`: its reply and the result of its subgoal.

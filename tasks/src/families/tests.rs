@@ -4,18 +4,24 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use crate::families::agent::AgentDefinition;
 use crate::families::qa::page::WikiPage;
 use crate::families::shop::ShopReply;
 use crate::families::web::CandidateElement;
 use crate::{
     AnswerForm, Behaviour, ChatReply, Completion, Configuration, ContentHash, Episode, EpisodeUnit,
-    Formulation, GenerationSettings, ItemId, MathsReply, Next, Outcome, Reply, Role, Setup, SqlGrade,
-    SqlReply, Step, Task, ToolCall, ToolReply,
+    ExternalReply, Formulation, GenerationSettings, ItemId, MathsReply, Next, Outcome, Reply, Role, Setup,
+    SqlGrade, SqlReply, Step, Task, ToolCall, ToolReply,
 };
 
 const MAX_ROUNDS: u32 = 3;
 
-fn unit(task: Task, formulation: Formulation, behaviour: Behaviour) -> EpisodeUnit {
+fn unit(
+    task: Task,
+    formulation: Formulation,
+    behaviour: Behaviour,
+    agent: Option<AgentDefinition>,
+) -> EpisodeUnit {
     let configuration = Configuration {
         benchmark: "test".to_owned(),
         formulation,
@@ -27,14 +33,15 @@ fn unit(task: Task, formulation: Formulation, behaviour: Behaviour) -> EpisodeUn
         seed: 0,
         prompts: ContentHash::of_bytes(b""),
         format: crate::PromptFormat::default(),
+        agent: agent.map(Arc::new),
     };
     let item = ItemId { content: ContentHash::of_json(&task), occurrence: 0 };
     EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration))
 }
 
-fn tasks() -> [Task; 6] {
+fn tasks() -> Vec<Task> {
     let text = || "Which one?".to_owned();
-    [
+    vec![
         Task::Maths { question: text() },
         Task::Qa { question: text(), answer: AnswerForm::Entity },
         Task::Qa { question: text(), answer: AnswerForm::YesNo },
@@ -42,6 +49,18 @@ fn tasks() -> [Task; 6] {
         Task::Sql { question: text(), database: "library".to_owned() },
         Task::Shop { instruction: text(), exemplars: None },
     ]
+}
+
+/// An agent with tools that are not built in, under names of other families' actions.
+fn own_agent() -> Option<AgentDefinition> {
+    let json = r#"{"actions": [
+        {"name": "QA", "arguments": ["question", {"name": "count", "type": "integer", "optional": true}],
+         "tool": "oracle", "result": "{} ({a.0})"},
+        {"name": "Search", "arguments": ["query"], "tool": "index", "call": "find", "most_characters": 4},
+        {"name": "Calculator", "arguments": ["formula"], "tool": "maths"},
+        {"name": "Code"}
+    ]}"#;
+    Some(serde_json::from_str(json).unwrap())
 }
 
 fn answer(call: &ToolCall, text: &str) -> ToolReply {
@@ -68,6 +87,10 @@ fn answer(call: &ToolCall, text: &str) -> ToolReply {
             let element = |text: &str| CandidateElement { id: text.to_owned(), text: text.to_owned() };
             ToolReply::Candidates(text.split_whitespace().map(element).collect())
         }
+        ToolCall::External { .. } if text.contains("Env") => {
+            ToolReply::External(ExternalReply::Refused(text.to_owned()))
+        }
+        ToolCall::External { .. } => ToolReply::External(ExternalReply::Text(text.to_owned())),
         ToolCall::Shop(_) => {
             ToolReply::Shop(ShopReply { observation: text.to_owned(), clickables: lines(), purchase: None })
         }
@@ -104,8 +127,9 @@ proptest! {
         formulation in proptest::sample::select(&Formulation::ALL),
         behaviour in proptest::sample::select(&Behaviour::ALL),
     ) {
-        for task in tasks() {
-            let (outcome, turn) = run(&unit(task, formulation, behaviour), &replies);
+        let agents = [(tasks().swap_remove(1), own_agent()), (tasks().swap_remove(2), own_agent())];
+        for (task, agent) in tasks().into_iter().map(|task| (task, None)).chain(agents) {
+            let (outcome, turn) = run(&unit(task, formulation, behaviour, agent), &replies);
             prop_assert!(!outcome.is_fault());
             prop_assert!((1..=MAX_ROUNDS).contains(&turn));
             let in_order = outcome.steps.is_sorted_by_key(|step| match step {

@@ -151,6 +151,7 @@ fn case(
         seed: 0,
         prompts: benchmark.prompts_hash(),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     });
     let unit = EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
     let mut episode = Episode::start(&unit);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use lumos_queue::nats::{Change, NatsError};
 use lumos_tasks::fleet::{
-    MessageError, PROMPT_FORMATS, PROTOCOL, RunNotice, RunState, ShardId, SharedInputs, UnitMessage,
+    MessageError, NEWEST, PROTOCOL, RunNotice, RunState, ShardId, SharedInputs, UnitMessage,
     WorkMessage,
 };
 use lumos_tasks::{Assignment, Configuration, ContentHash, RunToken};
@@ -296,10 +296,10 @@ impl State {
 fn read(key: &str, value: &[u8]) -> Result<RunNotice, String> {
     let heading: Heading =
         serde_json::from_slice(value).map_err(|error| format!("invalid notice of run `{key}`: {error}"))?;
-    if !(PROTOCOL..=PROMPT_FORMATS).contains(&heading.protocol) {
+    if !(PROTOCOL..=NEWEST).contains(&heading.protocol) {
         let name = heading.name.unwrap_or_else(|| key.to_owned());
         return Err(format!(
-            "ignoring run `{name}`: it uses protocol {}, this worker uses {PROTOCOL} to {PROMPT_FORMATS}; hint: start a worker \
+            "ignoring run `{name}`: it uses protocol {}, this worker uses {PROTOCOL} to {NEWEST}; hint: start a worker \
              of the version that planned the run",
             heading.protocol
         ));

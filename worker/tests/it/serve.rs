@@ -49,6 +49,7 @@ fn unit(model: &str, question: &str) -> EpisodeUnit {
         seed: 0,
         prompts: ContentHash::of_bytes(b""),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     };
     let item = ItemId { content: ContentHash::of_bytes(question.as_bytes()), occurrence: 0 };
     EpisodeUnit::new(

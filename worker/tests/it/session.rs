@@ -82,6 +82,7 @@ async fn outcome(question: &str, works: bool, world: &Arc<World>) -> Outcome {
         seed: 0,
         prompts: ContentHash::of_bytes(b""),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     };
     let item = ItemId { content: ContentHash::of_bytes(question.as_bytes()), occurrence: 0 };
     let task = Task::Maths { question: question.to_owned() };

@@ -1,18 +1,23 @@
-//! Question answering as a [`Family`]: the variables of an episode, its conclusion and its record.
+//! Question answering as a [`Family`]: the variables of an episode, its conclusion and its record. Runs the agent of
+//! the benchmarks, and agents of task files ([`agent`](crate::families::agent)).
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 use super::execution::{QaResult, Setting, World, execute};
-use super::prompts::{self, GROUND};
+use super::prompts;
 use super::results::{self, Variables};
 use crate::call::ToolReply;
 use crate::configuration::Configuration;
 use crate::episode::{Started, Want};
 use crate::families::Failure;
+use crate::families::agent::{AgentDefinition, FinalAnswer, ShownResults};
 use crate::families::execution::Interrupt;
 use crate::families::one_request::SingleModel;
 use crate::families::plan_loop::{Family, LoopState, PlanLoop, Turn};
-use crate::families::prompts::{STOP_PLANNING, ground, plan, subgoal, subgoal_name};
+use crate::families::prompts::{
+    STOP_PLANNING, ground, ground_again, next_subgoal, plan_again, subgoal, subgoal_name,
+};
 use crate::formulation::{Behaviour, Formulation};
 use crate::item::AnswerForm;
 use crate::outcome::{Evidence, Observation, Stage, Value};
@@ -28,8 +33,14 @@ pub(crate) fn start(question: &str, form: AnswerForm, configuration: &Configurat
         let answer = move |reply: &str| results::of_reply(reply, form, formulation);
         return SingleModel::start(question, answer, Evidence::Qa);
     }
+    static PUBLISHED: LazyLock<Arc<AgentDefinition>> = LazyLock::new(|| Arc::new(prompts::agent()));
+    let agent = Arc::clone(configuration.agent.as_ref().unwrap_or(&*PUBLISHED));
     let one_time = formulation == Formulation::OneTime;
+    let plan = agent.plan_prompt(question);
+    let ground = ground(&agent.ground(), question, one_time);
+    let behaviour = if agent.paper_quirks { behaviour } else { Behaviour::Corrected };
     let family = Qa {
+        agent,
         question: strip(question).to_owned(),
         form,
         one_time,
@@ -39,11 +50,12 @@ pub(crate) fn start(question: &str, form: AnswerForm, configuration: &Configurat
         subgoal_values: BTreeMap::new(),
         failure: None,
     };
-    PlanLoop::start(family, max_rounds, plan(question), ground(GROUND, question, one_time))
+    PlanLoop::start(family, max_rounds, plan, ground)
 }
 
 #[derive(Debug)]
 struct Qa {
+    agent: Arc<AgentDefinition>,
     question: String,
     form: AnswerForm,
     one_time: bool,
@@ -89,7 +101,11 @@ impl Qa {
                 refused
             }
             (QaResult::Raised(failure) | QaResult::Nothing(failure), Behaviour::Corrected) => {
-                self.last_value = Some(prompts::NO_ANSWER.into());
+                self.last_value = Some(if self.agent.paper_quirks {
+                    prompts::NO_ANSWER.into()
+                } else {
+                    format!("No result: {}", failure.detail).into()
+                });
                 let refused = Observation::Refused(failure.detail.clone());
                 if self.one_time && is_last {
                     self.failure = Some(failure);
@@ -107,7 +123,7 @@ impl Qa {
             let raised = self.raised(unpacked.then_some("TypeError"));
             return state.end_with(Err(failure), None, raised, Evidence::Qa);
         }
-        let prediction = if self.one_time {
+        let prediction = if self.one_time || self.agent.answer == FinalAnswer::Last {
             results::prediction(&self.variables, self.form, self.behaviour)
         } else {
             match self.variables.get(FINAL_ANSWER) {
@@ -149,7 +165,15 @@ impl Family for Qa {
         if state.turn == 1 {
             return subgoal(plan);
         }
-        let answers = self.subgoal_values.iter().filter(|(_, value)| value.contains(prompts::ANSWER));
+        let is_shown = |value: &str| match self.agent.results {
+            ShownResults::None => false,
+            ShownResults::Answers => value.contains(prompts::ANSWER),
+            ShownResults::All => true,
+        };
+        if self.agent.results == ShownResults::None {
+            return next_subgoal(plan);
+        }
+        let answers = self.subgoal_values.iter().filter(|(_, value)| is_shown(value));
         let answers = answers.map(|(name, value)| (name.as_str(), results::of_value(value)));
         prompts::subgoal_with_results(plan, answers)
     }
@@ -157,6 +181,7 @@ impl Family for Qa {
     fn execute(&mut self, action: &str, turn: &Turn, state: &mut LoopState) -> Result<(), Want> {
         let is_last = turn.at + 1 == turn.actions.len();
         let setting = Setting {
+            agent: &self.agent,
             question: &self.question,
             form: self.form,
             behaviour: self.behaviour,
@@ -206,15 +231,27 @@ impl Family for Qa {
         Ok(())
     }
 
-    /// Asks the whole question with the answers found on the way.
+    fn next_turn(&mut self, turn: &Turn, state: &mut LoopState) -> Result<(String, String), Want> {
+        // The original takes the text after the last `=`, which may be a part of the value.
+        let last = self.last_value.as_ref().filter(|_| !self.agent.paper_quirks).map(Value::to_python_text);
+        let result = last.as_deref().map_or_else(|| state.last_result(), results::of_value);
+        let plan = plan_again(&turn.plan, state.turn, result);
+        Ok((plan, ground_again(&turn.ground)))
+    }
+
+    /// Ends the episode, or first asks the whole question with the answers found on the way.
     fn conclude(&mut self, replies: &[ToolReply], state: &mut LoopState) -> Want {
         let is_empty = self.variables.is_empty();
+        let is_asked = self.agent.answer == FinalAnswer::Ask;
         if state.rounds_exhausted && (is_empty || self.behaviour == Behaviour::Paper) {
             return self.end(state);
         }
         if is_empty {
             let detail = "planning stopped before anything was carried out";
             return self.raise("IndexError", Failure::new(Stage::Planner, detail), state);
+        }
+        if !is_asked {
+            return self.end(state);
         }
         let mut context = String::new();
         for value in self.variables.in_order() {

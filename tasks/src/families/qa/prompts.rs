@@ -2,6 +2,7 @@
 //! in `eval/strategyqa`): the prompts that the published checkpoints were trained on, and those of the QA tool's
 //! chat model.
 
+use crate::families::agent::{ActionDefinition, AgentDefinition, FinalAnswer, ShownResults};
 use crate::families::prompts::{ASSISTANT, KEEP_PLANNING, PLAN, STOP_PLANNING, USER, kept};
 use crate::identity::ContentHash;
 use crate::python::strip;
@@ -15,6 +16,30 @@ Calculator(formula): Calculate the input formula; KnowledgeQuery(query): Capture
 the query; ParagraphRetrieve(context, query): Given a query, retrieve the most relevant paragraphs from the given \
 context; QA(context, query): Given context, answer the given query; Calculator(formula): Calculate the input formula; \
 Code(pseudo_code): Generate a Python function that corresponds to the pseudo code.\n\n";
+
+/// The agent of HotpotQA and StrategyQA.
+pub(crate) fn agent() -> AgentDefinition {
+    let action = |name: &str, tool: Option<&str>, call: Option<&str>| ActionDefinition {
+        name: name.to_owned(),
+        tool: tool.map(str::to_owned),
+        call: call.map(str::to_owned),
+        ..ActionDefinition::default()
+    };
+    AgentDefinition {
+        ground: Some(GROUND.to_owned()),
+        results: ShownResults::Answers,
+        answer: FinalAnswer::Ask,
+        paper_quirks: true,
+        actions: vec![
+            action("KnowledgeQuery", Some("wiki"), None),
+            action("ParagraphRetrieve", Some("rank"), None),
+            action("QA", Some("qa"), None),
+            action("Calculator", Some("qa"), Some("calculate")),
+            action("Code", None, None),
+        ],
+        ..AgentDefinition::default()
+    }
+}
 
 const RESULTS: &str = " The grounding could be based on the following results:";
 

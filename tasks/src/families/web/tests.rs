@@ -33,6 +33,7 @@ fn unit(behaviour: Behaviour, steps: u32, rounds: u32) -> EpisodeUnit {
         seed: 0,
         prompts: prompts_hash(),
         format: crate::PromptFormat::default(),
+        agent: None,
     };
     let item = ItemId { content: ContentHash::of_bytes(b"item"), occurrence: 0 };
     let history = REPRESENTATIONS.iter().cycle().take(steps as usize).map(|&text| text.to_owned());

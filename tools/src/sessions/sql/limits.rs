@@ -13,6 +13,8 @@ use lumos_environments::sql::{Cell, Row};
 pub(super) const STATEMENT_TIME: Duration = Duration::from_secs(5);
 /// Message for a statement that exceeds its time or budget.
 pub(super) const TOO_LONG: &str = "Query execution was interrupted (it takes too long)";
+/// Start of the message of a statement that was stopped, also by MySQL and MariaDB.
+pub(super) const INTERRUPTED: &str = "Query execution was interrupted";
 /// Maximum number of rows in a result.
 pub(super) const ROWS: usize = 20_000;
 /// Maximum size of a cell, in bytes.

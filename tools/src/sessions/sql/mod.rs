@@ -162,6 +162,12 @@ impl Session {
             return Ok(gold.clone());
         }
         let gold = state.database.run(&self.gold_query, false).await?;
+        // On a busy server this says nothing about the agent's answer.
+        if let Fetched::Failed { message } = &gold
+            && message.contains(limits::INTERRUPTED)
+        {
+            return Err(fault(format!("the gold query was stopped: {message}")));
+        }
         state.gold = Some(gold.clone());
         Ok(gold)
     }

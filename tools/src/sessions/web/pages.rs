@@ -101,6 +101,7 @@ mod tests {
             seed: 0,
             prompts: prompts_hash(),
             format: lumos_tasks::PromptFormat::default(),
+            agent: None,
         };
         let item = ItemId { content: ContentHash::of_bytes(b"item"), occurrence: 0 };
         let task = Task::Web {

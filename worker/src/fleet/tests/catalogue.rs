@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use lumos_queue::nats::{Change, NatsError};
-use lumos_tasks::fleet::{PROMPT_FORMATS, PROTOCOL, RunState, WorkMessage};
+use lumos_tasks::fleet::{NEWEST, PROTOCOL, RunState, WorkMessage};
 use tokio_util::sync::CancellationToken;
 
 use super::support::{MemoryShared, Run, assignment, configuration, identity, script};
@@ -89,15 +89,15 @@ fn a_cancelled_run_is_over_and_may_be_taken_up_again() {
 fn other_protocols_and_nonsense_are_left_alone() {
     let (_folder, mut run) = run();
     let catalogue = Catalogue::default();
-    run.notice.protocol = PROMPT_FORMATS + 1;
+    run.notice.protocol = NEWEST + 1;
     update(&catalogue, &run);
-    catalogue.update(run.token().as_str(), Some(b"{\"protocol\":4,\"name\":17}"));
+    catalogue.update(run.token().as_str(), Some(b"{\"protocol\":5,\"name\":17}"));
     catalogue.update(run.token().as_str(), Some(b"\xff\x00 no notice"));
     run.notice.protocol = PROTOCOL;
     catalogue.update("00000000000000ff", Some(&run.written()));
     assert_eq!(catalogue.state_of(run.token()), None);
     assert!(catalogue.wanted().is_empty() && catalogue.shards().is_empty());
-    run.notice.protocol = PROMPT_FORMATS;
+    run.notice.protocol = NEWEST;
     update(&catalogue, &run);
     assert!(catalogue.state_of(run.token()).is_some(), "both versions are served");
     run.notice.protocol = PROTOCOL;

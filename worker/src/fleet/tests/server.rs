@@ -8,7 +8,7 @@ use std::time::Duration;
 use lumos_models::ModelRegistry;
 use lumos_queue::nats::{Access, Connecting, Layout, Server};
 use lumos_queue::{Lease, Queue};
-use lumos_tasks::fleet::{PROMPT_FORMATS, ResultBatch, ResultMessage, WorkMessage, WorkerNotice};
+use lumos_tasks::fleet::{NEWEST, ResultBatch, ResultMessage, WorkMessage, WorkerNotice};
 use lumos_tasks::{ContentHash, Ending, FaultKind, ModelIdentity};
 use lumos_tools::ToolSets;
 use tokio::task::JoinHandle;
@@ -262,7 +262,7 @@ async fn a_worker_waits_for_its_server_to_be_set_up_and_refuses_what_it_must() {
     let other = ModelIdentity { content: ContentHash::of_bytes(b"other"), ..identity(&name) };
     let refused = bench.run("refused", other, 1).await;
     let mut foreign = Run::new("foreign", vec![configuration(identity(&name))]);
-    foreign.notice.protocol = PROMPT_FORMATS + 1;
+    foreign.notice.protocol = NEWEST + 1;
     bench.announce(&foreign).await;
     let run = bench.run("run", identity(&name), 2).await;
     bench.results(&run, 2).await;

@@ -71,6 +71,7 @@ pub(crate) fn configuration(model: ModelIdentity) -> Arc<Configuration> {
         seed: 0,
         prompts: ContentHash::of_bytes(b""),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     })
 }
 

@@ -8,20 +8,24 @@ mod knowledge;
 mod question;
 pub(super) mod world;
 
-use super::results::Variables;
+use super::results::{Variables, of_value};
 use crate::call::{ToolCall, ToolReply};
 use crate::families::Failure;
+use crate::families::agent::{self, AgentDefinition, Operation};
 use crate::families::execution::{self, Interrupt, not_dispatched};
 use crate::families::parse::parse_action;
 use crate::formulation::Behaviour;
 use crate::item::AnswerForm;
 use crate::outcome::Value;
+use crate::python::strip;
 
 pub(crate) use world::World;
 
 /// The context of an action.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setting<'a> {
+    /// The agent, with its actions.
+    pub(super) agent: &'a AgentDefinition,
     /// The item's question, stripped.
     pub(super) question: &'a str,
     /// The answer form; StrategyQA's actions differ slightly from HotpotQA's.
@@ -75,13 +79,23 @@ pub(super) fn execute(
     let mut world = World::new(replies, setting.behaviour);
     let known = Known { variables, behaviour: setting.behaviour };
     let arguments = parsed.arguments.as_str();
-    let value = match parsed.name.as_str() {
-        "KnowledgeQuery" => knowledge::query(arguments, known, &mut world).map(Some),
-        "ParagraphRetrieve" => knowledge::retrieve(arguments, known, &mut world).map(Some),
-        "QA" => question::answer(arguments, known, setting, &mut world).map(Some),
-        "Calculator" => question::calculate(arguments, known, setting, &mut world),
-        "" => assign(arguments, known).map(Some),
-        name => return Ok(QaResult::Nothing(not_dispatched(name, &["Code"]))),
+    let name = parsed.name.as_str();
+    let action = setting.agent.action(name);
+    let value = match action.and_then(|action| Some((action, action.operation()?))) {
+        Some((_, Operation::Pages)) => knowledge::query(arguments, known, &mut world).map(Some),
+        Some((_, Operation::Retrieve)) => knowledge::retrieve(arguments, known, &mut world).map(Some),
+        Some((_, Operation::Answer)) => question::answer(arguments, known, setting, &mut world).map(Some),
+        Some((_, Operation::Calculate)) => question::calculate(arguments, known, setting, &mut world),
+        Some((_, Operation::Formula)) => formula(arguments, known, &mut world).map(Some),
+        Some((action, Operation::External)) => {
+            let substituted = |text: &str| substitute(text, known, in_an_argument);
+            agent::execute(action, arguments, substituted, replies).map(|text| Some(Value::Text(text)))
+        }
+        None if name.is_empty() => assign(arguments, known).map(Some),
+        None => {
+            let listed: Vec<_> = action.map(|action| action.name.as_str()).into_iter().collect();
+            return Ok(QaResult::Nothing(not_dispatched(name, &listed)));
+        }
     };
     Ok(match value {
         Ok(Some(value)) if size(&value) > MAX_VALUE => {
@@ -116,6 +130,22 @@ fn substitute(
     written: impl Fn(&Value) -> String,
 ) -> Result<String, Failure> {
     execution::substitute(arguments, known.behaviour, |variable| known.value(variable).map(&written))
+}
+
+/// The value of a formula.
+fn formula(arguments: &str, known: Known<'_>, world: &mut World<'_>) -> Result<Value, Interrupt> {
+    let query = substitute(arguments, known, in_an_argument)?;
+    let value = world.arithmetic(&query)?;
+    let value = value.ok_or_else(|| Failure::tool(format!("`{query}` has no value")))?;
+    Ok(value.into())
+}
+
+/// A value as inserted into an argument: the answer only, if it is an answer of the question-answering tool.
+fn in_an_argument(value: &Value) -> String {
+    match value {
+        Value::Text(text) => strip(of_value(text)).to_owned(),
+        Value::List(_) => value.to_python_text(),
+    }
 }
 
 /// A plain assignment. The original intends to substitute values but uses an undefined name, so every plain

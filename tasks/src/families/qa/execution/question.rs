@@ -62,6 +62,9 @@ pub(super) fn answer(
             return Ok(reply.into());
         }
     }
+    if !setting.agent.searches() {
+        return Ok(NO_ANSWER.into());
+    }
     for address in world.search(&format!("{question} Wikipedia"), MOST_ADDRESSES)? {
         if !address.contains(SITE) {
             continue;

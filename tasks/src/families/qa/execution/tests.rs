@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -5,7 +7,9 @@ use crate::call::{ChatReply, MathsReply, WikiRequest};
 use crate::families::qa::page::WikiPage;
 
 fn setting(form: AnswerForm, behaviour: Behaviour) -> Setting<'static> {
+    static AGENT: LazyLock<AgentDefinition> = LazyLock::new(crate::families::qa::prompts::agent);
     Setting {
+        agent: &AGENT,
         question: "Who wrote it?",
         form,
         behaviour,
@@ -47,7 +51,7 @@ fn answer(call: &ToolCall) -> ToolReply {
         }
         ToolCall::Candidates { .. } | ToolCall::Carry(_) => unreachable!("questions have no pages"),
         ToolCall::Sql { .. } | ToolCall::SqlSubmit => panic!("{call:?}"),
-        ToolCall::Shop(_) => unreachable!("no shop is visited here"),
+        ToolCall::Shop(_) | ToolCall::External { .. } => unreachable!("the published agent has no such tool"),
     }
 }
 
@@ -72,7 +76,7 @@ fn value(executed: &QaResult) -> &Value {
     }
 }
 
-fn tools(calls: &[ToolCall]) -> Vec<&'static str> {
+fn tools(calls: &[ToolCall]) -> Vec<&str> {
     calls.iter().map(ToolCall::tool).collect()
 }
 

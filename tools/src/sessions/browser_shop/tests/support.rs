@@ -47,6 +47,7 @@ pub(crate) fn unit(goal: &Goal) -> EpisodeUnit {
         seed: 0,
         prompts: ContentHash::of_bytes(b"prompts"),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     };
     let goal = serde_json::to_value(goal).unwrap();
     let item = ItemId { content: ContentHash::of_json(&goal), occurrence: 0 };

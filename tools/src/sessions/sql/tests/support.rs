@@ -25,6 +25,7 @@ fn unit(database: &str, gold: &str, behaviour: Behaviour) -> EpisodeUnit {
         seed: 0,
         prompts: ContentHash::of_bytes(b"prompts"),
         format: lumos_tasks::PromptFormat::default(),
+        agent: None,
     };
     let task = Task::Sql { question: "?".to_owned(), database: database.to_owned() };
     let setup = Setup::Sql { database: database.to_owned(), gold: gold.to_owned() };
@@ -77,11 +78,15 @@ impl Episode {
         }
     }
 
-    pub(crate) async fn submit(&self) -> SqlGrade {
-        match self.0.call(&ToolCall::SqlSubmit).await.unwrap() {
-            ToolReply::SqlGrade(grade) => grade,
+    pub(crate) async fn try_submit(&self) -> Result<SqlGrade, ToolFault> {
+        match self.0.call(&ToolCall::SqlSubmit).await? {
+            ToolReply::SqlGrade(grade) => Ok(grade),
             other => panic!("{other:?}"),
         }
+    }
+
+    pub(crate) async fn submit(&self) -> SqlGrade {
+        self.try_submit().await.unwrap()
     }
 
     pub(crate) async fn close(self) {
