@@ -83,10 +83,7 @@ fn task_files(words: &[String]) -> Result<(Vec<String>, Vec<TaskFile>), Failure>
         }
         let paths = if path.is_dir() { task_files_in(path)? } else { vec![path.to_owned()] };
         for path in paths {
-            let file = read_task_file(&path).map_err(|error| {
-                Failure::usage(error)
-                    .hint("write an example with `lumos init task DIR`; see docs/guide/own-data.md")
-            })?;
+            let file = task_file(&path)?;
             let name = &file.definition.name;
             match files.iter().find(|other| other.definition.name == *name) {
                 Some(other) if other.path != path => {
@@ -103,6 +100,13 @@ fn task_files(words: &[String]) -> Result<(Vec<String>, Vec<TaskFile>), Failure>
         }
     }
     Ok((names, files))
+}
+
+/// Reads a task file.
+pub(crate) fn task_file(path: &Path) -> Result<TaskFile, Failure> {
+    read_task_file(path).map_err(|error| {
+        Failure::usage(error).hint("write an example with `lumos init task DIR`; see docs/guide/own-data.md")
+    })
 }
 
 /// Ending of the names of task files.

@@ -4,7 +4,9 @@
 //! scores outcomes and provides [`PublishedFigure`]s. The registry lists the implementations.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use lumos_tasks::families::agent::AgentDefinition;
 use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, Item, Outcome, Role, Target};
 
 use crate::error::DataError;
@@ -42,6 +44,11 @@ pub trait Benchmark: Send + Sync {
     /// The task file, if the benchmark is not built in.
     fn task_file(&self) -> Option<&'static TaskFile> {
         self.description().task_file
+    }
+
+    /// The agent, if it is not built in.
+    fn agent(&self) -> Option<Arc<AgentDefinition>> {
+        None
     }
 
     /// Where a run reads its items: the file of its task file, otherwise its file in the data folder, otherwise the

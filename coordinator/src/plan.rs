@@ -81,7 +81,7 @@ pub fn expand<E: std::error::Error + 'static>(
                             seed,
                             prompts: benchmark.prompts_hash(),
                             format: lumos_tasks::PromptFormat::default(),
-                            agent: None,
+                            agent: benchmark.agent().filter(|_| formulation.has_modules()),
                         };
                         if known.insert(configuration.identity()) {
                             configurations.push(configuration);

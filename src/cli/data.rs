@@ -85,6 +85,12 @@ pub(crate) struct ReplayArgs {
     /// Read recorded cases from these files, .jsonl or .jsonl.gz
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
+    /// Replay the cases on the benchmark of this task file instead of the one they name
+    ///
+    /// Shows whether the file describes the same prompts, calls and outcomes. Example: --task-file
+    /// examples/task_files/strategyqa.toml
+    #[arg(long, value_name = "PATH")]
+    pub(crate) task_file: Option<PathBuf>,
     /// Print one JSON object per case: {"id", "passed", "difference"}
     #[arg(long)]
     pub(crate) json: bool,

@@ -198,9 +198,14 @@ async fn again(sampled: Sampled, executor: &Executor) -> Result<(Sampled, Compar
 pub(crate) fn replay(arguments: &ReplayArgs) -> CommandResult {
     let mut out = io::stdout().lock();
     let (mut passed, mut failed, mut skipped) = (0u64, 0u64, 0u64);
+    let benchmark = arguments.task_file.as_deref().map(settings::task_file).transpose()?;
     for file in &arguments.files {
         for recorded in replay::read_cases(file).map_err(Failure::usage)? {
-            let verdict = recorded.map_err(Failure::usage)?.replay();
+            let recorded = recorded.map_err(Failure::usage)?;
+            let verdict = match (&benchmark, recorded.case()) {
+                (Some(own), Some(case)) => replay::replay_on(case, own.benchmark()),
+                _ => recorded.replay(),
+            };
             print(&mut out, &verdict, arguments.json)?;
             match &verdict {
                 ReplayResult { skipped: Some(_), .. } => skipped += 1,

@@ -158,7 +158,7 @@ pub fn configuration(
         seed: 0,
         prompts: benchmark.prompts_hash(),
         format: lumos_tasks::PromptFormat::default(),
-        agent: None,
+        agent: benchmark.agent(),
     }
 }
 

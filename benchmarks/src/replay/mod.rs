@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 use lumos_tasks::recorded::Case;
 
+use crate::benchmark::Benchmark;
+
 pub use drive::configuration;
 pub use read::{CaseError, Cases, RecordedRow, read_cases};
 pub use record::{NotRecordable, record};
@@ -73,7 +75,12 @@ impl ReplayResult {
 /// prediction.
 pub fn replay(case: &Case) -> ReplayResult {
     match crate::registry::find(&case.benchmark) {
-        Some(benchmark) => ReplayResult::of(&case.id, compare::case(case, benchmark)),
+        Some(benchmark) => replay_on(case, benchmark),
         None => ReplayResult::skip(&case.id, format!("unknown benchmark `{}`", case.benchmark)),
     }
+}
+
+/// Replays a recorded case on another benchmark than the one it names, such as one that a task file describes.
+pub fn replay_on(case: &Case, benchmark: &dyn Benchmark) -> ReplayResult {
+    ReplayResult::of(&case.id, compare::case(case, benchmark))
 }

@@ -3,6 +3,8 @@
 
 mod record;
 
+pub(crate) use record::as_python_text;
+
 use lumos_tasks::Formulation;
 use lumos_tasks::families::qa;
 use serde_json::Value;

@@ -25,16 +25,20 @@ pub(super) fn read(record: &Value) -> Result<Content, RecordError> {
 /// Parses a record as the original does: `str` of any value of `answer`.
 pub(super) fn read_as_original(record: &Value) -> Result<Content, RecordError> {
     let question = text(record, "question")?;
-    let answer = match required(record, ANSWER, TRUE_OR_FALSE)? {
-        Value::Bool(answer) => python_text(*answer).to_owned(),
-        Value::Null => "None".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
+    let answer = as_python_text(required(record, ANSWER, TRUE_OR_FALSE)?);
     Ok(content(record, question, &answer))
 }
 
 /// The original's `str(answer)`.
+pub(crate) fn as_python_text(answer: &Value) -> String {
+    match answer {
+        Value::Bool(answer) => python_text(*answer).to_owned(),
+        Value::Null => "None".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 fn python_text(answer: bool) -> &'static str {
     if answer { "True" } else { "False" }
 }

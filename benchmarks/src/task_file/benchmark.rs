@@ -1,34 +1,66 @@
 //! Turns a task file into a benchmark.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use lumos_tasks::families::{maths, qa};
-use lumos_tasks::{ContentHash, Formulation, Item, Outcome, Role, Target};
+use lumos_tasks::families::agent::AgentDefinition;
+use lumos_tasks::{Configuration, ContentHash, Item, Outcome, Target};
 
 use super::record::{self, cluster};
 use super::{AnswerKind, DataFormat, TaskDefinition, TaskFamily, TaskFigure, TaskFile};
 use crate::benchmark::{
-    Benchmark, BenchmarkDescription, MODULES, PublishedFigure, PublishedItems, QA_MODULES, QA_TOOLS,
+    Benchmark, BenchmarkDescription, MODULES, PublishedFigure, PublishedItems, QA_MODULES, Score,
 };
 use crate::error::DataError;
+use crate::gsm8k::Gsm8k;
+use crate::hotpotqa::HotpotQa;
+use crate::intercode_sql::IntercodeSql;
 use crate::judge::LLM_ACCURACY;
-use crate::loading::{Builder, DataSource, Items, Layout, Located, open_records};
+use crate::loading::{Builder, Content, DataSource, Items, Layout, Located, RecordError, open_records};
 use crate::metrics::{
     ACCURACY, EXACT_MATCH, F1, MetricDefinition, score_value, score_words, score_yes_or_no,
 };
+use crate::mind2web::Mind2Web;
 use crate::score::Scoring;
+use crate::webshop::WebShop;
 
 /// A benchmark that is described by a task file.
-struct TaskFileBenchmark(&'static BenchmarkDescription);
+struct TaskFileBenchmark((&'static BenchmarkDescription, &'static TaskFile));
 
 impl Benchmark for TaskFileBenchmark {
     fn description(&self) -> &'static BenchmarkDescription {
-        self.0
+        self.0.0
+    }
+
+    fn agent(&self) -> Option<Arc<AgentDefinition>> {
+        self.definition().agent.clone()
     }
 
     fn cluster(&self, item: &Item) -> Option<String> {
-        cluster(&self.task_file()?.definition, &item.record)
+        cluster(self.definition(), &item.record).or_else(|| self.base().cluster(item))
+    }
+
+    fn draws(&self) -> bool {
+        self.base().draws()
+    }
+
+    fn is_measured(&self, metric: &MetricDefinition, configuration: &Configuration) -> bool {
+        self.base().is_measured(metric, configuration)
+    }
+
+    fn read_as_original(&self, record: &serde_json::Value) -> Result<Content, RecordError> {
+        record::read_as_original(self.definition(), record)
+    }
+}
+
+impl TaskFileBenchmark {
+    fn definition(&self) -> &'static TaskDefinition {
+        &self.0.1.definition
+    }
+
+    /// Returns the benchmark whose agent the family is.
+    fn base(&self) -> &'static dyn Benchmark {
+        self.definition().family.base()
     }
 }
 
@@ -38,44 +70,27 @@ pub(super) fn interned(file: &TaskFile) -> &'static dyn Benchmark {
     static KNOWN: Mutex<BTreeMap<ContentHash, &'static TaskFileBenchmark>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     *known.entry(ContentHash::of_json(file)).or_insert_with(|| {
+        let file = Box::leak(Box::new(file.clone()));
         let description = Box::leak(Box::new(describe(file)));
-        Box::leak(Box::new(TaskFileBenchmark(description)))
+        Box::leak(Box::new(TaskFileBenchmark((description, file))))
     })
 }
 
 impl TaskFamily {
-    pub(super) fn formulations(self) -> &'static [Formulation] {
+    /// Returns the benchmark whose agent, tools and limits the family has.
+    pub(super) fn base(self) -> &'static dyn Benchmark {
         match self {
-            Self::Maths | Self::Qa => &Formulation::OF_LUMOS,
+            Self::Maths => &Gsm8k,
+            Self::Qa | Self::Custom => &HotpotQa,
+            Self::Web => &Mind2Web,
+            Self::Shop => &WebShop,
+            Self::Sql => &IntercodeSql,
         }
     }
 
-    pub(super) fn tools(self) -> &'static [&'static str] {
-        match self {
-            Self::Maths => &["maths"],
-            Self::Qa => &QA_TOOLS,
-        }
-    }
-
-    fn modules(self) -> &'static [Role] {
-        match self {
-            Self::Maths => &MODULES,
-            Self::Qa => &QA_MODULES,
-        }
-    }
-
-    fn max_rounds(self) -> u32 {
-        match self {
-            Self::Maths => 8,
-            Self::Qa => 5,
-        }
-    }
-
-    fn prompts_hash(self) -> ContentHash {
-        match self {
-            Self::Maths => maths::prompts_hash(),
-            Self::Qa => qa::prompts_hash(),
-        }
+    /// Whether answers are compared with gold answers. Otherwise, the base's metrics are reported.
+    pub(super) fn has_answers(self) -> bool {
+        matches!(self, Self::Maths | Self::Qa | Self::Custom)
     }
 }
 
@@ -91,9 +106,15 @@ impl AnswerKind {
     }
 }
 
+/// Returns the metrics that can be computed, with the most important first.
+pub(super) fn known_metrics(definition: &TaskDefinition) -> &'static [MetricDefinition] {
+    let family = definition.family;
+    if family.has_answers() { definition.answer_kind().metrics() } else { family.base().metrics() }
+}
+
 /// Returns the metrics that a definition reports.
 pub(super) fn metrics(definition: &TaskDefinition) -> Vec<MetricDefinition> {
-    let known = definition.answer_kind().metrics();
+    let known = known_metrics(definition);
     if definition.metrics.is_empty() {
         return known.iter().filter(|metric| !metric.judged).copied().collect();
     }
@@ -109,10 +130,9 @@ fn text(text: &str) -> &'static str {
     String::leak(text.to_owned())
 }
 
-fn describe(file: &TaskFile) -> BenchmarkDescription {
-    let file: &'static TaskFile = Box::leak(Box::new(file.clone()));
+fn describe(file: &'static TaskFile) -> BenchmarkDescription {
     let definition = &file.definition;
-    let family = definition.family;
+    let base = definition.family.base();
     let metrics = leak(metrics(definition));
     let figure = |figure: &'static TaskFigure| PublishedFigure {
         metric: figure.metric.as_deref().or(metrics.first().map(|metric| metric.name)).unwrap_or_default(),
@@ -121,43 +141,60 @@ fn describe(file: &TaskFile) -> BenchmarkDescription {
         percent: figure.percent,
         source: &figure.source,
     };
-    let kind = definition.answer_kind();
-    let tolerance = definition.answer.tolerance;
+    let of_base = base.description();
     BenchmarkDescription {
         task_file: Some(file),
         name: &definition.name,
         title: definition.title.as_deref().unwrap_or(&definition.name),
         data_file: text(&file.data_file().to_string_lossy()),
         formulations: match definition.formulations.as_slice() {
-            [] => family.formulations(),
+            [] => of_base.formulations,
             some => some,
         },
-        max_rounds: Box::leak(Box::new(move |_| definition.max_rounds.unwrap_or(family.max_rounds()))),
-        modules: family.modules(),
-        tools: family.tools(),
+        max_rounds: Box::leak(Box::new(move |behaviour| {
+            definition.max_rounds.unwrap_or_else(|| base.max_rounds(behaviour))
+        })),
+        modules: match &definition.agent {
+            Some(agent) if agent.asks() => &QA_MODULES,
+            Some(_) => &MODULES,
+            None => of_base.modules,
+        },
+        tools: leak(definition.called_tools()),
         prompts_hash: Box::leak(Box::new(move || {
-            ContentHash::of_json(&(family.prompts_hash(), definition.items_hash()))
+            ContentHash::of_json(&(base.prompts_hash(), definition.items_hash()))
         })),
         metrics,
         published: leak(definition.published.iter().map(figure).collect()),
         published_items: definition.data.items.map(PublishedItems::All),
         downloads: &[],
-        group_label: definition.fields.group.as_deref(),
+        group_label: definition.fields.group.as_deref().or(of_base.group_label),
         samples: &[],
         open,
         read: Box::leak(Box::new(record::reader(definition))),
-        // Both scorings compare by value: the original has no scripts for this data.
-        score: Box::leak(Box::new(move |target: &Target, outcome: &Outcome, _| match kind {
-            AnswerKind::Number | AnswerKind::Value => score_value(target, outcome, tolerance),
-            AnswerKind::Text => score_words(target, outcome),
-            AnswerKind::YesNo => score_yes_or_no(target, outcome, Scoring::Corrected),
-        })),
+        score: if definition.family.has_answers() { scored(definition) } else { of_base.score },
     }
+}
+
+/// Returns the function that compares answers. Both scorings compare by value, because the original has no scripts for
+/// this data; an agent with the quirks of StrategyQA's scripts is scored like StrategyQA.
+fn scored(definition: &'static TaskDefinition) -> Score {
+    let (kind, tolerance) = (definition.answer_kind(), definition.answer.tolerance);
+    let has_quirks = definition.has_paper_quirks();
+    Box::leak(Box::new(move |target: &Target, outcome: &Outcome, scoring: Scoring| match kind {
+        AnswerKind::Number | AnswerKind::Value => score_value(target, outcome, tolerance),
+        AnswerKind::Text => score_words(target, outcome),
+        AnswerKind::YesNo if has_quirks => score_yes_or_no(target, outcome, scoring),
+        AnswerKind::YesNo => score_yes_or_no(target, outcome, Scoring::Corrected),
+    }))
 }
 
 /// Opens the data of a task file. An item's own name must be unique.
 #[allow(clippy::needless_pass_by_value)] // signature of `BenchmarkDescription::open`
 fn open(about: &'static BenchmarkDescription, source: DataSource) -> Result<Items, DataError> {
+    let base = about.task_file.map(|file| file.definition.family);
+    if base == Some(TaskFamily::Web) {
+        return (TaskFamily::Web.base().description().open)(about, source);
+    }
     let layout = match about.task_file.and_then(|file| file.definition.format()) {
         Some(DataFormat::Csv) => Layout::Csv,
         Some(DataFormat::Json) => Layout::Array,

@@ -18,9 +18,12 @@ mod benchmark;
 mod problems;
 mod record;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use lumos_tasks::families::agent::AgentDefinition;
 use lumos_tasks::{ContentHash, Formulation};
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +66,9 @@ pub struct TaskDefinition {
     /// How the gold answer is read and compared.
     #[serde(default)]
     pub answer: TaskAnswer,
+    /// The agent of the family `custom`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Arc<AgentDefinition>>,
     /// Backends by tool, as for `--tool`, which takes precedence.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, String>,
@@ -79,6 +85,14 @@ pub enum TaskFamily {
     Maths,
     /// Those of HotpotQA and StrategyQA: retrieval and a QA model.
     Qa,
+    /// Those of Mind2Web: actions on recorded pages. Records have Mind2Web's format.
+    Web,
+    /// Those of WebShop: a visit to a shop. Records are goals in WebShop's format.
+    Shop,
+    /// Those of InterCode SQL: statements on a database.
+    Sql,
+    /// Those of the file's own agent.
+    Custom,
 }
 
 /// The data of a task file.
@@ -142,6 +156,9 @@ pub struct TaskFields {
     /// Cluster of items whose results depend on each other, such as questions about the same text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
+    /// The database's name, for the family `sql`. Default: `database`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub database: Option<String>,
 }
 
 impl Default for TaskFields {
@@ -153,6 +170,7 @@ impl Default for TaskFields {
             group: None,
             context: None,
             cluster: None,
+            database: None,
         }
     }
 }
@@ -161,7 +179,7 @@ impl Default for TaskFields {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TaskAnswer {
-    /// What answers are. Default: `value` for `maths`, `text` for `qa`.
+    /// What answers are. Default: `value` for `maths`, otherwise `text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<AnswerKind>,
     /// Regular expression with one group, which finds the gold answer in its field.
@@ -217,6 +235,7 @@ impl TaskDefinition {
             data: TaskData { file: data.into(), format: None, items: None, training: false },
             fields: TaskFields::default(),
             answer: TaskAnswer::default(),
+            agent: None,
             tools: BTreeMap::new(),
             published: Vec::new(),
         }
@@ -226,7 +245,7 @@ impl TaskDefinition {
     pub fn answer_kind(&self) -> AnswerKind {
         self.answer.kind.unwrap_or(match self.family {
             TaskFamily::Maths => AnswerKind::Value,
-            TaskFamily::Qa => AnswerKind::Text,
+            _ => AnswerKind::Text,
         })
     }
 
@@ -237,7 +256,7 @@ impl TaskDefinition {
 
     /// Returns what is wrong with the values, each with its key: `answer.pattern`. Empty if the definition can be
     /// used.
-    pub fn problems(&self) -> Vec<(&'static str, String)> {
+    pub fn problems(&self) -> Vec<(Cow<'static, str>, String)> {
         problems::problems(self)
     }
 
@@ -250,6 +269,19 @@ impl TaskDefinition {
             self.answer_kind(),
             &self.answer.pattern,
         ))
+    }
+
+    /// Whether behaviour `paper` reproduces the published question-answering scripts.
+    fn has_paper_quirks(&self) -> bool {
+        self.agent.as_ref().is_some_and(|agent| agent.paper_quirks)
+    }
+
+    /// Returns the tools that the agent calls, sorted.
+    pub fn called_tools(&self) -> Vec<&str> {
+        match &self.agent {
+            Some(agent) if self.family == TaskFamily::Custom => agent.tools(),
+            _ => self.family.base().description().tools.to_vec(),
+        }
     }
 }
 

@@ -1,18 +1,20 @@
 //! Checks the values of a definition.
 
+use std::borrow::Cow;
 use std::path::Component;
 
 use regex::Regex;
 
-use super::{AnswerKind, TaskDefinition};
+use super::benchmark::known_metrics;
+use super::{AnswerKind, TaskAnswer, TaskDefinition, TaskFamily, TaskFields};
 use crate::registry;
 
 /// Maximum length of a name in characters, because names are parts of file names.
 const LONGEST_NAME: usize = 64;
 
-pub(super) fn problems(definition: &TaskDefinition) -> Vec<(&'static str, String)> {
-    let mut found = Vec::new();
-    let mut add = |key: &'static str, message: String| found.push((key, message));
+pub(super) fn problems(definition: &TaskDefinition) -> Vec<(Cow<'static, str>, String)> {
+    let mut found: Vec<(Cow<'static, str>, String)> = Vec::new();
+    let mut add = |key: &'static str, message: String| found.push((key.into(), message));
     let name = &definition.name;
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     let starts_well = name.chars().next().is_some_and(|first| first.is_ascii_alphanumeric());
@@ -39,7 +41,7 @@ pub(super) fn problems(definition: &TaskDefinition) -> Vec<(&'static str, String
     if definition.data.file.components().all(|part| part == Component::CurDir) {
         add("data.file", "expected the path of a file".to_owned());
     }
-    let supported = definition.family.formulations();
+    let supported = definition.family.base().formulations();
     for formulation in definition.formulations.iter().filter(|one| !supported.contains(one)) {
         let names = supported.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
         add("formulations", format!("the family does not support {formulation}; supported are {names}"));
@@ -48,14 +50,26 @@ pub(super) fn problems(definition: &TaskDefinition) -> Vec<(&'static str, String
         add("max_rounds", "expected a number from 1 to 1000".to_owned());
     }
     let kind = definition.answer_kind();
-    let metrics: Vec<_> = kind.metrics().iter().map(|metric| metric.name).collect();
+    let metrics: Vec<_> = known_metrics(definition).iter().map(|metric| metric.name).collect();
     let known = metrics.join(", ");
     for metric in definition.metrics.iter().filter(|metric| !metrics.contains(&metric.as_str())) {
         add("metrics", format!("unknown metric `{metric}` for answers of this kind: expected {known}"));
     }
-    for tool in definition.tools.keys().filter(|tool| !definition.family.tools().contains(&tool.as_str())) {
-        let tools = definition.family.tools().join(", ");
-        add("tools", format!("the family does not call `{tool}`; its tools are {tools}"));
+    let called = definition.called_tools();
+    for tool in definition.tools.keys().filter(|tool| !called.contains(&tool.as_str())) {
+        add("tools", format!("the agent does not call `{tool}`; its tools are {}", called.join(", ")));
+    }
+    if !definition.family.has_answers() && definition.answer != TaskAnswer::default() {
+        add("answer", "only the families maths, qa and custom compare answers".to_owned());
+    }
+    if definition.family == TaskFamily::Web && definition.fields != TaskFields::default() {
+        add("fields", "records of the family web have the format of Mind2Web".to_owned());
+    }
+    if definition.family != TaskFamily::Sql && definition.fields.database.is_some() {
+        add("fields.database", "only the family sql has databases".to_owned());
+    }
+    if definition.family == TaskFamily::Sql && definition.max_rounds.is_some_and(|rounds| rounds > 10) {
+        add("max_rounds", "expected at most 10 for the family sql".to_owned());
     }
     for (key, field) in fields(definition) {
         if field.is_empty() {
@@ -98,6 +112,18 @@ pub(super) fn problems(definition: &TaskDefinition) -> Vec<(&'static str, String
             "published figures need the number of items on which they were measured".to_owned(),
         );
     }
+    match (&definition.agent, definition.family) {
+        (None, TaskFamily::Custom) => {
+            add("family", "the family custom needs a table `agent` with its actions".to_owned());
+        }
+        (Some(agent), TaskFamily::Custom) => {
+            found.extend(agent.problems().into_iter().map(|(key, message)| (key.into(), message)));
+        }
+        (Some(_), _) => {
+            add("agent", "only the family custom has an agent of its own".to_owned());
+        }
+        (None, _) => {}
+    }
     found
 }
 
@@ -110,6 +136,7 @@ fn fields(definition: &TaskDefinition) -> impl Iterator<Item = (&'static str, &S
         ("fields.group", &fields.group),
         ("fields.context", &fields.context),
         ("fields.cluster", &fields.cluster),
+        ("fields.database", &fields.database),
     ];
     let optional = optional.into_iter().filter_map(|(key, field)| Some((key, field.as_ref()?)));
     required.into_iter().chain(optional)

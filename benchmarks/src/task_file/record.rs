@@ -5,9 +5,10 @@ use lumos_tasks::{AnswerForm, Setup, Target, Task};
 use regex::Regex;
 use serde_json::Value;
 
-use super::{AnswerKind, TaskDefinition, TaskFamily};
+use super::{AnswerKind, TaskDefinition, TaskFamily, TaskFields};
 use crate::loading::{Content, RecordError, describe, quoted};
 use crate::metrics::verdict;
+use crate::strategyqa::as_python_text;
 
 /// Returns the function that reads the records of a definition.
 pub(super) fn reader(
@@ -23,29 +24,68 @@ fn read(
     record: &Value,
 ) -> Result<Content, RecordError> {
     let fields = &definition.fields;
-    let question = words(record, &fields.question)?;
-    let question = match &fields.context {
-        Some(context) => format!("{} {question}", words(record, context)?),
-        None => question,
-    };
     let kind = definition.answer_kind();
-    let target = target(record, &fields.answer, kind, pattern)?;
-    let task = match definition.family {
-        TaskFamily::Maths => Task::Maths { question },
-        TaskFamily::Qa => {
+    let content = match definition.family {
+        // These have formats of their own.
+        TaskFamily::Web | TaskFamily::Shop => definition.family.base().read(record)?,
+        TaskFamily::Sql => statement(definition, record)?,
+        TaskFamily::Maths => Content {
+            task: Task::Maths { question: question(fields, record)? },
+            ..answered(target(record, &fields.answer, kind, pattern)?)
+        },
+        TaskFamily::Qa | TaskFamily::Custom => {
             let answer = if kind == AnswerKind::YesNo { AnswerForm::YesNo } else { AnswerForm::Entity };
-            Task::Qa { question, answer }
+            Content {
+                task: Task::Qa { question: question(fields, record)?, answer },
+                ..answered(target(record, &fields.answer, kind, pattern)?)
+            }
         }
     };
     let optional =
         |name: &'static Option<String>| name.as_deref().map(|name| plain(record, name)).transpose();
-    Ok(Content {
-        name: optional(&fields.id)?,
-        group: optional(&fields.group)?,
-        task,
-        setup: Setup::None,
-        target,
+    let (name, group) = (optional(&fields.id)?, optional(&fields.group)?);
+    Ok(Content { name: name.or(content.name), group: group.or(content.group), ..content })
+}
+
+/// Returns the question, with its context.
+fn question(fields: &'static TaskFields, record: &Value) -> Result<String, RecordError> {
+    let question = words(record, &fields.question)?;
+    Ok(match &fields.context {
+        Some(context) => format!("{} {question}", words(record, context)?),
+        None => question,
     })
+}
+
+/// An item with a gold answer, without its task.
+fn answered(target: Target) -> Content {
+    let task = Task::Maths { question: String::new() };
+    Content { name: None, group: None, task, setup: Setup::None, target }
+}
+
+/// Returns a question to a database, whose answer is a query.
+fn statement(definition: &'static TaskDefinition, record: &Value) -> Result<Content, RecordError> {
+    let fields = &definition.fields;
+    let database = words(record, fields.database.as_deref().unwrap_or("database"))?;
+    let gold = words(record, &fields.answer)?;
+    Ok(Content {
+        task: Task::Sql { question: question(fields, record)?, database: database.clone() },
+        setup: Setup::Sql { database, gold: gold.clone() },
+        ..answered(Target::Text { answer: gold })
+    })
+}
+
+/// Reads a record as the published script does whose quirks the agent has: any value is a gold answer.
+pub(super) fn read_as_original(
+    definition: &'static TaskDefinition,
+    record: &Value,
+) -> Result<Content, RecordError> {
+    if !(definition.has_paper_quirks() && definition.answer_kind() == AnswerKind::YesNo) {
+        return reader(definition)(record);
+    }
+    let fields = &definition.fields;
+    let answer = as_python_text(field(record, &fields.answer, "an answer")?);
+    let task = Task::Qa { question: question(fields, record)?, answer: AnswerForm::YesNo };
+    Ok(Content { task, ..answered(Target::Text { answer }) })
 }
 
 /// Returns the cluster of a record, if the definition names a field for it.
@@ -93,7 +133,10 @@ fn target(
     kind: AnswerKind,
     pattern: Option<&Regex>,
 ) -> Result<Target, RecordError> {
-    let given = plain(record, name)?;
+    let given = match (kind, field(record, name, "a string or a number")?) {
+        (AnswerKind::YesNo, value @ Value::Bool(_)) => as_python_text(value),
+        _ => plain(record, name)?,
+    };
     let answer = match pattern {
         None => given.trim(),
         Some(pattern) => match pattern.captures(&given).and_then(|found| found.get(1)) {

@@ -54,6 +54,7 @@ fn records_are_read_from_the_mapped_fields() {
             group: Some("level".to_owned()),
             context: Some("story".to_owned()),
             cluster: Some("story".to_owned()),
+            database: None,
         };
     });
     let record =

@@ -1,5 +1,7 @@
 //! Reads task files (TOML).
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -32,26 +34,37 @@ fn parse(text: &str, file: &str) -> Result<TaskDefinition, SpecError> {
     if problems.is_empty() {
         return Ok(definition);
     }
-    let line =
-        |(key, message): (&'static str, String)| format!("{file}:{}: `{key}`: {message}", line_of(text, key));
+    let line = |(key, message): (Cow<'static, str>, String)| {
+        format!("{file}:{}: `{key}`: {message}", line_of(text, &key))
+    };
     Err(SpecError::TaskFile { problems: problems.into_iter().map(line).collect() })
 }
 
-/// Returns the line, counted from 1, that sets a key such as `answer.pattern`; otherwise the line of its table.
+/// Returns the line, counted from 1, that sets a key such as `answer.pattern` or `agent.actions[1].tool`; otherwise the
+/// line of its table.
 fn line_of(text: &str, key: &str) -> usize {
     let mut table = String::new();
     let mut of_table = 1;
+    // The number of tables of each array so far.
+    let mut counts: HashMap<String, usize> = HashMap::new();
     for (line, number) in text.lines().zip(1..) {
         let line = line.trim();
         if line.starts_with('[') {
-            table = line.trim_matches(['[', ']']).trim().to_owned();
-            if key.split('.').next() == Some(table.as_str()) {
+            let name = line.split('#').next().unwrap_or_default().trim().trim_matches(['[', ']']).trim();
+            table = name.to_owned();
+            if line.starts_with("[[") && key.contains('[') {
+                let count = counts.entry(name.to_owned()).or_default();
+                table = format!("{name}[{count}]");
+                *count += 1;
+            }
+            let is_parent = key.strip_prefix(&table).is_some_and(|rest| rest.starts_with(['.', '[']));
+            if is_parent {
                 of_table = number;
             }
         } else if let Some((name, _)) = line.split_once('=') {
             let name = name.trim();
             let full = if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };
-            if full == key || key.strip_prefix(&full).is_some_and(|rest| rest.starts_with('.')) {
+            if full == key || key.strip_prefix(&full).is_some_and(|rest| rest.starts_with(['.', '['])) {
                 return number;
             }
         }

@@ -8,8 +8,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use lumos_queue::nats::{Change, NatsError};
 use lumos_tasks::fleet::{
-    MessageError, NEWEST, PROTOCOL, RunNotice, RunState, ShardId, SharedInputs, UnitMessage,
-    WorkMessage,
+    MessageError, NEWEST, PROTOCOL, RunNotice, RunState, ShardId, SharedInputs, UnitMessage, WorkMessage,
 };
 use lumos_tasks::{Assignment, Configuration, ContentHash, RunToken};
 use serde::Deserialize;

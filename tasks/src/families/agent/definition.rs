@@ -293,8 +293,8 @@ impl AgentDefinition {
         )
     }
 
-    /// Returns what is wrong, each with its key: `agent.actions.tool`. Empty if the definition can be used.
-    pub fn problems(&self) -> Vec<(&'static str, String)> {
+    /// Returns what is wrong, each with its key: `agent.actions[0].tool`. Empty if the definition can be used.
+    pub fn problems(&self) -> Vec<(String, String)> {
         problems::problems(self)
     }
 

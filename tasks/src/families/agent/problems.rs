@@ -11,9 +11,9 @@ const MOST_ARGUMENTS: usize = 16;
 const MOST_EXAMPLES: usize = 16;
 const MOST_CHARACTERS: usize = 100_000;
 
-pub(super) fn problems(agent: &AgentDefinition) -> Vec<(&'static str, String)> {
+pub(super) fn problems(agent: &AgentDefinition) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let mut add = |key: &'static str, message: String| found.push((key, message));
+    let mut add = |key: &str, message: String| found.push((key.to_owned(), message));
     if agent.actions.is_empty() || agent.actions.len() > MOST_ACTIONS {
         add("agent.actions", format!("expected 1 to {MOST_ACTIONS} actions"));
     }
@@ -25,10 +25,11 @@ pub(super) fn problems(agent: &AgentDefinition) -> Vec<(&'static str, String)> {
         add("agent", format!("{size} bytes; expected at most {}", AgentDefinition::MOST_BYTES));
     }
     let mut names = BTreeSet::new();
-    for action in &agent.actions {
+    for (index, action) in agent.actions.iter().enumerate() {
+        let mut add = |key: &str, message: String| add(&format!("agent.actions[{index}].{key}"), message);
         check(action, &mut add);
         if !names.insert(&action.name) {
-            add("agent.actions.name", format!("two actions are named `{}`", action.name));
+            add("name", format!("two actions are named `{}`", action.name));
         }
     }
     let executed = |action: &ActionDefinition| action.operation().is_some();
@@ -50,27 +51,21 @@ fn is_word(text: &str) -> bool {
     text.chars().next().is_some_and(|first| first.is_ascii_alphabetic()) && text.chars().all(plain)
 }
 
-fn check(action: &ActionDefinition, add: &mut impl FnMut(&'static str, String)) {
+fn check(action: &ActionDefinition, add: &mut impl FnMut(&str, String)) {
     let name = &action.name;
     if !is_word(name) {
-        add(
-            "agent.actions.name",
-            format!("invalid name `{name}`: use letters, digits and `_`, starting with a letter"),
-        );
+        add("name", format!("invalid name `{name}`: use letters, digits and `_`, starting with a letter"));
     }
     let known = || Operation::BUILT_IN.iter().filter(|(tool, ..)| Some(*tool) == action.tool.as_deref());
     match (&action.tool, action.operation()) {
         (Some(tool), None) if Operation::WITH_SESSIONS.contains(&tool.as_str()) => {
-            add(
-                "agent.actions.tool",
-                format!("action `{name}`: only the family `{tool}` can call the tool `{tool}`"),
-            );
+            add("tool", format!("action `{name}`: only the family `{tool}` can call the tool `{tool}`"));
         }
         (Some(tool), None) => {
             let calls: Vec<_> = known().map(|(_, call, _)| *call).collect();
             let call = action.call.as_deref().unwrap_or_default();
             add(
-                "agent.actions.call",
+                "call",
                 format!(
                     "action `{name}`: tool `{tool}` has no operation `{call}`; expected {}",
                     calls.join(" or ")
@@ -78,7 +73,7 @@ fn check(action: &ActionDefinition, add: &mut impl FnMut(&'static str, String)) 
             );
         }
         (Some(tool), Some(Operation::External)) if !is_tool_name(tool) => add(
-            "agent.actions.tool",
+            "tool",
             format!(
                 "action `{name}`: invalid tool name `{tool}`: use lower-case letters, digits, `-` and `_`"
             ),
@@ -87,38 +82,32 @@ fn check(action: &ActionDefinition, add: &mut impl FnMut(&'static str, String)) 
     }
     if !is_external(action) && (action.result.is_some() || action.most_characters.is_some()) {
         add(
-            "agent.actions.result",
+            "result",
             format!("action `{name}`: result and most_characters are for tools that are not built in"),
         );
     }
     if let Some(problem) = action.result.as_deref().and_then(result::problem) {
-        add("agent.actions.result", format!("action `{name}`: {problem}"));
+        add("result", format!("action `{name}`: {problem}"));
     }
     if action.most_characters.is_some_and(|most| !(1..=MOST_CHARACTERS).contains(&most)) {
-        add("agent.actions.most_characters", format!("action `{name}`: expected 1 to {MOST_CHARACTERS}"));
+        add("most_characters", format!("action `{name}`: expected 1 to {MOST_CHARACTERS}"));
     }
     if action.arguments.len() > MOST_ARGUMENTS {
-        add(
-            "agent.actions.arguments",
-            format!("action `{name}`: expected at most {MOST_ARGUMENTS} arguments"),
-        );
+        add("arguments", format!("action `{name}`: expected at most {MOST_ARGUMENTS} arguments"));
     }
     let mut names = BTreeSet::new();
     let mut optional = false;
     for argument in &action.arguments {
         let argument_name = argument.name();
         if argument_name.is_empty() {
-            add("agent.actions.arguments", format!("action `{name}`: an argument has no name"));
+            add("arguments", format!("action `{name}`: an argument has no name"));
         }
         if !names.insert(argument_name) {
-            add(
-                "agent.actions.arguments",
-                format!("action `{name}`: two arguments are named `{argument_name}`"),
-            );
+            add("arguments", format!("action `{name}`: two arguments are named `{argument_name}`"));
         }
         if optional && !argument.is_optional() {
             add(
-                "agent.actions.arguments",
+                "arguments",
                 format!("action `{name}`: the required argument `{argument_name}` follows an optional one"),
             );
         }
@@ -139,7 +128,7 @@ fn is_tool_name(tool: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn found(json: &str) -> Vec<(&'static str, String)> {
+    fn found(json: &str) -> Vec<(String, String)> {
         serde_json::from_str::<AgentDefinition>(json).unwrap().problems()
     }
 
@@ -147,11 +136,11 @@ mod tests {
     fn problems_name_the_key_and_the_action() {
         for (json, key, message) in [
             ("{}", "agent.actions", "expected 1 to 64"),
-            (r#"{"actions": [{"name": "A b", "tool": "x"}]}"#, "agent.actions.name", "`A b`"),
+            (r#"{"actions": [{"name": "A b", "tool": "x"}]}"#, "agent.actions[0].name", "`A b`"),
             (r#"{"actions": [{"name": "A"}]}"#, "agent.actions.tool", "no action has a tool"),
             (
                 r#"{"actions": [{"name": "A", "tool": "x"}, {"name": "A", "tool": "x"}]}"#,
-                "agent.actions.name",
+                "agent.actions[0].name",
                 "two actions",
             ),
             (
@@ -159,40 +148,40 @@ mod tests {
                 "agent.actions.tool",
                 "only the family",
             ),
-            (r#"{"actions": [{"name": "A", "tool": "X y"}]}"#, "agent.actions.tool", "invalid tool name"),
+            (r#"{"actions": [{"name": "A", "tool": "X y"}]}"#, "agent.actions[0].tool", "invalid tool name"),
             (
                 r#"{"actions": [{"name": "A", "tool": "qa", "call": "sing"}, {"name": "B", "tool": "x"}]}"#,
-                "agent.actions.call",
+                "agent.actions[0].call",
                 "expected answer or calculate",
             ),
             (
                 r#"{"actions": [{"name": "A", "tool": "maths", "result": "{}"}]}"#,
-                "agent.actions.result",
+                "agent.actions[0].result",
                 "not built in",
             ),
             (
                 r#"{"actions": [{"name": "A", "tool": "x", "result": "{a"}]}"#,
-                "agent.actions.result",
+                "agent.actions[0].result",
                 "unmatched brace",
             ),
             (
                 r#"{"actions": [{"name": "A", "tool": "x", "most_characters": 0}]}"#,
-                "agent.actions.most_characters",
+                "agent.actions[0].most_characters",
                 "1 to",
             ),
             (
                 r#"{"actions": [{"name": "A", "tool": "x", "arguments": ["a", "a"]}]}"#,
-                "agent.actions.arguments",
+                "agent.actions[0].arguments",
                 "two arguments",
             ),
             (
                 r#"{"actions": [{"name": "A", "tool": "x", "arguments": [{"name": "a", "optional": true}, "b"]}]}"#,
-                "agent.actions.arguments",
+                "agent.actions[0].arguments",
                 "follows an optional",
             ),
         ] {
             let found = found(json);
-            assert!(found.iter().any(|(at, why)| *at == key && why.contains(message)), "{json}: {found:?}");
+            assert!(found.iter().any(|(at, why)| at == key && why.contains(message)), "{json}: {found:?}");
         }
         assert_eq!(found(r#"{"actions": [{"name": "A", "tool": "x"}]}"#), []);
     }
