@@ -65,16 +65,21 @@ touch "$LUMOS_SKIPPED"
 trap 'rm -rf "$logs"' EXIT
 
 cargo test --workspace --locked --no-run
-# Unit, integration and documentation tests run at the same time. Each part is printed when it is complete.
+# Parts run at the same time; each is printed when it is complete. The program's own tests take longest and mostly wait
+# for processes, so they are a part of their own.
 run() {
   local name=$1
   shift
-  cargo test --workspace --locked --no-fail-fast "$@" >"$logs/$name" 2>&1 || touch "$logs/failed"
+  cargo test --locked --no-fail-fast "$@" >"$logs/$name" 2>&1 || touch "$logs/failed"
   cat "$logs/$name"
 }
-run unit --lib --bins -- "$@" &
-run integration --test '*' -- "$@" &
-run documentation --doc -- "$@" &
+run program --package lumos-eval --test it -- "$@" &
+run unit --workspace --lib --bins -- "$@" &
+run integration --workspace --exclude lumos-eval --test '*' -- "$@" &
+(
+  run campaign --package lumos-eval --test campaign -- "$@"
+  run documentation --workspace --doc -- "$@"
+) &
 wait
 status=0
 [ ! -e "$logs/failed" ] || status=1
@@ -86,5 +91,5 @@ awk -v skipped="$(awk -F'\t' '$1 == "skipped" { print $2 }' "$LUMOS_SKIPPED" | s
     printf "%d passed, %d failed, %d skipped", passed - skipped, failed, skipped
     if (ignored) printf " (and %d ignored: measurements, and helpers that other tests run)", ignored
     print ""
-  }' "$logs/unit" "$logs/integration" "$logs/documentation"
+  }' "$logs"/{program,unit,integration,campaign,documentation}
 exit "$status"
