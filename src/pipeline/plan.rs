@@ -254,7 +254,7 @@ fn tool_backends<'a>(
                 continue;
             }
             let usual = match benchmark.task_file() {
-                Some(file) => usual_backend_of(file, tool),
+                Some(file) => usual_backend_of(spec, file, tool),
                 None => usual_backend(spec, tool)?,
             };
             let Some(usual) = usual else {
@@ -282,11 +282,12 @@ fn tool_backends<'a>(
 }
 
 /// Returns the default backend of a tool for a task file: the file's own one, otherwise one that needs no data.
-fn usual_backend_of(file: &TaskFile, tool: &str) -> Option<String> {
+fn usual_backend_of(spec: &ResolvedSpec, file: &TaskFile, tool: &str) -> Option<String> {
     let Some(backend) = file.definition.tools.get(tool) else {
         return match tool {
             "maths" => Some("native".to_owned()),
             "rank" => Some("bm25".to_owned()),
+            "web" => Some(spec.browser.clone().unwrap_or_else(|| "native".to_owned())),
             _ => None,
         };
     };
