@@ -263,6 +263,7 @@ const LAYERS: [(&str, &[&str]); 4] = [
             "live",
             "wolfram",
             "session_backends",
+            "external",
             "name",
             "registry",
         ],

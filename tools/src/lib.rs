@@ -12,6 +12,7 @@ pub mod browser;
 #[cfg_attr(not(feature = "browser"), path = "browsers/absent.rs")]
 mod browsers;
 mod corpus;
+mod external;
 mod live;
 mod maths;
 mod name;
@@ -25,9 +26,9 @@ mod wolfram;
 
 pub use backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
 pub use live::{LiveWiki, WikiSettings};
-pub use name::{TOOLS, ToolSetError, backends, register_backend};
+pub use name::{TOOLS, ToolSetError, backends, is_known, needs_permission, register_backend};
 pub use ranking::rank_backend;
 pub use registry::ToolSets;
 pub use replies::Remembering;
-pub use tool::{ToolFault, Tools};
+pub use tool::{ToolFault, ToolOperation, Tools};
 pub use wolfram::{Wolfram, WolframSettings};

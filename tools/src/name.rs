@@ -9,6 +9,7 @@ use lumos_tasks::ToolBackend;
 use thiserror::Error;
 
 use super::backend::{BackendDescription, BackendError, NamedBackend};
+use super::external::{exec, mcp, service};
 use super::replies::recorded;
 use super::{corpus, live, maths, ranking, session_backends, wolfram};
 
@@ -16,7 +17,7 @@ use super::{corpus, live, maths, ranking, session_backends, wolfram};
 pub const TOOLS: [&str; 6] = ToolBackend::BUILT_IN;
 
 /// The backends of this crate. Those of a tool are listed in this order.
-static TABLE: [BackendDescription; 19] = [
+static TABLE: [BackendDescription; 23] = [
     maths::BACKEND,
     wolfram::BACKEND,
     recorded(Some("maths")),
@@ -37,6 +38,10 @@ static TABLE: [BackendDescription; 19] = [
     corpus::BACKEND,
     corpus::SHIPPED,
     recorded(Some("wiki")),
+    exec::BACKEND,
+    service::BACKEND,
+    mcp::BACKEND,
+    recorded(None),
 ];
 
 /// Backends of programs that are built on this library.
@@ -145,16 +150,23 @@ pub(super) fn named(error: BackendError, tool: &str, backend: &str) -> ToolSetEr
 /// Parses a name as given on the command line.
 pub(super) fn parse(tool: &str, backend: &str) -> Result<Box<dyn NamedBackend>, ToolSetError> {
     let descriptions = of_tool(tool);
-    if descriptions.is_empty() {
-        let message = format!("unknown tool `{tool}`: expected one of {}", TOOLS.join(", "));
-        return Err(ToolSetError::Unusable(message));
+    let is_own = !TOOLS.contains(&tool);
+    if is_own {
+        check_tool_name(tool)?;
     }
-    for description in descriptions {
+    for description in &descriptions {
         if let Some(found) =
             (description.parse)(tool, backend).map_err(|error| named(error, tool, backend))?
         {
             return Ok(found);
         }
+    }
+    if is_own && descriptions.iter().all(|description| description.tool.is_none()) {
+        return Err(ToolSetError::Unusable(format!(
+            "unknown tool `{tool}`: expected one of {}; a tool of another name needs one of the backends {}",
+            TOOLS.join(", "),
+            backends(tool).join(", ")
+        )));
     }
     // Names of databases are not quoted, because they may contain a password.
     Err(unknown(tool, if tool == "sql" { "…" } else { backend }, "unknown backend"))
@@ -165,12 +177,24 @@ pub(super) fn parse_planned(tool: &str, backend: &str) -> Result<Box<dyn NamedBa
     parse(tool, without_hash(backend))
 }
 
+/// Whether a backend that a run was planned with is one that this build knows.
+pub fn is_known(planned: &ToolBackend) -> bool {
+    parse_planned(&planned.tool, &planned.backend).is_ok()
+}
+
+/// Whether whoever starts a run must have named a backend: it starts a program or sends calls to a server. Such a backend
+/// is not used only because a task file names it.
+pub fn needs_permission(tool: &str, backend: &str) -> bool {
+    parse(tool, backend).is_ok_and(|named| named.needs_permission())
+}
+
 fn check_tool_name(tool: &str) -> Result<(), ToolSetError> {
     if ToolBackend::is_tool_name(tool) {
         return Ok(());
     }
     Err(ToolSetError::Unusable(format!(
-        "invalid tool name `{tool}`: use at most {} lower-case letters, digits, `-` and `_`, starting with a letter",
+        "invalid tool name `{tool}`: use at most {} lower-case letters, digits, `-` and `_`, starting with a letter; \
+         names of roles of models are reserved",
         ToolBackend::LONGEST_TOOL_NAME
     )))
 }
