@@ -181,7 +181,7 @@ mod tests {
     use std::time::Duration;
 
     use futures::future::join_all;
-    use lumos_tasks::MathsReply;
+    use lumos_tasks::{ExternalReply, MathsReply};
 
     use super::*;
 
@@ -211,6 +211,28 @@ mod tests {
     fn remembering() -> (Arc<Slow>, Remembering) {
         let slow = Arc::new(Slow::default());
         (Arc::clone(&slow), Remembering::new(slow))
+    }
+
+    #[tokio::test]
+    async fn calls_of_other_tools_are_answered_from_a_recording() {
+        let call = |city: &str| ToolCall::External {
+            name: "weather".to_owned(),
+            operation: "forecast".to_owned(),
+            arguments: serde_json::json!({ "city": city }),
+        };
+        let reply = ToolReply::External(ExternalReply::Text("31".to_owned()));
+        let case = serde_json::json!({
+            "id": "1", "benchmark": "weather", "formulation": "onetime", "item": {}, "script": {}, "prompts": {},
+            "tools": [RecordedCall::of(&call("Kyoto"), &reply)],
+            "expected": recorded::Expected::default(),
+        });
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), case.to_string()).unwrap();
+        let backend = format!("recorded:{}", file.path().display());
+        let sets = crate::ToolSets::default();
+        let tools = sets.backend(&sets.identify("weather", &backend).unwrap()).await.unwrap();
+        assert_eq!(tools.call(&call("Kyoto")).await, Ok(reply));
+        assert!(tools.call(&call("Oslo")).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -116,15 +116,21 @@ impl Watched {
 
     /// Waits until a program that closed its output has ended, and kills it if it does not. Returns a message.
     pub(super) async fn end(&mut self) -> String {
+        let ended = self.ended().await.unwrap_or_else(|| "the program closed its output".to_owned());
+        self.with_tail(ended)
+    }
+
+    /// Returns how a program ended, or kills it if it does not end soon.
+    pub(super) async fn ended(&mut self) -> Option<String> {
         let status = match timeout(ENDING, &mut self.ended).await {
-            Ok(Ok(Ok(status))) => format!("the program ended ({status})"),
-            Ok(Ok(Err(error))) => format!("failed to wait for the program: {error}"),
-            Ok(Err(_)) => "the program ended".to_owned(),
-            Err(_) => "the program closed its output".to_owned(),
+            Ok(Ok(Ok(status))) => Some(format!("the program ended ({status})")),
+            Ok(Ok(Err(error))) => Some(format!("failed to wait for the program: {error}")),
+            Ok(Err(_)) => Some("the program ended".to_owned()),
+            Err(_) => None,
         };
         self.kill();
         let _ = timeout(ENDING, &mut self.reading).await;
-        self.with_tail(status)
+        status
     }
 
     /// Adds the end of the program's standard error to a message.

@@ -52,35 +52,39 @@ impl Connection {
         let transport = LineTransport::new(input, output, problem.clone());
         match Self::open(tool, transport, limits).await {
             Ok((service, tools)) => Ok(Self { service, program: Some(Mutex::new(watched)), problem, tools }),
-            Err(message) => Err(explained(message, &problem, Some(&mut watched)).await),
+            Err((message, is_closed)) => {
+                Err(explained(message, &problem, Some(&mut watched), is_closed).await)
+            }
         }
     }
 
     /// Connects to a server over HTTP.
     pub(super) async fn to_server(tool: &str, url: &Url, limits: ToolLimits) -> Result<Self, String> {
         let client = client(tool, url, limits).map_err(|error| error.to_string())?;
-        let (service, tools) = Self::open(tool, HttpTransport::new(client, url.clone()), limits).await?;
+        let opened = Self::open(tool, HttpTransport::new(client, url.clone()), limits).await;
+        let (service, tools) = opened.map_err(|(message, _)| message)?;
         Ok(Self { service, program: None, problem: Problem::default(), tools })
     }
 
+    /// Fails with a message, and whether the server ended the connection.
     async fn open<T: Transport<RoleClient> + 'static>(
         tool: &str,
         transport: T,
         limits: ToolLimits,
-    ) -> Result<(RunningService<RoleClient, ClientConfig>, Vec<Tool>), String> {
+    ) -> Result<(RunningService<RoleClient, ClientConfig>, Vec<Tool>), (String, bool)> {
         let name = Implementation::new("lumos", env!("CARGO_PKG_VERSION"));
         let configuration = ClientConfig::new(ClientCapabilities::default(), name);
+        let failed =
+            |error: &dyn std::fmt::Display| (format!("failed to connect to the MCP server: {error}"), true);
         let handshake = async {
-            let failed =
-                |error: &dyn std::fmt::Display| format!("failed to connect to the MCP server: {error}");
             let service = serve_client(configuration, transport).await.map_err(|error| failed(&error))?;
             let tools = list(&service).await.map_err(|error| failed(&error))?;
-            Ok::<_, String>((service, tools))
+            Ok((service, tools))
         };
-        let opened = timeout(limits.call, handshake).await;
-        let (service, tools) = opened.map_err(|_| {
-            format!("the MCP server did not respond within {} s", limits.call.as_secs_f64())
-        })??;
+        let seconds = limits.call.as_secs_f64();
+        let (service, tools) = timeout(limits.call, handshake)
+            .await
+            .map_err(|_| (format!("the MCP server did not respond within {seconds} s"), false))??;
         if let Some(server) = service.peer_info().and_then(|peer| peer.server_info.clone()) {
             tracing::info!(
                 tool,
@@ -130,11 +134,14 @@ impl Connection {
         self.tools.iter().map(operation).collect()
     }
 
-    /// Adds to a message what is known of the server's program, which is ended.
+    /// Adds to a message what is known of the server's program, which is killed.
     pub(super) async fn explained(&self, message: String) -> String {
+        let is_closed = !self.is_open();
         match &self.program {
-            Some(program) => explained(message, &self.problem, Some(&mut *program.lock().await)).await,
-            None => explained(message, &self.problem, None).await,
+            Some(program) => {
+                explained(message, &self.problem, Some(&mut *program.lock().await), is_closed).await
+            }
+            None => explained(message, &self.problem, None, is_closed).await,
         }
     }
 
@@ -147,14 +154,23 @@ impl Connection {
     }
 }
 
-async fn explained(message: String, problem: &Problem, program: Option<&mut Watched>) -> String {
-    let problem = problem.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let message = problem.map_or(message.clone(), |problem| format!("{message}: {problem}"));
-    match program {
-        Some(program) if !program.is_running() => format!("{message}; {}", program.end().await),
-        Some(program) => program.with_tail(message),
-        None => message,
+/// Adds to a message the last problem of a connection, and how the program ended if it closed the connection.
+async fn explained(
+    mut message: String,
+    problem: &Problem,
+    program: Option<&mut Watched>,
+    is_closed: bool,
+) -> String {
+    if let Some(problem) = problem.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        message = format!("{message}: {problem}");
     }
+    let Some(program) = program else { return message };
+    if !is_closed {
+        program.kill();
+    } else if let Some(ended) = program.ended().await {
+        message = format!("{message}; {ended}");
+    }
+    program.with_tail(message)
 }
 
 /// Lists a server's tools.
