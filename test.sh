@@ -48,6 +48,13 @@ fi
 if [ -x /usr/sbin/mariadbd ] || install mariadb-server mariadb-server; then
   required+=(mariadb)
 fi
+# Tests of tools use a reference server of the Model Context Protocol.
+if command -v node >/dev/null && { [ -n "${LUMOS_MCP_SERVER:-}" ] || LUMOS_MCP_SERVER=$(tests/tools/mcp-server.sh); }; then
+  export LUMOS_MCP_SERVER
+  required+=(mcp)
+else
+  unset LUMOS_MCP_SERVER
+fi
 if [ -n "${LUMOS_SHARED:-}" ]; then
   required+=(shared)
 fi

@@ -220,6 +220,9 @@ impl HttpClient {
             if let Some(body) = &request.body {
                 sent = sent.header(CONTENT_TYPE, "application/json").body(body.clone());
             }
+            for (name, value) in &request.headers {
+                sent = sent.header(*name, value);
+            }
             if let Some((_, value)) =
                 self.authorization.as_ref().filter(|(server, _)| *server == url.origin())
             {

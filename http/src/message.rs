@@ -17,6 +17,8 @@ pub struct HttpRequest {
     pub url: String,
     /// JSON to send.
     pub body: Option<Vec<u8>>,
+    /// Further headers.
+    pub headers: Vec<(&'static str, String)>,
     /// First byte to request, of a file whose beginning is known.
     pub from: u64,
     /// Statuses whose whole body is wanted; success by default. Redirects with such a status are not followed.
@@ -37,12 +39,23 @@ impl HttpRequest {
             method: Method::GET,
             url: url.into(),
             body: None,
+            headers: Vec::new(),
             from: 0,
             accepts,
             once: false,
             is_extra: false,
             timeout: None,
         }
+    }
+
+    /// Creates a POST request with JSON. It is retried like others, so it may arrive more than once.
+    pub fn post(url: impl Into<String>, body: Vec<u8>) -> Self {
+        Self { method: Method::POST, body: Some(body), ..Self::get(url) }
+    }
+
+    /// Creates a DELETE request.
+    pub fn delete(url: impl Into<String>) -> Self {
+        Self { method: Method::DELETE, ..Self::get(url) }
     }
 }
 

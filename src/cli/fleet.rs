@@ -104,7 +104,7 @@ Examples:
   lumos worker --queue nats://coordinator:4222 --allow-path /models --allow-host grid:4444
 
 Coordinators choose what runs use. A worker allows loopback hosts, the data folder (LUMOS_DATA, or data),
-caches, and what --allow-host, --allow-path and --model-at name; it refuses everything else.
+caches, and what --allow-host, --allow-path, --allow-tool and --model-at name; it refuses everything else.
 
 SIGTERM or Ctrl-C drains the worker: it finishes episodes within --grace seconds or returns them to the queue. If a
 worker is killed, no recorded outcome is lost and its units are delivered to other workers.";
@@ -175,6 +175,12 @@ pub(crate) struct WorkerArgs {
     /// --allow-path /models
     #[arg(long, value_name = "PATH", value_delimiter = ',', env = "LUMOS_ALLOW_PATHS")]
     pub(crate) allow_path: Vec<PathBuf>,
+    /// Allow runs to make this worker start a program or send calls to a server: NAME=BACKEND
+    ///
+    /// The tool and its backend exactly as the run names them. Repeat the flag, or give one per line in the variable.
+    /// Default: none. Example: --allow-tool 'weather=exec:python3 weather.py'
+    #[arg(long, value_name = "NAME=BACKEND", value_delimiter = '\n', env = "LUMOS_ALLOW_TOOLS")]
+    pub(crate) allow_tool: Vec<String>,
     /// Delay every scripted reply by this many milliseconds, for tests without models
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, env = "LUMOS_SCRIPT_LATENCY")]
     pub(crate) script_latency: u64,

@@ -9,13 +9,17 @@ use super::{BackendArgs, EngineArgs};
     after_help = "Examples:\n  lumos tool maths '2 * (3 + 4)'\n  lumos tool maths 'Solve x + y = 5, x - y = 1'\n  \
                         echo '{\"query\": \"Expand (x + 1)^2\"}' | lumos tool maths --jsonl\n  \
                         lumos tool wiki Kyoto\n  lumos tool wiki --backend corpus:pages.jsonl 'rivers of Siberia'\n  \
-                        echo '{\"query\": \"Which sea?\", \"texts\": [\"The Black Sea.\", \"A river.\"]}' | lumos tool rank --model bm25 --jsonl"
+                        echo '{\"query\": \"Which sea?\", \"texts\": [\"The Black Sea.\", \"A river.\"]}' | lumos tool rank --model bm25 --jsonl\n  \
+                        lumos tool weather --backend 'exec:python3 weather.py' --operation forecast '{\"city\": \"Kyoto\"}'\n  \
+                        lumos tool time --backend 'mcp:mcp-server-time'"
 )]
 pub(crate) struct ToolArgs {
-    /// Select the tool: maths, rank or wiki
+    /// Select the tool: maths, rank, wiki, or a tool of your own with --backend
     pub(crate) name: String,
-    /// Pass this query to the tool
-    #[arg(required_unless_present_any = ["jsonl", "model"])]
+    /// Pass this query to the tool; to a tool of your own, a JSON object of arguments
+    ///
+    /// Without it, the tools of an MCP server are listed.
+    #[arg(required_unless_present_any = ["jsonl", "model", "backend"])]
     pub(crate) argument: Option<String>,
     /// Read one JSON object per line from standard input
     ///
@@ -24,9 +28,15 @@ pub(crate) struct ToolArgs {
     pub(crate) jsonl: bool,
     /// Set the backend, as in `lumos run --tool NAME=BACKEND`
     ///
-    /// Default: native for maths, bm25 for rank, live for wiki.
+    /// Default: native for maths, bm25 for rank, live for wiki. Tools of your own: exec:<command>, http://<host>,
+    /// https://<host>, mcp:<command or address>, recorded:<cases file>.
     #[arg(long)]
     pub(crate) backend: Option<String>,
+    /// Call this operation of a tool of your own
+    ///
+    /// For an MCP server, the name of one of its tools. Example: --operation forecast
+    #[arg(long, value_name = "NAME")]
+    pub(crate) operation: Option<String>,
     /// Set the backend of rank: bm25, dpr:<folder> or cross-encoder:<folder>
     ///
     /// The folder of a DPR reader or a cross-encoder alone works too.

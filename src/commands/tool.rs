@@ -1,5 +1,7 @@
 //! `lumos tool`: calls one tool with queries from the command line or standard input.
 
+mod external;
+
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -7,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lumos_environments::lines::LineReader;
 use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::{Behaviour, ExternalReply, MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
-use lumos_tools::{ToolFault, ToolSets, Tools, rank_backend};
+use lumos_tools::{TOOLS, ToolFault, ToolSets, Tools, rank_backend};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -44,7 +46,8 @@ impl ByHand {
             "maths" => Ok(Self::Maths),
             "rank" => Ok(Self::Rank),
             "wiki" => Ok(Self::Wiki),
-            _ => Err(Failure::input(format!("unknown tool `{name}`: expected maths, rank or wiki"))),
+            _ => Err(Failure::input(format!("unknown tool `{name}`: expected maths, rank or wiki"))
+                .hint(format!("for a tool of your own, add --backend, for example `lumos tool {name} --backend 'exec:…'`"))),
         }
     }
 
@@ -114,7 +117,19 @@ impl ByHand {
 }
 
 pub(crate) async fn run(arguments: &ToolArgs) -> CommandResult {
+    if let Some(backend) = arguments.backend.as_ref().filter(|_| !TOOLS.contains(&arguments.name.as_str())) {
+        let sets = ToolSets::default();
+        let planned = sets.identify(&arguments.name, backend).map_err(Failure::usage)?;
+        return external::run(arguments, sets.backend(&planned).await.map_err(Failure::usage)?.as_ref())
+            .await;
+    }
     let tool = ByHand::named(&arguments.name)?;
+    if arguments.operation.is_some() {
+        return Err(Failure::input(format!(
+            "--operation is for tools that are not built in, not for {}",
+            arguments.name
+        )));
+    }
     let backend = arguments.model.as_ref().or(arguments.backend.as_ref());
     let backend = backend.map_or_else(|| tool.usual(), String::as_str);
     // A ranker's model may be given as a folder.

@@ -21,10 +21,12 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
     if let Some(spool) = &fleet.spool {
         crate::writable::check_folder(spool, Some("--spool (LUMOS_SPOOL)"))?;
     }
-    let access = worker_access(&arguments.allow_host, &arguments.allow_path).map_err(|error| {
-        Failure::input(format!("invalid value for --allow-host or --allow-path: {error}"))
-            .hint("for example --allow-host grid.example:4444 --allow-path /models")
-    })?;
+    let access = worker_access(&arguments.allow_host, &arguments.allow_path, &arguments.allow_tool).map_err(
+        |error| {
+            Failure::input(format!("invalid value for --allow-host or --allow-path: {error}"))
+                .hint("for example --allow-host grid.example:4444 --allow-path /models")
+        },
+    )?;
     let models = Arc::new(ModelRegistry::new(models_settings(arguments, &access)?));
     let interrupts = Interrupts::watch_releasing();
     let name = format!("lumos worker {}", fleet.name);

@@ -19,7 +19,7 @@ use lumos_coordinator::{Checkpoint, PlanMark, SelectError, expand, select};
 use lumos_models::{Identified, IdentifyError, ModelFile, hash_file};
 use lumos_tasks::families::shop::{self, Exemplars};
 use lumos_tasks::{ContentHash, Item, ItemId, Task, ToolBackend};
-use lumos_tools::{ToolSets, backends};
+use lumos_tools::{ToolSets, backends, needs_permission};
 use lumos_worker::stall::{Wait, reminded};
 
 use super::{Executor, Run, Spec, manifest_failure, open_checkpoint};
@@ -257,6 +257,15 @@ fn tool_backends<'a>(
                 Some(file) => usual_backend_of(spec, file, tool),
                 None => usual_backend(spec, tool)?,
             };
+            // Whoever typed --tool allows it. A task file may be from somebody else.
+            if let Some(named) = usual.as_deref().filter(|named| needs_permission(tool, named)) {
+                let why = format!(
+                    "the task file names `{named}`, which starts a program or sends calls to a server; allow it with \
+                     --tool '{tool}={named}'"
+                );
+                missing.entry((tool, why)).or_default().push(task);
+                continue;
+            }
             let Some(usual) = usual else {
                 missing.entry((tool, "no backend is set".to_owned())).or_default().push(task);
                 continue;

@@ -21,6 +21,7 @@ mod interface;
 mod judge;
 mod openai;
 mod own_data;
+mod own_tool;
 mod pages;
 mod placement;
 mod questions;

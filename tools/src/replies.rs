@@ -6,17 +6,53 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use lumos_environments::lines;
+use lumos_http::{AccessPolicy, AccessRefusal};
+use lumos_models::hash_file;
 use lumos_tasks::recorded::{self, CallKey, Case, RecordedCall};
 use lumos_tasks::{ToolCall, ToolReply};
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
+use super::backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
 use super::{ToolFault, Tools};
+
+/// `recorded:<cases file>` for a tool; for every tool that is not built in if `tool` is `None`.
+pub(super) const fn recorded(tool: Option<&'static str>) -> BackendDescription {
+    BackendDescription {
+        tool,
+        forms: &["recorded:<cases file>"],
+        parse: |_, backend| {
+            let file = backend.strip_prefix("recorded:").map(PathBuf::from);
+            Ok(file.map(|file| Box::new(RecordedFile(file)) as Box<dyn NamedBackend>))
+        },
+    }
+}
+
+/// A file of recorded replies.
+struct RecordedFile(PathBuf);
+
+impl NamedBackend for RecordedFile {
+    fn version(&self) -> u32 {
+        0
+    }
+
+    fn check(&self, access: &AccessPolicy) -> Result<(), AccessRefusal> {
+        access.check_path(&self.0)
+    }
+
+    fn content(&self) -> Result<String, BackendError> {
+        Ok(hash_file(&self.0).map(hash_suffix)?)
+    }
+
+    fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
+        Ok(Arc::new(RecordedTools::read(&self.0)?))
+    }
+}
 
 /// Approximate limit of the cache, in bytes.
 const MOST_BYTES: usize = 64 << 20;
@@ -145,7 +181,7 @@ mod tests {
     use std::time::Duration;
 
     use futures::future::join_all;
-    use lumos_tasks::MathsReply;
+    use lumos_tasks::{ExternalReply, MathsReply};
 
     use super::*;
 
@@ -175,6 +211,28 @@ mod tests {
     fn remembering() -> (Arc<Slow>, Remembering) {
         let slow = Arc::new(Slow::default());
         (Arc::clone(&slow), Remembering::new(slow))
+    }
+
+    #[tokio::test]
+    async fn calls_of_other_tools_are_answered_from_a_recording() {
+        let call = |city: &str| ToolCall::External {
+            name: "weather".to_owned(),
+            operation: "forecast".to_owned(),
+            arguments: serde_json::json!({ "city": city }),
+        };
+        let reply = ToolReply::External(ExternalReply::Text("31".to_owned()));
+        let case = serde_json::json!({
+            "id": "1", "benchmark": "weather", "formulation": "onetime", "item": {}, "script": {}, "prompts": {},
+            "tools": [RecordedCall::of(&call("Kyoto"), &reply)],
+            "expected": recorded::Expected::default(),
+        });
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), case.to_string()).unwrap();
+        let backend = format!("recorded:{}", file.path().display());
+        let sets = crate::ToolSets::default();
+        let tools = sets.backend(&sets.identify("weather", &backend).unwrap()).await.unwrap();
+        assert_eq!(tools.call(&call("Kyoto")).await, Ok(reply));
+        assert!(tools.call(&call("Oslo")).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -31,8 +31,27 @@ pub trait Tools: Send + Sync {
     /// episode was cancelled) cleans up by itself.
     async fn close(&self) {}
 
+    /// Lists the operations of a tool that describes them: an MCP server. Empty for others.
+    ///
+    /// # Errors
+    /// If the tool is not available.
+    async fn operations(&self) -> Result<Vec<ToolOperation>, ToolFault> {
+        Ok(Vec::new())
+    }
+
     /// Shuts down the tool after its last episode. Removes what it created on remote servers.
     async fn shut_down(&self) {}
+}
+
+/// An operation of a tool that is not part of the program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolOperation {
+    /// Its name, which a call contains.
+    pub name: String,
+    /// What it does, in the tool's own words.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub arguments: serde_json::Value,
 }
 
 /// A failure of a tool that is not caused by the agent: no network, quota exceeded, timeout.
@@ -106,7 +125,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 /// The error of a build without a cargo feature.
-#[cfg(not(all(feature = "browser", feature = "mysql")))]
+#[cfg(not(all(feature = "browser", feature = "mcp", feature = "mysql")))]
 pub(super) fn not_built_with(feature: &str) -> String {
     format!("this program was built without `{feature}`; hint: build it with `--features {feature}`")
 }

@@ -32,6 +32,8 @@ pub enum Capability {
     NatsCurrent,
     /// `chromium` and `chromedriver` on the path.
     Browser,
+    /// An MCP server for Node.js, named by `LUMOS_MCP_SERVER`.
+    Mcp,
     /// `mariadbd` and `mariadb-install-db`.
     MariaDb,
     /// The folder of recorded cases and data sets, named by `LUMOS_SHARED`.
@@ -59,6 +61,7 @@ impl Capability {
             Self::Nats => "nats",
             Self::NatsCurrent => "nats-current",
             Self::Browser => "browser",
+            Self::Mcp => "mcp",
             Self::MariaDb => "mariadb",
             Self::Shared => "shared",
             Self::Cxx => "c++",

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::line;
 use super::rogue_server::{greeting, serve};
 use crate::fleet::{holds_a_hash, refusals};
+use crate::own_tool;
 use crate::support::mariadb::PASSWORD;
 use crate::support::model_server::{KEY, Server};
 use crate::support::nats::NatsServer;
@@ -112,4 +113,33 @@ fn v07_a_worker_says_nothing_of_files_that_a_run_names() {
         "runs name `wiki=corpus:`, `sql=sqlite:` and `script:` paths outside the worker's folders",
         "refused without being opened; the refusals contain no hash",
     );
+}
+
+/// The program writes a file when it starts.
+#[test]
+fn v15_a_worker_starts_no_program_that_a_run_names() {
+    let Some(nats) = NatsServer::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let task = own_tool::weather(folder.path(), &["Kyoto"]);
+    let named = own_tool::tool(folder.path());
+    let fleet = Fleet::new(folder.path(), &nats.url());
+    // The same tool is allowed with other arguments.
+    let strict = lumos().env("LUMOS_ALLOW_TOOLS", format!("{named} --other\nweather=exec:sh"));
+    let _worker = fleet.worker_with(strict, "");
+    let run =
+        |tool: &str| format!("--tasks '{}' --limit 1 --model builtin:tiny --tool '{tool}'", task.display());
+    let mut refusals = Vec::new();
+    for (name, tool) in [
+        ("exec", named.clone()),
+        ("mcp", named.replace("=exec:", "=mcp:")),
+        ("http", "weather=http://127.0.0.1:9/".to_owned()),
+        ("mcp-http", "weather=mcp:http://127.0.0.1:9/".to_owned()),
+    ] {
+        let refusal = refused(&fleet, name, &run(&tool), lumos(), &tool);
+        assert!(refusal.contains("does not allow the tool") && refusal.contains("--allow-tool"), "{refusal}");
+        assert!(!holds_a_hash(&refusal), "the refusal contains a hash: {refusal}");
+        refusals.push(refusal);
+    }
+    assert!(!folder.path().join("started").exists(), "a program was started");
+    line("V15", "runs name a program, an MCP server and HTTP services as tools", &refusals[0]);
 }

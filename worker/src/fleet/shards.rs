@@ -10,7 +10,7 @@ use lumos_models::{LoadModelError, ModelRegistry};
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ShardId, WorkMessage};
 use lumos_tasks::{Assignment, ModelIdentity, Swap};
-use lumos_tools::TOOLS;
+use lumos_tools::is_known;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -461,11 +461,10 @@ impl Shards {
     }
 }
 
-/// Returns the tools of a shard in addition to those that every worker has. Their backends are verified
-/// separately.
+/// Returns the tools of a shard whose backends this build does not know. The others are verified separately.
 fn extra_tools(shard: &super::catalogue::KnownShard) -> BTreeSet<String> {
     let tools = shard.configurations.iter().flat_map(|configuration| &configuration.tools);
-    tools.map(|backend| backend.tool.clone()).filter(|tool| !TOOLS.contains(&tool.as_str())).collect()
+    tools.filter(|planned| !is_known(planned)).map(|planned| planned.tool.clone()).collect()
 }
 
 #[async_trait]

@@ -140,15 +140,16 @@ fn host() -> String {
     gethostname::gethostname().to_string_lossy().into_owned()
 }
 
-/// Creates the policy of a worker from the hosts and paths that its operator allows, plus the defaults:
+/// Creates the policy of a worker from the hosts, paths and tools that its operator allows, plus the defaults:
 /// loopback hosts; `api.openai.com` if an API key for it is set; the host of `OPENAI_BASE_URL`; the data
 /// folder (`LUMOS_DATA`, or `data`); the cache of the Hugging Face hub; and the cache of tools.
 ///
-/// A host is `HOST`, `HOST:PORT` or `*`.
+/// A host is `HOST`, `HOST:PORT` or `*`. A tool that starts a program or sends calls to a server is `NAME=BACKEND`, as
+/// runs name it; none is allowed by default.
 ///
 /// # Errors
 /// If a host is invalid or a path is empty.
-pub fn worker_access(hosts: &[String], paths: &[PathBuf]) -> Result<AccessPolicy, String> {
+pub fn worker_access(hosts: &[String], paths: &[PathBuf], tools: &[String]) -> Result<AccessPolicy, String> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let (mut hosts, mut paths) = (hosts.to_vec(), paths.to_vec());
     if ["OPENAI_API_KEY", "OPENAI_API_KEY_API_OPENAI_COM"].iter().any(|name| variable(name).is_some()) {
@@ -160,10 +161,10 @@ pub fn worker_access(hosts: &[String], paths: &[PathBuf]) -> Result<AccessPolicy
     }
     let data = variable("LUMOS_DATA").unwrap_or_else(|| DATA.to_owned());
     let hub = HubSettings::from_environment().ok().map(|hub| hub.cache);
-    let tools = WikiSettings::from_environment().ok().and_then(|wiki| wiki.cache);
-    let folders = [Some(PathBuf::from(data)), hub, tools].into_iter().flatten();
+    let pages = WikiSettings::from_environment().ok().and_then(|wiki| wiki.cache);
+    let folders = [Some(PathBuf::from(data)), hub, pages].into_iter().flatten();
     paths.extend(folders.filter_map(|folder| std::path::absolute(folder).ok()));
-    AccessPolicy::only(&hosts, &paths)
+    Ok(AccessPolicy::only(&hosts, &paths)?.with_tools(tools))
 }
 
 /// Serves all runs on a server until `drain` is cancelled and the episodes in progress have ended or the grace period

@@ -1,0 +1,238 @@
+//! A connection to an MCP server: the handshake, the server's tools, calls.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use lumos_tasks::{ExternalReply, ToolReply};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock, ErrorCode,
+    Implementation, PaginatedRequestParams, ResourceContents, Tool,
+};
+use rmcp::service::{RunningService, ServiceError};
+use rmcp::transport::Transport;
+use rmcp::{RoleClient, serve_client};
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use url::Url;
+
+use super::super::command::CommandLine;
+use super::super::limits::{LARGEST_REPLY, ToolLimits};
+use super::super::process::{ToolProcess, Watched};
+use super::super::service::client;
+use super::http::HttpTransport;
+use super::stream::{LineTransport, Problem};
+use crate::tool::ToolOperation;
+
+/// Maximum number of pages of a server's list of tools.
+const MOST_PAGES: usize = 20;
+/// Time limit for ending a connection.
+const CLOSING: Duration = Duration::from_secs(3);
+
+/// A connection after its handshake.
+pub(super) struct Connection {
+    service: RunningService<RoleClient, ClientConfig>,
+    /// The server's program, if this process started it.
+    program: Option<Mutex<Watched>>,
+    problem: Problem,
+    tools: Vec<Tool>,
+}
+
+impl Connection {
+    /// Starts a program and connects to it.
+    pub(super) async fn to_program(
+        tool: &str,
+        command: &CommandLine,
+        limits: ToolLimits,
+    ) -> Result<Self, String> {
+        let started = ToolProcess::start(command, limits.memory).await;
+        let ToolProcess { input, output, mut watched } =
+            started.map_err(|error| format!("failed to start {}: {error}", command.program))?;
+        let problem = Problem::default();
+        let transport = LineTransport::new(input, output, problem.clone());
+        match Self::open(tool, transport, limits).await {
+            Ok((service, tools)) => Ok(Self { service, program: Some(Mutex::new(watched)), problem, tools }),
+            Err((message, is_closed)) => {
+                Err(explained(message, &problem, Some(&mut watched), is_closed).await)
+            }
+        }
+    }
+
+    /// Connects to a server over HTTP.
+    pub(super) async fn to_server(tool: &str, url: &Url, limits: ToolLimits) -> Result<Self, String> {
+        let client = client(tool, url, limits).map_err(|error| error.to_string())?;
+        let opened = Self::open(tool, HttpTransport::new(client, url.clone()), limits).await;
+        let (service, tools) = opened.map_err(|(message, _)| message)?;
+        Ok(Self { service, program: None, problem: Problem::default(), tools })
+    }
+
+    /// Fails with a message, and whether the server ended the connection.
+    async fn open<T: Transport<RoleClient> + 'static>(
+        tool: &str,
+        transport: T,
+        limits: ToolLimits,
+    ) -> Result<(RunningService<RoleClient, ClientConfig>, Vec<Tool>), (String, bool)> {
+        let name = Implementation::new("lumos", env!("CARGO_PKG_VERSION"));
+        let configuration = ClientConfig::new(ClientCapabilities::default(), name);
+        let failed =
+            |error: &dyn std::fmt::Display| (format!("failed to connect to the MCP server: {error}"), true);
+        let handshake = async {
+            let service = serve_client(configuration, transport).await.map_err(|error| failed(&error))?;
+            let tools = list(&service).await.map_err(|error| failed(&error))?;
+            Ok((service, tools))
+        };
+        let seconds = limits.call.as_secs_f64();
+        let (service, tools) = timeout(limits.call, handshake)
+            .await
+            .map_err(|_| (format!("the MCP server did not respond within {seconds} s"), false))??;
+        if let Some(server) = service.peer_info().and_then(|peer| peer.server_info.clone()) {
+            tracing::info!(
+                tool,
+                server = server.name,
+                version = server.version,
+                "connected to an MCP server"
+            );
+        }
+        Ok((service, tools))
+    }
+
+    /// Whether messages can be sent.
+    pub(super) fn is_open(&self) -> bool {
+        !self.service.is_closed() && !self.service.is_transport_closed()
+    }
+
+    /// Calls one of the server's tools.
+    ///
+    /// # Errors
+    /// A message. The connection must not be used afterwards.
+    pub(super) async fn call(&self, operation: &str, arguments: &Value) -> Result<ToolReply, String> {
+        if !self.tools.iter().any(|tool| tool.name == operation) {
+            let known: Vec<&str> = self.tools.iter().map(|tool| &*tool.name).collect();
+            return Err(format!("the MCP server has no tool `{operation}`; it has {}", known.join(", ")));
+        }
+        let arguments = match arguments {
+            Value::Object(arguments) => arguments.clone().into_iter().collect(),
+            _ => return Err("the arguments are not an object".to_owned()),
+        };
+        let call = CallToolRequestParams::new(operation.to_owned()).with_arguments(arguments);
+        match self.service.call_tool(call).await {
+            Ok(result) => Ok(ToolReply::External(reply(result))),
+            Err(ServiceError::McpError(error)) if error.code == ErrorCode::INVALID_PARAMS => {
+                Ok(ToolReply::External(ExternalReply::Refused(error.message.into_owned())))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Returns the server's tools.
+    pub(super) fn operations(&self) -> Vec<ToolOperation> {
+        let operation = |tool: &Tool| ToolOperation {
+            name: tool.name.to_string(),
+            description: tool.description.as_deref().unwrap_or_default().to_owned(),
+            arguments: Value::Object(tool.input_schema.as_ref().clone()),
+        };
+        self.tools.iter().map(operation).collect()
+    }
+
+    /// Adds to a message what is known of the server's program, which is killed.
+    pub(super) async fn explained(&self, message: String) -> String {
+        let is_closed = !self.is_open();
+        match &self.program {
+            Some(program) => {
+                explained(message, &self.problem, Some(&mut *program.lock().await), is_closed).await
+            }
+            None => explained(message, &self.problem, None, is_closed).await,
+        }
+    }
+
+    /// Ends the connection and the server's program.
+    pub(super) async fn close(mut self) {
+        let _ = self.service.close_with_timeout(CLOSING).await;
+        if let Some(program) = self.program {
+            program.into_inner().stop().await;
+        }
+    }
+}
+
+/// Adds to a message the last problem of a connection, and how the program ended if it closed the connection.
+async fn explained(
+    mut message: String,
+    problem: &Problem,
+    program: Option<&mut Watched>,
+    is_closed: bool,
+) -> String {
+    if let Some(problem) = problem.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        message = format!("{message}: {problem}");
+    }
+    let Some(program) = program else { return message };
+    if !is_closed {
+        program.kill();
+    } else if let Some(ended) = program.ended().await {
+        message = format!("{message}; {ended}");
+    }
+    program.with_tail(message)
+}
+
+/// Lists a server's tools.
+async fn list(service: &RunningService<RoleClient, ClientConfig>) -> Result<Vec<Tool>, ServiceError> {
+    let mut tools = Vec::new();
+    let mut cursor = None;
+    for _ in 0..MOST_PAGES {
+        let page = service.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
+        tools.extend(page.tools);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok(tools)
+}
+
+/// Returns the text of a result: its texts, and names in place of other contents; its structure if it has no contents.
+fn reply(result: CallToolResult) -> ExternalReply {
+    let mut parts: Vec<String> = Vec::new();
+    for content in result.content {
+        parts.push(match content {
+            ContentBlock::Text(text) => text.text,
+            ContentBlock::Image(_) => "[image]".to_owned(),
+            ContentBlock::Audio(_) => "[audio]".to_owned(),
+            ContentBlock::Resource(resource) => match resource.resource {
+                ResourceContents::TextResourceContents { text, .. } => text,
+                ResourceContents::BlobResourceContents { uri, .. } => uri,
+                #[allow(unreachable_patterns, reason = "the type may gain variants")]
+                _ => "[resource]".to_owned(),
+            },
+            ContentBlock::ResourceLink(link) => link.uri.clone(),
+            _ => "[content]".to_owned(),
+        });
+    }
+    let text = match result.structured_content {
+        Some(structure) if parts.is_empty() => structure.to_string(),
+        _ => parts.join("\n"),
+    };
+    debug_assert!(text.len() <= 2 * LARGEST_REPLY, "messages have a limited length");
+    if result.is_error == Some(true) { ExternalReply::Refused(text) } else { ExternalReply::Text(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(result: Value) -> ExternalReply {
+        reply(serde_json::from_value(result).unwrap())
+    }
+
+    #[test]
+    fn texts_are_joined() {
+        let text = |text: &str| ExternalReply::Text(text.to_owned());
+        let contents = json!([{"type": "text", "text": "a"},
+            {"type": "image", "data": "AA==", "mimeType": "image/png"},
+            {"type": "resource", "resource": {"uri": "x:1", "text": "b"}}]);
+        assert_eq!(of(json!({"content": contents})), text("a\n[image]\nb"));
+        assert_eq!(of(json!({"content": [], "structuredContent": {"high": 31}})), text(r#"{"high":31}"#));
+        let refused = of(json!({"content": [{"type": "text", "text": "unknown city"}], "isError": true}));
+        assert_eq!(refused, ExternalReply::Refused("unknown city".to_owned()));
+    }
+}

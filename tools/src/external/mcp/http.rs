@@ -1,0 +1,178 @@
+//! MCP messages over streamable HTTP (`https://modelcontextprotocol.io/specification`, Transports), with the client
+//! of `lumos-http` and its limits.
+//!
+//! A message is sent with POST. The response is empty, a message, or a stream of server-sent events that ends with the
+//! reply. The client opens no stream of its own (GET), so messages that a server sends unasked are not received.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lumos_http::{HttpClient, HttpError, HttpRequest, HttpResponse};
+use rmcp::RoleClient;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use url::Url;
+
+use super::super::message::quoted;
+
+const SESSION: &str = "mcp-session-id";
+const VERSION: &str = "mcp-protocol-version";
+/// Time limit for ending a session.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// A session on a server.
+pub(super) struct HttpTransport {
+    session: Arc<Session>,
+    sender: mpsc::UnboundedSender<ServerJsonRpcMessage>,
+    received: mpsc::UnboundedReceiver<ServerJsonRpcMessage>,
+}
+
+struct Session {
+    client: HttpClient,
+    url: Url,
+    state: Mutex<State>,
+}
+
+/// What the server chose in the handshake.
+#[derive(Default)]
+struct State {
+    id: Option<String>,
+    version: Option<String>,
+}
+
+impl HttpTransport {
+    pub(super) fn new(client: HttpClient, url: Url) -> Self {
+        // At most the messages of one response are in the channel for each message that is sent.
+        let (sender, received) = mpsc::unbounded_channel();
+        Self { session: Arc::new(Session { client, url, state: Mutex::default() }), sender, received }
+    }
+}
+
+impl Session {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with_headers(&self, mut request: HttpRequest) -> HttpRequest {
+        let state = self.state();
+        request.headers.push(("accept", "application/json, text/event-stream".to_owned()));
+        request.headers.extend(state.id.clone().map(|id| (SESSION, id)));
+        request.headers.extend(state.version.clone().map(|version| (VERSION, version)));
+        request
+    }
+
+    /// Sends a message and returns those of its response.
+    async fn post(&self, message: &ClientJsonRpcMessage) -> Result<Vec<ServerJsonRpcMessage>, HttpError> {
+        let body = serde_json::to_vec(message).map_err(|error| HttpError::last(error.to_string()))?;
+        let request = self.with_headers(HttpRequest::post(self.url.as_str(), body));
+        let response = self.client.send(&request, |response| std::future::ready(response.accepted())).await?;
+        if let Some(id) = response.header(SESSION) {
+            self.state().id = Some(id.to_owned());
+        }
+        let messages = messages(&response).map_err(HttpError::last)?;
+        let version =
+            messages.iter().find_map(|message| message.pointer("/result/protocolVersion")?.as_str());
+        if let Some(version) = version {
+            self.state().version = Some(version.to_owned());
+        }
+        let read = messages.into_iter().map(|message| {
+            let text = message.to_string();
+            serde_json::from_value(message).map_err(|error| {
+                HttpError::last(format!("invalid message `{}`: {error}", quoted(text.as_bytes())))
+            })
+        });
+        read.collect()
+    }
+}
+
+/// Returns the messages in a response.
+fn messages(response: &HttpResponse) -> Result<Vec<Value>, String> {
+    let kind = response.header("content-type").unwrap_or_default();
+    let bodies = if response.body.is_empty() {
+        Vec::new()
+    } else if kind.starts_with("text/event-stream") {
+        events(&String::from_utf8_lossy(&response.body))
+    } else {
+        vec![String::from_utf8_lossy(&response.body).into_owned()]
+    };
+    let mut messages = Vec::new();
+    for body in bodies.iter().filter(|body| !body.trim().is_empty()) {
+        let message = serde_json::from_str(body)
+            .map_err(|error| format!("invalid response `{}`: {error}", quoted(body.as_bytes())))?;
+        match message {
+            Value::Array(batch) => messages.extend(batch),
+            message => messages.push(message),
+        }
+    }
+    Ok(messages)
+}
+
+/// Returns the data of server-sent events (`https://html.spec.whatwg.org/multipage/server-sent-events.html`).
+fn events(stream: &str) -> Vec<String> {
+    let mut events = Vec::new();
+    let mut data: Option<String> = None;
+    for line in stream.lines() {
+        if line.is_empty() {
+            events.extend(data.take());
+        } else if let Some(value) = line.strip_prefix("data:") {
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match &mut data {
+                Some(data) => data.extend(["\n", value]),
+                None => data = Some(value.to_owned()),
+            }
+        }
+    }
+    // A stream that ends without an empty line is cut off.
+    events
+}
+
+impl Transport<RoleClient> for HttpTransport {
+    type Error = HttpError;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), HttpError>> + Send + 'static {
+        let (session, sender) = (Arc::clone(&self.session), self.sender.clone());
+        async move {
+            for message in session.post(&message).await? {
+                // The receiver is dropped when the connection is closed.
+                let _ = sender.send(message);
+            }
+            Ok(())
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        self.received.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), HttpError> {
+        if self.session.state().id.is_none() {
+            return Ok(());
+        }
+        let request = HttpRequest {
+            once: true,
+            timeout: Some(CLOSING),
+            ..HttpRequest::delete(self.session.url.as_str())
+        };
+        let request = self.session.with_headers(request);
+        // Servers may refuse to end sessions.
+        let _ = self.session.client.send(&request, |response| std::future::ready(Ok(response))).await;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_separated_by_empty_lines() {
+        let stream = ": comment\nevent: message\nid: 1\ndata: {\"a\":\ndata: 1}\n\ndata:\n\ndata: 2\n\ndata: cut off\n";
+        assert_eq!(events(stream), ["{\"a\":\n1}", "", "2"]);
+        assert_eq!(events("data: 1\r\n\r\n"), ["1"]);
+    }
+}
