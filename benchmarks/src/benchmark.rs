@@ -13,7 +13,7 @@ use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, RecordError};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
-use crate::task_file::TaskFile;
+use crate::task_file::{TaskDefinition, TaskFile};
 
 /// A data set: how to read and score its items, and its published figures.
 ///
@@ -41,9 +41,25 @@ pub trait Benchmark: Send + Sync {
         self.description().title
     }
 
-    /// The task file, if the benchmark is not built in.
+    /// The task file, if one describes the benchmark.
     fn task_file(&self) -> Option<&'static TaskFile> {
-        self.description().task_file
+        match self.description().origin {
+            Origin::TaskFile(file) => Some(file),
+            Origin::BuiltIn | Origin::Program { .. } => None,
+        }
+    }
+
+    /// The definition, if the benchmark is not built in.
+    fn definition(&self) -> Option<&'static TaskDefinition> {
+        self.description().definition()
+    }
+
+    /// The version, if a program adds the benchmark ([`BenchmarkBuilder`](crate::BenchmarkBuilder)).
+    fn version(&self) -> Option<u32> {
+        match self.description().origin {
+            Origin::Program { version, .. } => Some(version),
+            Origin::BuiltIn | Origin::TaskFile(_) => None,
+        }
     }
 
     /// The agent, if it is not built in.
@@ -186,8 +202,7 @@ pub trait Benchmark: Send + Sync {
 
 /// Properties of a [`Benchmark`]; each field is described at the method of the same name.
 pub struct BenchmarkDescription {
-    /// The task file, if the benchmark is not built in.
-    pub(crate) task_file: Option<&'static TaskFile>,
+    pub(crate) origin: Origin,
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) data_file: &'static str,
@@ -206,6 +221,28 @@ pub struct BenchmarkDescription {
     pub(crate) open: Open,
     pub(crate) read: Read,
     pub(crate) score: Score,
+}
+
+/// What describes a benchmark.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin {
+    /// This crate.
+    BuiltIn,
+    /// A task file.
+    TaskFile(&'static TaskFile),
+    /// A program that uses this crate.
+    Program { definition: &'static TaskDefinition, version: u32 },
+}
+
+impl BenchmarkDescription {
+    /// The definition, if the benchmark is not built in.
+    pub(crate) fn definition(&self) -> Option<&'static TaskDefinition> {
+        match self.origin {
+            Origin::BuiltIn => None,
+            Origin::TaskFile(file) => Some(&file.definition),
+            Origin::Program { definition, .. } => Some(definition),
+        }
+    }
 }
 
 pub(crate) type Open = fn(&'static BenchmarkDescription, DataSource) -> Result<Items, DataError>;

@@ -22,6 +22,7 @@ use crate::{settings, writable};
 pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failure> {
     let mut manifest =
         Manifest::read(folder).map_err(|error| Failure::usage(error).hint("list the runs: lumos ls"))?;
+    manifest.spec.check_benchmarks().map_err(Failure::usage)?;
     let checkpoint = CheckpointReader::open(&folder.join("checkpoint")).map_err(checkpoint_failure)?;
     // The scorings with which the run was planned, even if the manifest was edited since.
     let planned = checkpoint.plan()?.map(|mark| mark.scoring).unwrap_or_default();

@@ -232,7 +232,7 @@ fn errors_name_file_line_and_field() {
     let metrics = MATHS.replace("family = \"maths\"", "family = \"maths\"\nmetrics = [\"bleu\"]");
     refused(&metrics, data, &["shelves.toml:5: `metrics`: unknown metric `bleu`", "expected exact_match"]);
     let named = MATHS.replace("\"shelves\"", "\"svamp\"");
-    refused(&named, data, &["shelves.toml:2: `name`: `svamp` is the name of a built-in benchmark"]);
+    refused(&named, data, &["shelves.toml:2: `name`: `svamp` is the name of a benchmark of this program"]);
     let missing = MATHS.replace("questions.csv", "nothing.csv");
     refused(&missing, data, &["nothing.csv: file not found; check `data.file` in", "shelves.toml"]);
     let number = MATHS.replace("[[published]]", "[answer]\nkind = \"number\"\n[[published]]");

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 pub(crate) use record::{gold_answer, is_zero};
 
-use crate::benchmark::{Benchmark, BenchmarkDescription, Download, MODULES, PublishedItems, published_maths};
+use crate::benchmark::{
+    Benchmark, BenchmarkDescription, Download, MODULES, Origin, PublishedItems, published_maths,
+};
 use crate::loading::{Layout, open};
 use crate::metrics::{EXACT_MATCH, score_number};
 
@@ -17,7 +19,7 @@ use crate::metrics::{EXACT_MATCH, score_number};
 pub(crate) struct Gsm8k;
 
 static GSM8K: BenchmarkDescription = BenchmarkDescription {
-    task_file: None,
+    origin: Origin::BuiltIn,
     name: "gsm8k",
     title: "GSM8K",
     data_file: "gsm8k/test.jsonl",

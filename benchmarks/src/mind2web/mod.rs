@@ -10,7 +10,7 @@ use lumos_tasks::families::web;
 use lumos_tasks::{Behaviour, Configuration, Formulation, Item};
 
 use crate::benchmark::{
-    Benchmark, BenchmarkDescription, LATER_LISTING, MODULES, PROJECT_PAGE, PublishedFigure, figure,
+    Benchmark, BenchmarkDescription, LATER_LISTING, MODULES, Origin, PROJECT_PAGE, PublishedFigure, figure,
 };
 use crate::error::DataError;
 use crate::loading::{DataSource, Items, Many, open_many};
@@ -31,7 +31,7 @@ const REMEDY: &str = "the authors distribute the test splits in a password-prote
 const MAX_TASK: u64 = 512 << 20;
 
 static MIND2WEB: BenchmarkDescription = BenchmarkDescription {
-    task_file: None,
+    origin: Origin::BuiltIn,
     name: "mind2web",
     title: "Mind2Web",
     data_file: "mind2web/test_domain",

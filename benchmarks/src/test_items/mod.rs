@@ -18,21 +18,21 @@ const TRAINING_SPLIT: &str = "split: train";
 ///
 /// | data | accepted items |
 /// |---|---|
-/// | the built-in samples | all |
+/// | the built-in samples of a benchmark of this crate | all |
 /// | GSM8K, SVAMP, HotpotQA, StrategyQA, InterCode SQL | those of other files than the official one whose fingerprint is not in the list |
 /// | WebShop | goals from 1,500 on |
 /// | Mind2Web | tasks of the split `train` |
-/// | a task file with `data.training` | those whose fingerprint is in no list |
+/// | a task file or another definition with `data.training` | those whose fingerprint is in no list |
 /// | others | none |
 pub fn is_training_data(benchmark: &dyn Benchmark, data: &ContentHash, item: &Item) -> bool {
-    if *data == ContentHash::of_bytes(benchmark.samples()) {
-        return true;
-    }
-    if let Some(file) = benchmark.task_file() {
+    if let Some(definition) = benchmark.definition() {
         let is_listed =
             |fingerprint| LISTED.iter().filter_map(|name| list(name)).any(|list| contains(list, fingerprint));
-        return file.definition.data.training
+        return definition.data.training
             && test_item_fingerprint(&item.task).is_some_and(|fingerprint| !is_listed(fingerprint));
+    }
+    if *data == ContentHash::of_bytes(benchmark.samples()) {
+        return true;
     }
     match benchmark.name() {
         "webshop" => item.index >= FIRST_TRAINING_GOAL,

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::benchmark::{
-    Benchmark, BenchmarkDescription, LATER_LISTING, MODULES, PROJECT_PAGE, PublishedFigure, PublishedItems,
-    figure,
+    Benchmark, BenchmarkDescription, LATER_LISTING, MODULES, Origin, PROJECT_PAGE, PublishedFigure,
+    PublishedItems, figure,
 };
 use crate::loading::{Content, RecordError, text};
 
@@ -26,7 +26,7 @@ pub(crate) const EXEMPLARS: &str = "exemplars";
 pub(crate) struct WebShop;
 
 static WEBSHOP: BenchmarkDescription = BenchmarkDescription {
-    task_file: None,
+    origin: Origin::BuiltIn,
     name: "webshop",
     title: "WebShop",
     data_file: "webshop/items_1000_documents.jsonl",

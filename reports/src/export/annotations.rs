@@ -89,7 +89,7 @@ pub(super) fn write(
             let is_training = data.is_some_and(|data| is_training_data(benchmark, data, unit.item));
             if !is_training && !options.allow_test {
                 guarded += 1;
-                skip(match benchmark.task_file() {
+                skip(match benchmark.definition() {
                     Some(_) => format!("{} items that are not training data", benchmark.name()),
                     None => format!("{} items of a test set", benchmark.name()),
                 });
