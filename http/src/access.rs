@@ -1,4 +1,4 @@
-//! Access policy: which hosts, files and folders a run that was planned on another machine may use.
+//! Access policy: which hosts, files, folders and tools a run that was planned on another machine may use.
 //!
 //! The coordinator of a queue names models and tools, and with them paths and addresses. [`AccessPolicy`]
 //! decides which of them a worker uses. It is checked before a file is opened or a connection is made.
@@ -21,7 +21,7 @@ const ANY_HOST: &str = "*";
 /// Maximum characters of a refused name in a message.
 const LONGEST_NAME: usize = 200;
 
-/// A host or path that the operator of this worker does not allow.
+/// A host, path or tool that the operator of this worker does not allow.
 ///
 /// Names are escaped and shortened. The hint does not repeat them, because they come from whoever planned the
 /// run and the hint is meant to be pasted into a shell.
@@ -39,20 +39,28 @@ pub enum AccessRefusal {
          `lumos worker --allow-host <HOST[:PORT]>`"
     )]
     Host(String),
+    /// A tool that starts a program or sends its calls to a server, and that is not on the list.
+    #[error(
+        "this worker does not allow the tool `{0}`; hint: its operator can allow it with \
+         `lumos worker --allow-tool '<NAME>=<BACKEND>'`"
+    )]
+    Tool(String),
 }
 
-/// Hosts and paths that runs may use. Cheap to clone; unrestricted by default.
+/// Hosts, paths and tools that runs may use. Cheap to clone; unrestricted by default.
 #[derive(Debug, Clone, Default)]
 pub struct AccessPolicy(Option<Arc<Allowed>>);
 
-/// Hosts and paths allowed in a restricted process.
-#[derive(Debug, Default)]
+/// Hosts, paths and tools allowed in a restricted process.
+#[derive(Debug, Default, Clone)]
 struct Allowed {
     every_host: bool,
     hosts: AllowedHosts,
     /// Absolute paths of files and folders. Symbolic links in them are resolved at each check, because caches
     /// may be created later.
     paths: Vec<PathBuf>,
+    /// Tools that start programs or send calls to servers, as `NAME=BACKEND`.
+    tools: Vec<String>,
 }
 
 impl AccessRefusal {
@@ -69,6 +77,27 @@ impl AccessPolicy {
     /// If a host is invalid or a path is empty.
     pub fn only(hosts: &[String], paths: &[PathBuf]) -> Result<Self, String> {
         Ok(Self(Some(Arc::new(Allowed::new(hosts, paths)?))))
+    }
+
+    /// Returns the same policy with tools that may start programs or send calls to servers, each as `NAME=BACKEND`. They
+    /// are compared verbatim. An unrestricted policy allows all of them.
+    #[must_use]
+    pub fn with_tools(mut self, tools: &[String]) -> Self {
+        if let Some(allowed) = &mut self.0 {
+            Arc::make_mut(allowed).tools.extend(tools.iter().map(|tool| tool.trim().to_owned()));
+        }
+        self
+    }
+
+    /// Checks whether a run may make this process use a tool that starts a program or sends calls to a server:
+    /// `NAME=BACKEND`.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn check_tool(&self, tool: &str) -> Result<(), AccessRefusal> {
+        let Some(allowed) = &self.0 else { return Ok(()) };
+        let is_allowed = allowed.tools.iter().any(|allowed| allowed == tool);
+        if is_allowed { Ok(()) } else { Err(AccessRefusal::Tool(shown(tool))) }
     }
 
     /// Checks whether a run may make this process connect to a host.
@@ -229,6 +258,27 @@ mod tests {
         for host in ["", "a b", "http://host", "host:99999"] {
             assert!(AccessPolicy::only(&[host.to_owned()], &[]).is_err(), "{host}");
         }
+    }
+
+    #[test]
+    fn tools_are_allowed_verbatim() {
+        let tools = ["weather=exec:python3 weather.py".to_owned(), " maps=http://maps.example/ ".to_owned()];
+        let policy = policy(&["maps.example"], &[]).with_tools(&tools);
+        assert_eq!(policy.check_tool("weather=exec:python3 weather.py"), Ok(()));
+        assert_eq!(policy.check_tool("maps=http://maps.example/"), Ok(()));
+        for refused in [
+            "weather=exec:python3 weather.py --verbose",
+            "weather=exec:python3  weather.py",
+            "other=exec:python3 weather.py",
+            "maps=http://maps.example/other",
+            "",
+        ] {
+            let refusal = policy.check_tool(refused).unwrap_err().to_string();
+            assert!(refusal.contains("--allow-tool '<NAME>=<BACKEND>'"), "{refusal}");
+        }
+        let unrestricted = AccessPolicy::default();
+        assert_eq!(unrestricted.clone().with_tools(&tools).check_tool("any=exec:sh"), Ok(()));
+        assert_eq!(unrestricted.check_tool("any=exec:sh"), Ok(()));
     }
 
     #[test]

@@ -42,6 +42,20 @@ impl ToolBackend {
     /// The built-in tools.
     pub const BUILT_IN: [&'static str; 6] = ["maths", "rank", "shop", "sql", "web", "wiki"];
 
+    /// Maximum length of a tool's name in characters.
+    pub const LONGEST_TOOL_NAME: usize = 64;
+
+    /// Whether a text can be the name of a tool that is not built in.
+    pub fn is_tool_name(name: &str) -> bool {
+        let plain = |character: char| {
+            character.is_ascii_lowercase() || character.is_ascii_digit() || "-_".contains(character)
+        };
+        name.len() <= Self::LONGEST_TOOL_NAME
+            && name.chars().next().is_some_and(|first| first.is_ascii_lowercase())
+            && name.chars().all(plain)
+            && Role::ALL.iter().all(|role| role.name() != name)
+    }
+
     /// Suffix of a backend's name if its answers were made from a benchmark's items.
     pub const MADE_OF_ITEMS: &'static str = "+items";
 

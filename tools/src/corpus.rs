@@ -2,20 +2,42 @@
 //! shipped pages: `--tool wiki=samples`. Also the addresses of Wikipedia pages, and the titles they contain.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use lumos_environments::lines;
 use lumos_environments::retrieval::{self, Library, LibraryBuilder};
+use lumos_http::{AccessPolicy, AccessRefusal};
+use lumos_models::hash_file;
 use lumos_tasks::families::qa::page::{self, MOST_RESULTS, WikiPage};
-use lumos_tasks::{ContentHash, ToolCall, ToolReply, WikiRequest};
+use lumos_tasks::{ContentHash, ToolBackend, ToolCall, ToolReply, WikiRequest};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
 use super::tool::{blocking, not_mine};
 use super::{ToolFault, Tools};
+
+/// `wiki=corpus:<file>`.
+pub(super) const BACKEND: BackendDescription = BackendDescription {
+    tool: Some("wiki"),
+    forms: &["corpus:<JSON lines>"],
+    parse: |_, backend| {
+        let file = backend.strip_prefix("corpus:").map(PathBuf::from);
+        Ok(file.map(|file| Box::new(CorpusSource::File(file)) as Box<dyn NamedBackend>))
+    },
+};
+
+/// `wiki=samples`.
+pub(super) const SHIPPED: BackendDescription = BackendDescription {
+    tool: Some("wiki"),
+    forms: &["samples"],
+    parse: |_, backend| {
+        Ok((backend == "samples").then(|| Box::new(CorpusSource::Samples) as Box<dyn NamedBackend>))
+    },
+};
 
 /// Wikipedia's address.
 pub(super) const SITE: &str = "https://en.wikipedia.org";
@@ -32,6 +54,40 @@ pub(super) const SEARCHED_SITE: &str = " Wikipedia";
 #[derive(Debug)]
 pub(crate) struct Corpus {
     library: Arc<Library>,
+}
+
+/// Where the pages are from.
+enum CorpusSource {
+    File(PathBuf),
+    Samples,
+}
+
+impl NamedBackend for CorpusSource {
+    fn version(&self) -> u32 {
+        Corpus::VERSION
+    }
+
+    fn check(&self, access: &AccessPolicy) -> Result<(), AccessRefusal> {
+        match self {
+            Self::File(file) => access.check_path(file),
+            Self::Samples => Ok(()),
+        }
+    }
+
+    fn content(&self) -> Result<String, BackendError> {
+        let Self::File(file) = self else { return Ok(hash_suffix(Corpus::samples_hash())) };
+        let hash = hash_file(file)?;
+        let suffix = if Corpus::is_made_of_items(file)? { ToolBackend::MADE_OF_ITEMS } else { "" };
+        Ok(hash_suffix(hash) + suffix)
+    }
+
+    fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
+        let corpus = match self {
+            Self::File(file) => Corpus::read(file)?,
+            Self::Samples => Corpus::samples()?,
+        };
+        Ok(Arc::new(corpus))
+    }
 }
 
 /// A line of the file. Other fields are ignored.

@@ -7,6 +7,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod backend;
 pub mod browser;
 #[cfg_attr(not(feature = "browser"), path = "browsers/absent.rs")]
 mod browsers;
@@ -17,12 +18,14 @@ mod name;
 mod ranking;
 mod registry;
 mod replies;
+mod session_backends;
 pub mod sessions;
 mod tool;
 mod wolfram;
 
+pub use backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
 pub use live::{LiveWiki, WikiSettings};
-pub use name::{TOOLS, ToolSetError, backends};
+pub use name::{TOOLS, ToolSetError, backends, register_backend};
 pub use ranking::rank_backend;
 pub use registry::ToolSets;
 pub use replies::Remembering;

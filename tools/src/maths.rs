@@ -1,11 +1,21 @@
-//! Exact mathematics in this process.
+//! Exact mathematics in this process: `--tool maths=native`.
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use lumos_environments::maths::{self, MathsAnswer};
 use lumos_tasks::{MathsReply, ToolCall, ToolReply};
 
+use super::backend::{BackendDescription, BackendError, BackendResources, NamedBackend};
 use super::tool::{blocking, not_mine};
 use super::{ToolFault, Tools};
+
+/// `maths=native`.
+pub(super) const BACKEND: BackendDescription = BackendDescription {
+    tool: Some("maths"),
+    forms: &["native"],
+    parse: |_, backend| Ok((backend == "native").then(|| Box::new(NativeMaths) as Box<dyn NamedBackend>)),
+};
 
 /// The native mathematics service: exact, without network access.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,6 +32,16 @@ impl NativeMaths {
             Ok(MathsAnswer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),
             Err(error) => MathsReply::NoResult { message: error.to_string() },
         }
+    }
+}
+
+impl NamedBackend for NativeMaths {
+    fn version(&self) -> u32 {
+        Self::VERSION
+    }
+
+    fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
+        Ok(Arc::new(Self))
     }
 }
 

@@ -2,15 +2,46 @@
 //! without a reader model), with an in-process DPR reader (`rank=dpr:<folder>`), or with an in-process cross-encoder
 //! (`rank=cross-encoder:<folder>`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use lumos_engine::{CrossEncoder, DprReader, EncoderError, ReaderPassage};
+use lumos_engine::{CrossEncoder, DprReader, EncoderError, LoadError, ReaderPassage};
 use lumos_environments::retrieval;
+use lumos_http::{AccessPolicy, AccessRefusal};
+use lumos_models::hash_folder;
 use lumos_tasks::{Passage, ToolCall, ToolReply};
 
+use super::backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
 use super::tool::{blocking, not_mine};
 use super::{ToolFault, Tools};
+
+/// `rank=bm25`.
+pub(super) const BM25: BackendDescription = BackendDescription {
+    tool: Some("rank"),
+    forms: &["bm25"],
+    parse: |_, backend| Ok((backend == "bm25").then(|| Box::new(Bm25Ranking) as Box<dyn NamedBackend>)),
+};
+
+/// `rank=dpr:<folder>`.
+pub(super) const DPR: BackendDescription = BackendDescription {
+    tool: Some("rank"),
+    forms: &["dpr:<folder>"],
+    parse: |_, backend| {
+        let open = |folder: &Path| Ok(Arc::new(DprReader::open(folder, None)?) as Arc<dyn Tools>);
+        Ok(Encoder::named(backend, "dpr:", DPR_VERSION, open))
+    },
+};
+
+/// `rank=cross-encoder:<folder>`.
+pub(super) const CROSS_ENCODER: BackendDescription = BackendDescription {
+    tool: Some("rank"),
+    forms: &["cross-encoder:<folder>"],
+    parse: |_, backend| {
+        let open = |folder: &Path| Ok(Arc::new(CrossEncoder::open(folder, None)?) as Arc<dyn Tools>);
+        Ok(Encoder::named(backend, "cross-encoder:", CROSS_ENCODER_VERSION, open))
+    },
+};
 
 /// BM25 over the passages of a call.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,6 +58,16 @@ impl Bm25Ranking {
     }
 }
 
+impl NamedBackend for Bm25Ranking {
+    fn version(&self) -> u32 {
+        Self::VERSION
+    }
+
+    fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
+        Ok(Arc::new(Self))
+    }
+}
+
 #[async_trait]
 impl Tools for Bm25Ranking {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
@@ -38,9 +79,46 @@ impl Tools for Bm25Ranking {
 }
 
 /// Incremented when scores of the same weights of a reader change.
-pub(super) const DPR_VERSION: u32 = 1;
+const DPR_VERSION: u32 = 1;
 /// Incremented when scores of the same weights of a cross-encoder change.
-pub(super) const CROSS_ENCODER_VERSION: u32 = 1;
+const CROSS_ENCODER_VERSION: u32 = 1;
+
+/// A model in a folder that scores passages.
+struct Encoder {
+    folder: PathBuf,
+    version: u32,
+    open: fn(&Path) -> Result<Arc<dyn Tools>, LoadError>,
+}
+
+impl Encoder {
+    fn named(
+        backend: &str,
+        prefix: &str,
+        version: u32,
+        open: fn(&Path) -> Result<Arc<dyn Tools>, LoadError>,
+    ) -> Option<Box<dyn NamedBackend>> {
+        let folder = PathBuf::from(backend.strip_prefix(prefix)?);
+        Some(Box::new(Self { folder, version, open }))
+    }
+}
+
+impl NamedBackend for Encoder {
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn check(&self, access: &AccessPolicy) -> Result<(), AccessRefusal> {
+        access.check_path(&self.folder)
+    }
+
+    fn content(&self) -> Result<String, BackendError> {
+        Ok(hash_folder(&self.folder).map(hash_suffix)?)
+    }
+
+    fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
+        (self.open)(&self.folder).map_err(|error| BackendError::Model(Box::new(error)))
+    }
+}
 
 /// The reader of the original (`facebook/dpr-reader-multiset-base`), or another DPR reader. Calls of many
 /// episodes are batched.

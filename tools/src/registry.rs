@@ -4,22 +4,15 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lumos_engine::{CrossEncoder, DprReader};
 use lumos_http::AccessPolicy;
 use lumos_tasks::{Configuration, ToolBackend};
 use tokio::sync::OnceCell;
 
+use super::Tools;
+use super::backend::{BackendResources, NamedBackend};
 use super::browsers::Browsers;
-use super::corpus::Corpus;
-use super::maths::NativeMaths;
-use super::name::{Named, ToolSetError, identify, unusable, without_hash};
-use super::ranking::Bm25Ranking;
-use super::replies::{RecordedTools, Remembering};
+use super::name::{ToolSetError, identify, named, parse_planned, without_hash};
 use super::tool::ToolSet;
-use super::{LiveWiki, Tools, WikiSettings, Wolfram, WolframSettings};
-use crate::sessions::shop::MemoryShop;
-use crate::sessions::sql::{MySqlSettings, SqlTool};
-use crate::sessions::web::WebPages;
 
 /// A backend that is set up by the first caller.
 type Built = Arc<OnceCell<Arc<dyn Tools>>>;
@@ -76,7 +69,7 @@ impl ToolSets {
     /// A message that states what is missing or different.
     pub fn verify(&self, planned: &ToolBackend) -> Result<(), String> {
         let ToolBackend { tool, backend, version } = planned;
-        let named = self.permitted(planned).map_err(|error| error.to_string())?;
+        let parsed = self.permitted(planned).map_err(|error| error.to_string())?;
         let here = identify(tool, without_hash(backend))
             .map_err(|error| format!("tool {tool}={backend} not available on this host: {error}"))?;
         // The local identity is not reported: it would reveal the content of local files to the planner of a
@@ -91,28 +84,20 @@ impl ToolSets {
                  planned with: {why}"
             ));
         }
-        let usable = match &named {
-            Named::Wolfram => WolframSettings::from_environment().map(drop).map_err(|why| (why, "from")),
-            Named::MySql => MySqlSettings::named(without_hash(backend))
-                .and_then(SqlTool::mysql)
-                .map(drop)
-                .map_err(|why| (why, "from")),
-            named => named.browser().map_or(Ok(()), Browsers::check).map_err(|why| (why, "on")),
-        };
-        usable.map_err(|(why, at)| format!("tool {tool}={backend} cannot be used {at} this host: {why}"))
+        parsed.check_host().map_err(|why| format!("tool {tool}={backend} {why}"))
     }
 
     /// Parses a backend's name and checks that it may be used here.
-    fn permitted(&self, planned: &ToolBackend) -> Result<Named, ToolSetError> {
+    fn permitted(&self, planned: &ToolBackend) -> Result<Box<dyn NamedBackend>, ToolSetError> {
         let ToolBackend { tool, backend, .. } = planned;
-        let named = Named::parse_planned(tool, backend)?;
+        let parsed = parse_planned(tool, backend)?;
         let backend = without_hash(backend);
-        named.check(backend, &self.access).map_err(|refusal| ToolSetError::NotAllowed {
+        parsed.check(&self.access).map_err(|refusal| ToolSetError::NotAllowed {
             tool: tool.clone(),
             backend: backend.to_owned(),
             refusal,
         })?;
-        Ok(named)
+        Ok(parsed)
     }
 
     /// Returns the tools of a configuration. Sets up those that are not set up yet.
@@ -134,7 +119,7 @@ impl ToolSets {
     /// # Errors
     /// If it cannot be set up.
     pub async fn backend(&self, planned: &ToolBackend) -> Result<Arc<dyn Tools>, ToolSetError> {
-        self.permitted(planned)?;
+        let parsed = self.permitted(planned)?;
         let key = (planned.tool.clone(), planned.backend.clone());
         let cell = {
             let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,54 +130,13 @@ impl ToolSets {
             ToolSetError::Unusable(format!("failed to set up {tool}={backend}: {error}"))
         };
         let set_up = async || {
-            let (planned, browsers) = (planned.clone(), Arc::clone(&self.browsers));
-            tokio::task::spawn_blocking(move || build(&planned, &browsers)).await.map_err(broken)?
+            let resources = BackendResources { browsers: Arc::clone(&self.browsers) };
+            let opened =
+                tokio::task::spawn_blocking(move || parsed.open(&resources)).await.map_err(broken)?;
+            opened.map_err(|error| named(error, tool, backend))
         };
         cell.get_or_try_init(set_up).await.cloned()
     }
-}
-
-fn build(planned: &ToolBackend, browsers: &Browsers) -> Result<Arc<dyn Tools>, ToolSetError> {
-    let ToolBackend { tool, backend, .. } = planned;
-    let unreadable =
-        |source| ToolSetError::Unreadable { tool: tool.clone(), backend: backend.clone(), source };
-    let unopened = |source| ToolSetError::Model {
-        tool: tool.clone(),
-        backend: backend.clone(),
-        source: Box::new(source),
-    };
-    let no_browser = |why| unusable(&format!("{tool}={backend}"), why);
-    Ok(match Named::parse_planned(tool, backend)? {
-        Named::Native => Arc::new(NativeMaths),
-        Named::Wolfram => {
-            let wolfram = WolframSettings::from_environment().and_then(Wolfram::new);
-            let wolfram = wolfram.map_err(|why| unusable("maths=wolfram", why))?;
-            Arc::new(Remembering::new(Arc::new(wolfram)))
-        }
-        Named::Bm25 => Arc::new(Bm25Ranking),
-        Named::Dpr(folder) => Arc::new(DprReader::open(&folder, None).map_err(unopened)?),
-        Named::CrossEncoder(folder) => Arc::new(CrossEncoder::open(&folder, None).map_err(unopened)?),
-        Named::Live => {
-            let wiki = WikiSettings::from_environment().and_then(LiveWiki::new);
-            let wiki = wiki.map_err(|why| unusable("wiki=live", why))?;
-            Arc::new(Remembering::new(Arc::new(wiki)))
-        }
-        Named::Samples => Arc::new(Corpus::samples().map_err(unreadable)?),
-        Named::Corpus(file) => Arc::new(Corpus::read(&file).map_err(unreadable)?),
-        Named::Web => Arc::new(WebPages),
-        Named::Recorded(file) => Arc::new(RecordedTools::read(&file).map_err(unreadable)?),
-        Named::Sqlite(folder) => Arc::new(SqlTool::sqlite(folder, None).map_err(unreadable)?),
-        Named::MySql => {
-            let tool = MySqlSettings::named(without_hash(backend)).and_then(SqlTool::mysql);
-            Arc::new(tool.map_err(|why| unusable("sql=mysql", why))?)
-        }
-        Named::Shop(files) => Arc::new(MemoryShop::open(&files).map_err(unreadable)?),
-        Named::BrowserShop(browser, files) => {
-            let lent = browsers.of(&browser).map_err(no_browser)?;
-            browsers.shop(&files, lent).map_err(unreadable)?
-        }
-        Named::BrowserWeb(browser) => browsers.pages(browsers.of(&browser).map_err(no_browser)?),
-    })
 }
 
 #[cfg(test)]

@@ -6,17 +6,53 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use lumos_environments::lines;
+use lumos_http::{AccessPolicy, AccessRefusal};
+use lumos_models::hash_file;
 use lumos_tasks::recorded::{self, CallKey, Case, RecordedCall};
 use lumos_tasks::{ToolCall, ToolReply};
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
+use super::backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
 use super::{ToolFault, Tools};
+
+/// `recorded:<cases file>` for a tool; for every tool that is not built in if `tool` is `None`.
+pub(super) const fn recorded(tool: Option<&'static str>) -> BackendDescription {
+    BackendDescription {
+        tool,
+        forms: &["recorded:<cases file>"],
+        parse: |_, backend| {
+            let file = backend.strip_prefix("recorded:").map(PathBuf::from);
+            Ok(file.map(|file| Box::new(RecordedFile(file)) as Box<dyn NamedBackend>))
+        },
+    }
+}
+
+/// A file of recorded replies.
+struct RecordedFile(PathBuf);
+
+impl NamedBackend for RecordedFile {
+    fn version(&self) -> u32 {
+        0
+    }
+
+    fn check(&self, access: &AccessPolicy) -> Result<(), AccessRefusal> {
+        access.check_path(&self.0)
+    }
+
+    fn content(&self) -> Result<String, BackendError> {
+        Ok(hash_file(&self.0).map(hash_suffix)?)
+    }
+
+    fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
+        Ok(Arc::new(RecordedTools::read(&self.0)?))
+    }
+}
 
 /// Approximate limit of the cache, in bytes.
 const MOST_BYTES: usize = 64 << 20;

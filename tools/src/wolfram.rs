@@ -1,6 +1,7 @@
 //! WolframAlpha over HTTP: the service that the original uses (`https://products.wolframalpha.com/api`).
 
 use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,8 +12,17 @@ use lumos_tasks::{MathsReply, ToolCall, ToolReply};
 use serde::Deserialize;
 use url::Url;
 
+use super::backend::{BackendDescription, BackendError, BackendResources, NamedBackend};
+use super::replies::Remembering;
 use super::tool::not_mine;
 use super::{ToolFault, Tools};
+
+/// `maths=wolfram`.
+pub(super) const BACKEND: BackendDescription = BackendDescription {
+    tool: Some("maths"),
+    forms: &["wolfram"],
+    parse: |_, backend| Ok((backend == "wolfram").then(|| Box::new(NamedWolfram) as Box<dyn NamedBackend>)),
+};
 
 /// Maximum size of a response in bytes.
 const LARGEST_BODY: usize = 16 << 20;
@@ -105,6 +115,26 @@ impl Wolfram {
             ..HttpSettings::default()
         })?;
         Ok(Self { client, endpoint, app_id: settings.app_id })
+    }
+}
+
+/// WolframAlpha with the settings of the environment.
+struct NamedWolfram;
+
+impl NamedBackend for NamedWolfram {
+    fn version(&self) -> u32 {
+        0
+    }
+
+    fn check_host(&self) -> Result<(), String> {
+        let settings = WolframSettings::from_environment();
+        settings.map(drop).map_err(|why| format!("cannot be used from this host: {why}"))
+    }
+
+    fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
+        let wolfram = WolframSettings::from_environment().and_then(Wolfram::new);
+        let wolfram = wolfram.map_err(BackendError::Unusable)?;
+        Ok(Arc::new(Remembering::new(Arc::new(wolfram))))
     }
 }
 

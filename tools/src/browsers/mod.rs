@@ -166,22 +166,32 @@ fn reach(url: &Url) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use lumos_http::{AccessPolicy, AccessRefusal};
     use lumos_tasks::ToolBackend;
 
     use super::*;
-    use crate::name::{Named, identify};
+    use crate::name::{identify, parse, parse_planned};
 
     #[test]
     fn browsers_are_named_without_secrets() {
-        let grid: BrowserName = "http://grid:4444".parse().unwrap();
-        let files = ShopFiles { folder: Some(PathBuf::from("a")), nouns: None };
-        for (tool, backend, named) in [
-            ("web", "chromedriver", Named::BrowserWeb(BrowserName::Chromedriver)),
-            ("web", "http://grid:4444", Named::BrowserWeb(grid.clone())),
-            ("shop", "chromedriver:a#0123", Named::BrowserShop(BrowserName::Chromedriver, files.clone())),
-            ("shop", "http://grid:4444,folder=a#0123", Named::BrowserShop(grid, files)),
+        let nothing = AccessPolicy::only(&[], &[]).unwrap();
+        let needs = |tool, backend| {
+            let refusal = parse_planned(tool, backend).unwrap().check(&nothing).err();
+            refusal.map(|refusal| match refusal {
+                AccessRefusal::Path(path) => path,
+                AccessRefusal::Host(host) => host,
+                AccessRefusal::Tool(tool) => tool,
+            })
+        };
+        for (tool, backend, needed) in [
+            ("web", "chromedriver", None),
+            ("web", "http://grid:4444", Some("grid:4444")),
+            ("shop", "chromedriver", None),
+            ("shop", "chromedriver:a#0123", Some("a")),
+            ("shop", "http://grid:4444#0123", Some("grid:4444")),
+            ("shop", "http://grid:4444,folder=a#0123", Some("a")),
         ] {
-            assert_eq!(Named::parse_planned(tool, backend).unwrap(), named);
+            assert_eq!(needs(tool, backend).as_deref(), needed, "{tool}={backend}");
         }
         for (tool, backend) in [
             ("shop", "http://user:hush@grid:4444"),
@@ -190,7 +200,7 @@ mod tests {
             ("maths", "chromedriver"),
             ("web", "chromedriver:a"),
         ] {
-            let error = Named::parse(tool, backend).unwrap_err().to_string();
+            let error = parse(tool, backend).err().unwrap().to_string();
             assert!(!error.contains("hush"), "{error}");
         }
     }

@@ -13,6 +13,8 @@ mod documents;
 mod settings;
 mod site;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use client::{Client, Missing};
 use lumos_http::HttpError;
@@ -21,11 +23,45 @@ use lumos_tasks::{Behaviour, ToolCall, ToolReply, WikiRequest};
 use serde::Deserialize;
 use site::Site;
 
+use super::backend::{BackendDescription, BackendError, BackendResources, NamedBackend};
 use super::corpus::{SEARCHED_SITE, page_address};
+use super::replies::Remembering;
 use super::tool::not_mine;
 use super::{ToolFault, Tools};
 
 pub use settings::WikiSettings;
+
+/// `wiki=live`.
+pub(super) const BACKEND: BackendDescription = BackendDescription {
+    tool: Some("wiki"),
+    forms: &["live"],
+    parse: |_, backend| Ok((backend == "live").then(|| Box::new(NamedWiki) as Box<dyn NamedBackend>)),
+};
+
+/// Wikipedia with the settings of the environment.
+struct NamedWiki;
+
+impl NamedBackend for NamedWiki {
+    fn version(&self) -> u32 {
+        LiveWiki::VERSION
+    }
+
+    /// The environment sets the address, not the run.
+    fn content(&self) -> Result<String, BackendError> {
+        let settings = WikiSettings::from_environment().map_err(unusable)?;
+        Ok(settings.other_site().map(|site| format!("#{site}")).unwrap_or_default())
+    }
+
+    fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
+        let wiki = WikiSettings::from_environment().and_then(LiveWiki::new).map_err(unusable)?;
+        Ok(Arc::new(Remembering::new(Arc::new(wiki))))
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "mapped over results")]
+fn unusable(why: String) -> BackendError {
+    BackendError::Named(format!("wiki=live: {why}"))
+}
 
 /// Wikipedia over HTTP.
 #[derive(Debug)]
@@ -39,7 +75,7 @@ impl LiveWiki {
     const OWN_VERSION: u32 = 1;
 
     /// Version of the code that determines the replies.
-    pub(super) const VERSION: u32 = Self::OWN_VERSION * 100 + page::READING_VERSION;
+    const VERSION: u32 = Self::OWN_VERSION * 100 + page::READING_VERSION;
 
     /// Creates a client.
     ///

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::definition::{ActionDefinition, AgentDefinition, FinalAnswer, Operation};
 use super::result;
+use crate::configuration::ToolBackend;
 
 /// Limits of lists.
 const MOST_ACTIONS: usize = 64;
@@ -72,7 +73,7 @@ fn check(action: &ActionDefinition, add: &mut impl FnMut(&str, String)) {
                 ),
             );
         }
-        (Some(tool), Some(Operation::External)) if !is_tool_name(tool) => add(
+        (Some(tool), Some(Operation::External)) if !ToolBackend::is_tool_name(tool) => add(
             "tool",
             format!(
                 "action `{name}`: invalid tool name `{tool}`: use lower-case letters, digits, `-` and `_`"
@@ -113,15 +114,6 @@ fn check(action: &ActionDefinition, add: &mut impl FnMut(&str, String)) {
         }
         optional |= argument.is_optional();
     }
-}
-
-fn is_tool_name(tool: &str) -> bool {
-    let plain = |character: char| {
-        character.is_ascii_lowercase() || character.is_ascii_digit() || "-_".contains(character)
-    };
-    tool.len() <= 64
-        && tool.chars().next().is_some_and(|first| first.is_ascii_lowercase())
-        && tool.chars().all(plain)
 }
 
 #[cfg(test)]
