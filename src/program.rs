@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use lumos_benchmarks::{Benchmark, BenchmarkBuilder};
+use lumos_tools::BackendDescription;
 
 use crate::cli::{self, Cli, Command};
 use crate::exit::{CommandResult, Exit, Failure};
@@ -14,7 +15,7 @@ use crate::{commands, logging, memory};
 /// How long the exit waits for blocking work in progress.
 const SHUTDOWN: Duration = Duration::from_millis(500);
 
-/// The program `lumos`, with benchmarks of your own.
+/// The program `lumos`, with benchmarks and tools of your own. `examples/own-crate` is a whole crate.
 ///
 /// ```
 /// use std::process::ExitCode;
@@ -49,6 +50,7 @@ const SHUTDOWN: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub struct Program {
     benchmarks: Vec<BenchmarkBuilder>,
+    tools: Vec<&'static BackendDescription>,
 }
 
 impl Program {
@@ -63,6 +65,14 @@ impl Program {
         self
     }
 
+    /// Adds a backend of a tool: of a built-in tool, or of one of your own, which the actions of agents name
+    /// ([`ActionDefinition::tool`](lumos_tasks::families::agent::ActionDefinition::tool)). Workers on a queue run the
+    /// same program, so that they have it too.
+    pub fn tool(mut self, backend: &'static BackendDescription) -> Self {
+        self.tools.push(backend);
+        self
+    }
+
     /// Runs the command line of this process, and returns its exit code. As [`run_with`](Self::run_with).
     #[must_use = "return it from `main`"]
     pub fn run(self) -> ExitCode {
@@ -72,7 +82,7 @@ impl Program {
     /// Runs a command line, whose first argument is the program's name, and returns its exit code.
     ///
     /// Call it once per process, outside of async code: it starts the async runtime, logging and the handling of panics
-    /// and signals, and adds the benchmarks to those of the process.
+    /// and signals, and adds the benchmarks and tools to those of the process.
     #[must_use = "return it from `main`"]
     pub fn run_with(self, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         // First, because parsing the arguments takes the stack's first growth.
@@ -106,8 +116,11 @@ impl Program {
         outcome
     }
 
-    /// Adds the benchmarks to those of the process.
+    /// Adds the benchmarks and tools to those of the process.
     fn register(self) -> Result<(), Failure> {
+        for backend in self.tools {
+            lumos_tools::register_backend(backend)?;
+        }
         if self.benchmarks.is_empty() {
             return Ok(());
         }
