@@ -89,6 +89,11 @@ impl Program {
         memory::watch_panics();
         #[cfg(unix)]
         memory::watch_signals();
+        // Before the arguments are parsed, because help texts name the benchmarks.
+        if let Err(failure) = self.register() {
+            failure.report();
+            return failure.exit.into();
+        }
         let cli = match Cli::try_parse_from(cli::normalised(arguments)) {
             Ok(cli) => cli,
             Err(error) => {
@@ -99,36 +104,34 @@ impl Program {
             }
         };
         logging::start(cli.global.verbose, cli.global.quiet, cli.global.log_format);
-        let exit = self.execute(cli).unwrap_or_else(|failure| {
+        let exit = execute(cli).unwrap_or_else(|failure| {
             failure.report();
             failure.exit
         });
         exit.into()
     }
 
-    fn execute(self, cli: Cli) -> CommandResult {
-        self.register()?;
-        let runtime = runtime(&cli.command)?;
-        let outcome = runtime.block_on(run(cli));
-        // Joins the threads. `shutdown_background` detaches them while they end, and glibc 2.36 then reads a thread's
-        // memory after it was unmapped. A blocking read of standard input delays the exit by at most this time.
-        runtime.shutdown_timeout(SHUTDOWN);
-        outcome
-    }
-
     /// Adds the benchmarks and tools to those of the process.
     fn register(self) -> Result<(), Failure> {
         for backend in self.tools {
-            lumos_tools::register_backend(backend)?;
+            lumos_tools::register_backend(backend).map_err(Failure::usage)?;
         }
         if self.benchmarks.is_empty() {
             return Ok(());
         }
         let built: Result<Vec<&'static dyn Benchmark>, _> =
             self.benchmarks.into_iter().map(BenchmarkBuilder::build).collect();
-        lumos_benchmarks::register(&built?)?;
-        Ok(())
+        lumos_benchmarks::register(&built.map_err(Failure::usage)?).map_err(Failure::usage)
     }
+}
+
+fn execute(cli: Cli) -> CommandResult {
+    let runtime = runtime(&cli.command)?;
+    let outcome = runtime.block_on(run(cli));
+    // Joins the threads. `shutdown_background` detaches them while they end, and glibc 2.36 then reads a thread's
+    // memory after it was unmapped. A blocking read of standard input delays the exit by at most this time.
+    runtime.shutdown_timeout(SHUTDOWN);
+    outcome
 }
 
 /// Creates the async runtime for a command.

@@ -143,6 +143,11 @@ pub trait Benchmark: Send + Sync {
         self.description().group_label
     }
 
+    /// Name of its domain in the published annotations, if they have it: `complex_qa`.
+    fn annotation_domain(&self) -> Option<&'static str> {
+        self.description().annotation_domain
+    }
+
     /// Name of the cluster of an item whose score is not independent of others: questions about the same database,
     /// tasks on the same website. `None` if items are independent.
     fn cluster(&self, _item: &Item) -> Option<String> {
@@ -217,10 +222,25 @@ pub struct BenchmarkDescription {
     pub(crate) published_items: Option<PublishedItems>,
     pub(crate) downloads: &'static [Download],
     pub(crate) group_label: Option<&'static str>,
+    /// Name of its domain in the published annotations, if they have it.
+    pub(crate) annotation_domain: Option<&'static str>,
+    /// Which items are known to be in no test set.
+    pub(crate) training: Training,
     pub(crate) samples: &'static [u8],
     pub(crate) open: Open,
     pub(crate) read: Read,
     pub(crate) score: Score,
+}
+
+/// Which items of a benchmark may become training data.
+#[derive(Clone, Copy)]
+pub(crate) enum Training {
+    /// Those of other files than the official one, whose fingerprint is not in this list of its test set.
+    Unlisted(&'static [u8]),
+    /// Those that the function accepts.
+    Items(fn(&Item) -> bool),
+    /// Those of a definition that declares it.
+    Declared,
 }
 
 /// What describes a benchmark.

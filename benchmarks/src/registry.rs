@@ -14,8 +14,8 @@ use crate::svamp::Svamp;
 use crate::webshop::WebShop;
 
 /// One entry per benchmark of this crate, in the order of reports.
-static BUILT_IN: [&dyn Benchmark; 7] =
-    [&Gsm8k, &Svamp, &HotpotQa, &StrategyQa, &Mind2Web, &WebShop, &IntercodeSql];
+static BUILT_IN: &[&dyn Benchmark] =
+    &[&Gsm8k, &Svamp, &HotpotQa, &StrategyQa, &Mind2Web, &WebShop, &IntercodeSql];
 
 /// The benchmarks of this crate, and those that the program adds.
 static WITH_ADDED: OnceLock<Vec<&'static dyn Benchmark>> = OnceLock::new();
@@ -50,7 +50,7 @@ pub enum RegisterError {
 
 /// Returns all benchmarks, in the order of reports.
 pub fn all() -> &'static [&'static dyn Benchmark] {
-    WITH_ADDED.get().map_or(&BUILT_IN, Vec::as_slice)
+    WITH_ADDED.get().map_or(BUILT_IN, Vec::as_slice)
 }
 
 /// Finds a benchmark by name.

@@ -289,7 +289,9 @@ fn runs_with_benchmarks_of_another_program_are_refused_by_name_and_version() {
     let commands = || {
         ["report", "score", "show", "resume", "export --to csv --output"].map(|command| match command {
             "show" => lumos().args("show").arg(folder.join("run")).args("0"),
-            "export --to csv --output" => lumos().args(command).arg(folder.join("out")).arg(folder.join("run")),
+            "export --to csv --output" => {
+                lumos().args(command).arg(folder.join("out")).arg(folder.join("run"))
+            }
             command => lumos().args(command).arg(folder.join("run")),
         })
     };
@@ -303,7 +305,11 @@ fn runs_with_benchmarks_of_another_program_are_refused_by_name_and_version() {
             command.exits(2).reports(expected);
         }
     };
-    refused("shelves", 3, &["benchmark `shelves`, version 3, is not part of this program", "use that program"]);
+    refused(
+        "shelves",
+        3,
+        &["benchmark `shelves`, version 3, is not part of this program", "use that program"],
+    );
     refused("svamp", 2, &["benchmark `svamp`: this program has the built-in one", "made with version 2"]);
     // The run can still be listed.
     lumos().args("ls runs --output-path").arg(folder).ok().prints(["svamp"]);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::benchmark::{
     Benchmark, BenchmarkDescription, Download, LATER_LISTING, Origin, PROJECT_PAGE, PublishedFigure,
-    PublishedItems, QA_MODULES, QA_TOOLS, figure,
+    PublishedItems, QA_MODULES, QA_TOOLS, Training, figure,
 };
 use crate::judge::LLM_ACCURACY;
 use crate::loading::{Content, Layout, RecordError, open, optional_text, text};
@@ -36,6 +36,8 @@ static HOTPOTQA: BenchmarkDescription = BenchmarkDescription {
         licence: "CC BY-SA 4.0",
     }],
     group_label: Some("Type"),
+    annotation_domain: Some("complex_qa"),
+    training: Training::Unlisted(include_bytes!("../test_items/hotpotqa.bin")),
     samples: include_bytes!("../../samples/hotpotqa.json"),
     open: |about, source| open(about, &source, Layout::Either),
     read: &read_record,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::benchmark::{
     Benchmark, BenchmarkDescription, Download, LATER_LISTING, MODULES, Origin, PublishedFigure,
-    PublishedItems, figure,
+    PublishedItems, Training, figure,
 };
 use crate::loading::{Content, Layout, RecordError, open, optional_text, text};
 use score::{EMPTY_GOLD, REWARD, SUCCESS_RATE, SUCCESS_WITH_ROWS, TURNS};
@@ -36,6 +36,8 @@ static INTERCODE_SQL: BenchmarkDescription = BenchmarkDescription {
     published_items: Some(PublishedItems::All(1034)),
     downloads: &DOWNLOADS,
     group_label: Some("Hardness"),
+    annotation_domain: None,
+    training: Training::Unlisted(include_bytes!("../test_items/intercode_sql.bin")),
     samples: include_bytes!("../../samples/intercode_sql.json"),
     open: |about, source| open(about, &source, Layout::Either),
     read: &read_record,

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::benchmark::{
     Benchmark, BenchmarkDescription, Download, LATER_LISTING, Origin, PROJECT_PAGE, PublishedFigure,
-    PublishedItems, QA_MODULES, QA_TOOLS, figure,
+    PublishedItems, QA_MODULES, QA_TOOLS, Training, figure,
 };
 use crate::loading::{Content, Layout, RecordError, open};
 use crate::metrics::{ACCURACY, score_yes_or_no};
@@ -40,6 +40,8 @@ static STRATEGYQA: BenchmarkDescription = BenchmarkDescription {
         licence: "MIT",
     }],
     group_label: None,
+    annotation_domain: Some("complex_qa"),
+    training: Training::Unlisted(include_bytes!("../test_items/strategyqa.bin")),
     samples: include_bytes!("../../samples/strategyqa.json"),
     // In addition to the Lumos file and the official files, reads the BIG-bench task file, whose records are
     // in the field `examples`.

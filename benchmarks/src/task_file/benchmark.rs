@@ -10,6 +10,7 @@ use super::record::{self, cluster};
 use super::{AnswerKind, DataFormat, TaskDefinition, TaskFamily, TaskFigure, TaskFile};
 use crate::benchmark::{
     Benchmark, BenchmarkDescription, MODULES, Origin, PublishedFigure, PublishedItems, QA_MODULES, Score,
+    Training,
 };
 use crate::error::DataError;
 use crate::gsm8k::Gsm8k;
@@ -186,6 +187,8 @@ pub(crate) fn describe(definition: &'static TaskDefinition, origin: Origin) -> B
         published_items: definition.data.items.map(PublishedItems::All),
         downloads: &[],
         group_label: definition.fields.group.as_deref().or(of_base.group_label),
+        annotation_domain: None,
+        training: Training::Declared,
         samples: &[],
         open,
         read: Box::leak(Box::new(record::reader(definition))),
