@@ -83,6 +83,11 @@ pub(crate) enum InitCommand {
         /// Write to this folder
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
+        /// Also describe an agent: prompts, actions and a solved example
+        ///
+        /// The file's family is `custom`. Without this flag, the agent is that of GSM8K.
+        #[arg(long)]
+        agent: bool,
     },
 }
 

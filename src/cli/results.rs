@@ -21,17 +21,18 @@ pub(crate) struct RunsArgs {
 
 impl RunsArgs {
     /// Returns the folder of a run, given by path or by name: an existing path, otherwise the folder with that name
-    /// in the output path.
+    /// in the output path. A path that is not a run does not hide a run of that name.
     ///
     /// # Errors
     /// If neither exists.
     pub(crate) fn folder(&self, run: &Path) -> Result<PathBuf, Failure> {
-        if run.exists() {
-            return Ok(run.to_owned());
-        }
         let mut parts = run.components();
         let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
         let below = self.output_path.join(run);
+        let is_run = |path: &Path| path.join("manifest.json").is_file();
+        if run.exists() && (is_run(run) || !(is_name && is_run(&below))) {
+            return Ok(run.to_owned());
+        }
         match is_name {
             true if below.exists() => Ok(below),
             true => Err(not_found(run, &format!("neither {} nor {} exists", run.display(), below.display()))),
@@ -228,6 +229,8 @@ mod tests {
         // Tests run in the package's folder, which has one of that name.
         std::fs::create_dir(folder.path().join("src")).unwrap();
         assert_eq!(runs.folder(Path::new("src")).unwrap(), Path::new("src"));
+        std::fs::write(folder.path().join("src/manifest.json"), "{}").unwrap();
+        assert_eq!(runs.folder(Path::new("src")).unwrap(), folder.path().join("src"));
         let refused = |run: &str| runs.folder(Path::new(run)).unwrap_err().error.to_string();
         assert!(refused("yours").contains("neither yours nor") && refused("yours").contains("run `yours`"));
         // Only names are looked up there.

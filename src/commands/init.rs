@@ -8,15 +8,20 @@ use crate::cli::{InitArgs, InitCommand};
 use crate::exit::{CommandResult, Exit, Failure};
 
 const TASK: &str = include_str!("init/task.toml");
+const AGENT: &str = include_str!("init/agent.toml");
 const ITEMS: &str = include_str!("init/items.jsonl");
 
 /// `lumos init`: writes new files and changes none.
 pub(crate) fn run(arguments: &InitArgs) -> CommandResult {
-    let InitCommand::Task { folder } = &arguments.command;
+    let InitCommand::Task { folder, agent } = &arguments.command;
     let name = name_of(folder);
     fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
     let task = folder.join("task.toml");
-    write_new(&task, &TASK.replacen("NAME", &name, 1))?;
+    let mut text = TASK.replacen("NAME", &name, 1);
+    if *agent {
+        text = text.replacen("\nfamily = \"maths\"", "\nfamily = \"custom\"", 1) + AGENT;
+    }
+    write_new(&task, &text)?;
     write_new(&folder.join("items.jsonl"), ITEMS)?;
     let task = task.display();
     println!("{task}\n{}\n", folder.join("items.jsonl").display());

@@ -254,7 +254,7 @@ fn tool_backends<'a>(
                 continue;
             }
             let usual = match benchmark.definition() {
-                Some(definition) => usual_backend_of(benchmark, definition, tool),
+                Some(definition) => usual_backend_of(spec, benchmark, definition, tool),
                 None => usual_backend(spec, tool)?,
             };
             let Some(usual) = usual else {
@@ -282,11 +282,17 @@ fn tool_backends<'a>(
 }
 
 /// Returns the default backend of a tool for a definition: its own one, otherwise one that needs no data.
-fn usual_backend_of(benchmark: &dyn Benchmark, definition: &TaskDefinition, tool: &str) -> Option<String> {
+fn usual_backend_of(
+    spec: &ResolvedSpec,
+    benchmark: &dyn Benchmark,
+    definition: &TaskDefinition,
+    tool: &str,
+) -> Option<String> {
     let Some(backend) = definition.tools.get(tool) else {
         return match tool {
             "maths" => Some("native".to_owned()),
             "rank" => Some("bm25".to_owned()),
+            "web" => Some(spec.browser.clone().unwrap_or_else(|| "native".to_owned())),
             _ => None,
         };
     };

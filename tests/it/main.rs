@@ -16,6 +16,7 @@ mod engine;
 mod export;
 mod families;
 mod fleet;
+mod guides;
 mod interface;
 mod judge;
 mod openai;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lumos_benchmarks::DataSource;
+use lumos_tasks::Formulation;
 use serde_json::{Value, json};
 
 use crate::support::nats::NatsServer;
@@ -209,6 +210,79 @@ fn own_questions_are_answered_from_own_documents() {
     assert!(unwrapped(&compared.stdout).contains("200 items settled on both sides"), "{compared}");
 }
 
+/// Writes a task file over the samples of a built-in benchmark, and the benchmark's script under the file's name.
+fn samples_of(benchmark: &str, definition: &str, script: &str, folder: &Path) -> (PathBuf, String) {
+    let items = lumos_benchmarks::get(benchmark).unwrap().open(DataSource::Samples).unwrap();
+    let records: Vec<Value> = items.take(20).map(|item| item.unwrap().record).collect();
+    fs::write(folder.join("items.json"), json!(records).to_string()).unwrap();
+    let tasks = folder.join("mine.toml");
+    fs::write(&tasks, format!("name = \"mine\"\n{definition}\n[data]\nfile = \"items.json\"\n")).unwrap();
+    let cases = folder.join("cases.jsonl");
+    let benchmark = format!("\"benchmark\":\"{benchmark}\"");
+    assert!(script.contains(&benchmark));
+    fs::write(&cases, script.replace(&benchmark, "\"benchmark\":\"mine\"")).unwrap();
+    (tasks, format!("script:{}", cases.display()))
+}
+
+/// Runs a task file over samples, and the benchmark that it imitates with the same script. Returns the samples of both.
+fn beside(benchmark: &str, definition: &str, script: &str, flags: &str) -> [Vec<Value>; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (tasks, model) = samples_of(benchmark, definition, script, folder);
+    let run = |tasks: &Path, model: &str, name: &str| {
+        let run = lumos().args(format!("run --limit 20 {flags} --model '{model}' --tasks")).arg(tasks);
+        run.output(folder, name).ok();
+        content(&folder.join(name)).0.into_values().flatten().collect::<Vec<_>>()
+    };
+    let own = run(&tasks, &model, "own");
+    lumos().args("report").arg(folder.join("own")).ok().prints(["mine"]);
+    fs::write(folder.join("built-in.jsonl"), script).unwrap();
+    let model = format!("script:{}", folder.join("built-in.jsonl").display());
+    [own, run(Path::new(benchmark), &model, "built-in")]
+}
+
+/// Returns what a unit did and how it ended.
+fn outcomes<'a>(rows: &'a [Value], metric: &str) -> Vec<[&'a Value; 4]> {
+    rows.iter().map(|row| [&row["doc_id"], &row["status"], &row["filtered_resps"], &row[metric]]).collect()
+}
+
+#[test]
+fn own_shop_goals_pages_and_databases_are_worth_the_same_as_built_in_ones() {
+    let check = |benchmark: &str, definition: &str, script: &str, flags: &str, metric: &str| {
+        let [own, built_in] = beside(benchmark, definition, script, flags);
+        assert!(own.len() >= 3, "{own:#?}");
+        assert!(own.iter().any(|row| row[metric].as_f64().is_some_and(|value| value > 0.0)), "{own:#?}");
+        assert_eq!(outcomes(&own, metric), outcomes(&built_in, metric));
+    };
+    let shop = "family = \"shop\"\ntools = { shop = \"memory\", rank = \"bm25\" }";
+    check("webshop", shop, &scripts::goals(None, 20), "--tool rank=bm25", "reward");
+    let sql = "family = \"sql\"\ntools = { sql = \"sqlite\" }\n\
+               fields = { question = \"query\", answer = \"gold\", database = \"db\", group = \"hardness\" }";
+    let queries = scripts::queries(&DataSource::Samples, &[Formulation::Iterative, Formulation::TryAgain]);
+    check("intercode_sql", sql, &queries, "--formulation iterative,try-again", "success_rate");
+    let web = "family = \"web\"\ntools = { rank = \"bm25\" }";
+    check("mind2web", web, &scripts::pages(DataSource::Samples), "--tool rank=bm25", "element_accuracy");
+}
+
+/// StrategyQA's agent, described by data: all recorded cases of the original pass, and a changed prompt fails.
+#[test]
+fn the_strategyqa_task_file_passes_all_recorded_cases() {
+    let Some(golden) = lumos_capabilities::shared("golden") else { return };
+    let task_file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/task_files/strategyqa.toml");
+    let replay = |task_file: &Path, formulations: &[&str]| {
+        let files = formulations.iter().map(|name| golden.join(format!("strategyqa_{name}.jsonl.gz")));
+        files.fold(lumos().args("replay --task-file").arg(task_file), |command, file| command.arg(file))
+    };
+    let all = replay(&task_file, &["iterative", "onetime", "cot", "direct"]).ok();
+    assert_eq!(all.stdout, "320 passed, 0 failed\n");
+
+    let folder = tempfile::tempdir().unwrap();
+    let changed = folder.path().join("changed.toml");
+    let text = fs::read_to_string(&task_file).unwrap();
+    fs::write(&changed, text.replace("Please ground", "Ground").replace("../../", "/")).unwrap();
+    replay(&changed, &["iterative"]).exits(100).prints(["0 passed, 120 failed"]);
+}
+
 #[test]
 fn errors_name_file_line_and_field() {
     let folder = tempfile::tempdir().unwrap();
@@ -261,20 +335,20 @@ fn another_definition_of_the_items_is_another_run() {
 }
 
 #[test]
-fn the_example_runs_and_is_never_overwritten() {
+fn the_examples_run_and_are_never_overwritten() {
     let folder = tempfile::tempdir().unwrap();
-    let mine = folder.path().join("mine");
-    let written = lumos().args("init task").arg(&mine).ok();
-    let next = written.stdout.lines().find_map(|line| line.strip_prefix("next: lumos ")).unwrap();
-    lumos()
-        .args(next)
-        .args("--output-path")
-        .arg(folder.path().join("runs"))
-        .ok()
-        .prints(["mine", "exact_match"]);
-    lumos().args("init task").arg(&mine).exits(2).reports(["exists; nothing was changed"]);
+    for (name, flag) in [("mine", ""), ("agent", "--agent")] {
+        let mine = folder.path().join(name);
+        let written = lumos().args("init task").args(flag).arg(&mine).ok();
+        let next = written.stdout.lines().find_map(|line| line.strip_prefix("next: lumos ")).unwrap();
+        let run = lumos().args(next).args("--output-path").arg(folder.path().join("runs"));
+        run.ok().prints([name, "exact_match"]);
+        lumos().args("init task").arg(&mine).exits(2).reports(["exists; nothing was changed"]);
+    }
+    let agent = fs::read_to_string(folder.path().join("agent/task.toml")).unwrap();
+    assert!(agent.contains("\nfamily = \"custom\"") && agent.contains("\n[agent]"));
     // A folder means all task files in it.
-    run(&mine, "--limit 1", folder.path(), "folder").ok();
+    run(&folder.path().join("mine"), "--limit 1", folder.path(), "folder").ok();
     run(&folder.path().join("runs"), "", folder.path(), "none").exits(2).reports(["no task files (*.toml)"]);
 }
 

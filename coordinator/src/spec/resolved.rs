@@ -204,7 +204,8 @@ pub enum MissingBenchmark {
     Unknown(String),
     /// Another program added the benchmark.
     #[error(
-        "benchmark `{name}`, version {version}, is not part of this program: the program that made the run adds it;          use that program"
+        "benchmark `{name}`, version {version}, is not part of this program: the program that made the run adds it; \
+         use that program"
     )]
     NotAdded {
         /// The benchmark.

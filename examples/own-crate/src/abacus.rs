@@ -12,7 +12,7 @@ pub static INTEGERS: BackendDescription = BackendDescription {
     parse: |_, backend| Ok((backend == "integers").then(|| Box::new(Integers) as Box<dyn NamedBackend>)),
 };
 
-/// Sums and differences of whole numbers.
+/// Sums, differences and products of whole numbers, from left to right.
 struct Integers;
 
 impl NamedBackend for Integers {
@@ -35,12 +35,12 @@ impl Tools for Integers {
         // A formula that the tool cannot compute is a mistake of the agent, not a failure of the tool.
         Ok(ToolReply::External(match sum(formula) {
             Some(sum) => ExternalReply::Text(sum.to_string()),
-            None => ExternalReply::Refused(format!("not a sum of whole numbers: {formula}")),
+            None => ExternalReply::Refused(format!("cannot compute `{formula}`")),
         }))
     }
 }
 
-/// Computes a formula such as `3 + 5 - 1`.
+/// Computes a formula such as `3 + 5 * 2` from left to right, which is 16.
 fn sum(formula: &str) -> Option<i64> {
     let mut words = formula.split_whitespace();
     let mut sum: i64 = words.next()?.parse().ok()?;
@@ -49,6 +49,7 @@ fn sum(formula: &str) -> Option<i64> {
         sum = match sign {
             "+" => sum.checked_add(number)?,
             "-" => sum.checked_sub(number)?,
+            "*" => sum.checked_mul(number)?,
             _ => return None,
         };
     }
@@ -62,8 +63,9 @@ mod tests {
     #[test]
     fn sums_have_numbers_and_signs() {
         assert_eq!(sum("3 + 5 - 1"), Some(7));
+        assert_eq!(sum("3 + 5 * 2"), Some(16));
         assert_eq!(sum("-3"), Some(-3));
-        for wrong in ["", "3 +", "3 * 5", "3+5", "three"] {
+        for wrong in ["", "3 +", "3 / 5", "3+5", "three"] {
             assert_eq!(sum(wrong), None, "{wrong}");
         }
     }

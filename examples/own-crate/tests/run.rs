@@ -1,6 +1,6 @@
 //! Runs the program on its benchmark.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -21,7 +21,8 @@ fn text(folder: &Path, arguments: &str) -> String {
 fn the_benchmark_runs_with_its_tool_and_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    assert!(text(folder, "ls tasks").contains("Stamps"));
+    assert!(text(folder, "ls tasks --json").contains("\"title\":\"Stamps\""));
+    assert!(text(folder, "run --help").contains("stamps"));
     let run = text(folder, "run --tasks stamps --model builtin:tiny --name first");
     assert!(run.contains("planned 4 = answered") && run.contains("solved"), "{run}");
 
@@ -35,9 +36,20 @@ fn the_benchmark_runs_with_its_tool_and_is_reported() {
     let shown = text(folder, "show first 0");
     assert!(shown.contains("abacus") && shown.contains("Calculator("), "{shown}");
     let report: Value = serde_json::from_str(&text(folder, "report first --json")).unwrap();
-    let metrics = &report["lumos"]["configurations"]["stamps_iterative_paper_seed0"]["scores"][0]["metrics"];
+    let metrics = &report["lumos"]["configurations"]["stamps"]["scores"][0]["metrics"];
     assert_eq!((&metrics[0]["metric"], &metrics[1]["metric"]), (&"solved".into(), &"distance".into()));
     assert_eq!(metrics[0]["estimate"]["items"], 4);
+
+    let samples = std::fs::read_dir(folder.join("first")).unwrap().map(|entry| entry.unwrap().path());
+    let is_samples = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "jsonl");
+    let samples = std::fs::read_to_string(samples.into_iter().find(is_samples).unwrap()).unwrap();
+    for row in samples.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        let number = |text: &Value| text.as_str().and_then(|text| text.parse::<f64>().ok());
+        let (answer, gold) = (number(&row["filtered_resps"][0]), number(&row["target"]).unwrap());
+        let distance = answer.map_or(100.0, |answer| (answer - gold).abs().min(100.0));
+        assert_eq!(row["distance"].as_f64(), Some(distance), "{row}");
+        assert_eq!(row["solved"].as_f64(), Some(if distance == 0.0 { 1.0 } else { 0.0 }), "{row}");
+    }
 
     // A complete run has nothing to resume, and equals a second run.
     program(folder, "resume first");

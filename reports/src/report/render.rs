@@ -59,8 +59,8 @@ impl fmt::Debug for DocumentFormat {
 }
 
 impl Format {
-    /// Markdown, which run folders contain.
-    pub(crate) const MARKDOWN: Self = Self::Document(markdown::FORMAT);
+    /// Markdown.
+    pub const MARKDOWN: Self = Self::Document(markdown::FORMAT);
     /// JSON in lm-eval's layout.
     pub const JSON: Self = Self::Document(json::FORMAT);
     /// A self-contained page.

@@ -23,7 +23,8 @@ pub(crate) fn limited(kibibytes: u64) -> Lumos {
     Lumos::of(shell)
 }
 
-fn program() -> std::ffi::OsString {
+/// Returns the path of the program.
+pub(crate) fn program() -> std::ffi::OsString {
     let named = std::env::var_os("LUMOS_PROGRAM").filter(|name| !name.is_empty());
     named.unwrap_or_else(|| env!("CARGO_BIN_EXE_lumos").into())
 }

@@ -27,7 +27,7 @@ pub(crate) mod scripts;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use command::{Ended, Lumos, limited, lumos};
+pub(crate) use command::{Ended, Lumos, limited, lumos, program};
 pub(crate) use files::{
     UNITS, all, assert_nowhere, content, files, finished_run, read_json, replies, results, rows,
 };
