@@ -3,6 +3,7 @@ check: fmt clippy doc test
 
 fmt:
     cargo fmt --all -- --check
+    cargo fmt --manifest-path examples/own-crate/Cargo.toml -- --check
 
 clippy:
     cargo clippy --workspace --all-targets --locked -- -D warnings

@@ -15,8 +15,14 @@ use crate::exit::Exit;
 const ABSURD: usize = 1 << 44;
 
 /// The mimalloc allocator. A coordinator allocates and frees many small values per item, for which the system's
-/// allocator takes three times as long.
-pub(crate) struct Allocator;
+/// allocator takes three times as long. A failed allocation ends the process with a message and exit code 1.
+///
+/// ```no_run
+/// #[global_allocator]
+/// static ALLOCATOR: lumos_eval::Allocator = lumos_eval::Allocator;
+/// # fn main() {}
+/// ```
+pub struct Allocator;
 
 // SAFETY: every call is forwarded to mimalloc unchanged; a null pointer is returned, or the process ends.
 unsafe impl GlobalAlloc for Allocator {

@@ -137,10 +137,10 @@ pub(crate) fn model_name(given: String) -> String {
 
 /// Recorded cases are replayed with a built-in benchmark.
 pub(crate) fn check_record(record: Option<&Path>, spec: &ResolvedSpec) -> Result<(), Failure> {
-    if record.is_none() || spec.task_files.is_empty() {
+    if record.is_none() || spec.task_files.is_empty() && spec.added_benchmarks.is_empty() {
         return Ok(());
     }
-    Err(Failure::input("--record writes cases of built-in benchmarks, not of task files")
+    Err(Failure::input("--record writes cases of built-in benchmarks, not of your own")
         .hint("omit --record; `lumos show` prints recorded trajectories"))
 }
 

@@ -13,7 +13,7 @@ use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, RecordError};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
-use crate::task_file::TaskFile;
+use crate::task_file::{TaskDefinition, TaskFile};
 
 /// A data set: how to read and score its items, and its published figures.
 ///
@@ -41,9 +41,25 @@ pub trait Benchmark: Send + Sync {
         self.description().title
     }
 
-    /// The task file, if the benchmark is not built in.
+    /// The task file, if one describes the benchmark.
     fn task_file(&self) -> Option<&'static TaskFile> {
-        self.description().task_file
+        match self.description().origin {
+            Origin::TaskFile(file) => Some(file),
+            Origin::BuiltIn | Origin::Program { .. } => None,
+        }
+    }
+
+    /// The definition, if the benchmark is not built in.
+    fn definition(&self) -> Option<&'static TaskDefinition> {
+        self.description().definition()
+    }
+
+    /// The version, if a program adds the benchmark ([`BenchmarkBuilder`](crate::BenchmarkBuilder)).
+    fn version(&self) -> Option<u32> {
+        match self.description().origin {
+            Origin::Program { version, .. } => Some(version),
+            Origin::BuiltIn | Origin::TaskFile(_) => None,
+        }
     }
 
     /// The agent, if it is not built in.
@@ -127,6 +143,11 @@ pub trait Benchmark: Send + Sync {
         self.description().group_label
     }
 
+    /// Name of its domain in the published annotations, if they have it: `complex_qa`.
+    fn annotation_domain(&self) -> Option<&'static str> {
+        self.description().annotation_domain
+    }
+
     /// Name of the cluster of an item whose score is not independent of others: questions about the same database,
     /// tasks on the same website. `None` if items are independent.
     fn cluster(&self, _item: &Item) -> Option<String> {
@@ -186,8 +207,7 @@ pub trait Benchmark: Send + Sync {
 
 /// Properties of a [`Benchmark`]; each field is described at the method of the same name.
 pub struct BenchmarkDescription {
-    /// The task file, if the benchmark is not built in.
-    pub(crate) task_file: Option<&'static TaskFile>,
+    pub(crate) origin: Origin,
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) data_file: &'static str,
@@ -202,10 +222,47 @@ pub struct BenchmarkDescription {
     pub(crate) published_items: Option<PublishedItems>,
     pub(crate) downloads: &'static [Download],
     pub(crate) group_label: Option<&'static str>,
+    /// Name of its domain in the published annotations, if they have it.
+    pub(crate) annotation_domain: Option<&'static str>,
+    /// Which items are known to be in no test set.
+    pub(crate) training: Training,
     pub(crate) samples: &'static [u8],
     pub(crate) open: Open,
     pub(crate) read: Read,
     pub(crate) score: Score,
+}
+
+/// Which items of a benchmark may become training data.
+#[derive(Clone, Copy)]
+pub(crate) enum Training {
+    /// Those of other files than the official one, whose fingerprint is not in this list of its test set.
+    Unlisted(&'static [u8]),
+    /// Those that the function accepts.
+    Items(fn(&Item) -> bool),
+    /// Those of a definition that declares it.
+    Declared,
+}
+
+/// What describes a benchmark.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin {
+    /// This crate.
+    BuiltIn,
+    /// A task file.
+    TaskFile(&'static TaskFile),
+    /// A program that uses this crate.
+    Program { definition: &'static TaskDefinition, version: u32 },
+}
+
+impl BenchmarkDescription {
+    /// The definition, if the benchmark is not built in.
+    pub(crate) fn definition(&self) -> Option<&'static TaskDefinition> {
+        match self.origin {
+            Origin::BuiltIn => None,
+            Origin::TaskFile(file) => Some(&file.definition),
+            Origin::Program { definition, .. } => Some(definition),
+        }
+    }
 }
 
 pub(crate) type Open = fn(&'static BenchmarkDescription, DataSource) -> Result<Items, DataError>;

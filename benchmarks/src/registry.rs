@@ -1,4 +1,6 @@
-//! Registry of benchmarks.
+//! Registry of benchmarks: those of this crate, and those that a program adds.
+
+use std::sync::OnceLock;
 
 use thiserror::Error;
 
@@ -11,18 +13,49 @@ use crate::strategyqa::StrategyQa;
 use crate::svamp::Svamp;
 use crate::webshop::WebShop;
 
-/// One entry per benchmark.
-static BENCHMARKS: [&dyn Benchmark; 7] =
-    [&Gsm8k, &Svamp, &HotpotQa, &StrategyQa, &Mind2Web, &WebShop, &IntercodeSql];
+/// One entry per benchmark of this crate, in the order of reports.
+static BUILT_IN: &[&dyn Benchmark] =
+    &[&Gsm8k, &Svamp, &HotpotQa, &StrategyQa, &Mind2Web, &WebShop, &IntercodeSql];
+
+/// The benchmarks of this crate, and those that the program adds.
+static WITH_ADDED: OnceLock<Vec<&'static dyn Benchmark>> = OnceLock::new();
+
+/// Adds benchmarks to those that [`all`], [`find`] and [`get`] return in this process. A program calls it at most once,
+/// before it uses them; `lumos_eval::Program` does.
+///
+/// # Errors
+/// If benchmarks were added before, or if two have the same name.
+pub fn register(benchmarks: &[&'static dyn Benchmark]) -> Result<(), RegisterError> {
+    let mut all = BUILT_IN.to_vec();
+    for benchmark in benchmarks {
+        let name = benchmark.name();
+        if all.iter().any(|other| other.name() == name) {
+            return Err(RegisterError::Repeated(name));
+        }
+        all.push(*benchmark);
+    }
+    WITH_ADDED.set(all).map_err(|_| RegisterError::Again)
+}
+
+/// Error of [`register`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum RegisterError {
+    /// Two benchmarks have this name.
+    #[error("benchmark `{0}` exists already: choose another name")]
+    Repeated(&'static str),
+    /// Benchmarks were added before.
+    #[error("benchmarks were added before: add all of them in one call")]
+    Again,
+}
 
 /// Returns all benchmarks, in the order of reports.
 pub fn all() -> &'static [&'static dyn Benchmark] {
-    &BENCHMARKS
+    WITH_ADDED.get().map_or(BUILT_IN, Vec::as_slice)
 }
 
 /// Finds a benchmark by name.
 pub fn find(name: &str) -> Option<&'static dyn Benchmark> {
-    BENCHMARKS.iter().copied().find(|benchmark| benchmark.name() == name)
+    all().iter().copied().find(|benchmark| benchmark.name() == name)
 }
 
 /// Finds a benchmark by name, or returns an error that lists the known names.
@@ -32,7 +65,7 @@ pub fn find(name: &str) -> Option<&'static dyn Benchmark> {
 pub fn get(name: &str) -> Result<&'static dyn Benchmark, UnknownBenchmark> {
     find(name).ok_or_else(|| UnknownBenchmark {
         name: name.to_owned(),
-        known: BENCHMARKS.iter().map(|benchmark| benchmark.name()).collect::<Vec<_>>().join(", "),
+        known: all().iter().map(|benchmark| benchmark.name()).collect::<Vec<_>>().join(", "),
     })
 }
 
@@ -81,6 +114,13 @@ mod tests {
             "unknown benchmark `gsm9k`: expected one of gsm8k, svamp, hotpotqa, strategyqa, mind2web, webshop, \
              intercode_sql"
         );
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let svamp = find("svamp").unwrap();
+        assert_eq!(register(&[svamp]), Err(RegisterError::Repeated("svamp")));
+        assert_eq!(all().len(), BUILT_IN.len(), "nothing was added");
     }
 
     #[test]

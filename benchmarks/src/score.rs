@@ -69,7 +69,7 @@ pub struct ItemScore {
 
 impl ItemScore {
     /// Creates a score with one metric that an item either meets or does not meet.
-    pub(crate) fn met(metric: &str, met: bool) -> Self {
+    pub fn met(metric: &str, met: bool) -> Self {
         let share = Share { numerator: if met { 1.0 } else { 0.0 }, denominator: 1.0 };
         Self { shares: BTreeMap::from([(metric.to_owned(), share)]) }
     }

@@ -9,14 +9,14 @@ use lumos_benchmarks::Benchmark;
 use lumos_tasks::{Configuration, Formulation, Item, ItemId, ModelIdentity, Role, ToolBackend};
 use thiserror::Error;
 
-use crate::spec::{ItemChoice, ResolvedSpec};
+use crate::spec::{ItemChoice, MissingBenchmark, ResolvedSpec};
 
 /// Error of expanding the matrix.
 #[derive(Debug, Error)]
 pub enum MatrixError<E: std::error::Error + 'static> {
-    /// Unknown benchmark.
-    #[error("unknown benchmark `{0}`")]
-    UnknownBenchmark(String),
+    /// This program does not have a benchmark.
+    #[error(transparent)]
+    Benchmark(#[from] MissingBenchmark),
     /// The specification has no model for a role, which means that it was not created by resolving.
     #[error("formulation {formulation} has no {role}")]
     NoModel {
@@ -55,7 +55,7 @@ pub fn expand<E: std::error::Error + 'static>(
     let mut configurations = Vec::new();
     let mut known = HashSet::new();
     for task in &spec.tasks {
-        let benchmark = spec.benchmark(task).ok_or_else(|| MatrixError::UnknownBenchmark(task.clone()))?;
+        let benchmark = spec.benchmark(task)?;
         let mut tools = tools(benchmark);
         tools.sort();
         for &formulation in &spec.formulation {

@@ -4,7 +4,7 @@
 
 use lumos_benchmarks::Benchmark;
 use lumos_coordinator::CheckpointError;
-use lumos_coordinator::spec::ResolvedSpec;
+use lumos_coordinator::spec::{MissingBenchmark, ResolvedSpec};
 use thiserror::Error;
 
 /// Error of scoring a run.
@@ -13,15 +13,15 @@ pub enum ScoreError {
     /// The checkpoint cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The run uses a benchmark that this version does not have.
-    #[error("unknown benchmark `{0}`: use the version of lumos that made the run")]
-    UnknownBenchmark(String),
+    /// The run uses a benchmark that this program does not have.
+    #[error(transparent)]
+    Benchmark(#[from] MissingBenchmark),
 }
 
 /// Finds a benchmark of a run by name.
 ///
 /// # Errors
-/// If this version does not have it.
+/// If this program does not have it, or has another version.
 pub(crate) fn benchmark(spec: &ResolvedSpec, name: &str) -> Result<&'static dyn Benchmark, ScoreError> {
-    spec.benchmark(name).ok_or_else(|| ScoreError::UnknownBenchmark(name.to_owned()))
+    Ok(spec.benchmark(name)?)
 }

@@ -4,10 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+/// Describes the argument of `fetch`, with the names of the benchmarks that can be downloaded.
+fn fetched() -> String {
+    let all = lumos_benchmarks::all().iter().filter(|benchmark| !benchmark.downloads().is_empty());
+    let names: Vec<_> = all.map(|benchmark| benchmark.name()).collect();
+    format!("Select benchmarks: {}", names.join(", "))
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct FetchArgs {
-    /// Select benchmarks: gsm8k, svamp, hotpotqa, strategyqa, intercode_sql
-    #[arg(required = true)]
+    #[arg(required = true, help = fetched())]
     pub(crate) tasks: Vec<String>,
     /// Set the data folder; each benchmark gets a folder in it
     #[arg(long, value_name = "PATH", default_value = "data", env = "LUMOS_DATA")]

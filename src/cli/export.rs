@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 use lumos_reports::ModelId;
-use lumos_reports::export::{AnnotatedModule, ExportFormat};
+use lumos_reports::export::{AnnotatedModule, EXPORT_FORMATS, ExportFormat};
 
 use super::RunsArgs;
 
@@ -17,6 +17,12 @@ Examples:
   lumos export runs/train --to annotations --output data --max-turns 6
       make training data of the correct trajectories";
 
+/// Describes the formats.
+fn formats() -> String {
+    let each = EXPORT_FORMATS.iter().map(|format| format!("{}: {}.", format.name, format.about));
+    format!("Set the format\n\n{}", each.collect::<Vec<_>>().join(" "))
+}
+
 /// Options of `export`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -26,11 +32,7 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
     /// Set the format
-    ///
-    /// inspect: logs of inspect_ai. lm-eval: the layout of lm-evaluation-harness. every-eval-ever: records of that
-    /// project. parquet, csv: a row per unit. latex: a table of models and benchmarks. annotations: training data in
-    /// the layout of the published Lumos annotations.
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", long_help = formats())]
     pub(crate) to: ExportFormat,
     /// Write to this folder, which must be missing or empty
     #[arg(short, long, value_name = "PATH")]

@@ -47,16 +47,23 @@ pub(crate) struct RunArgs {
     pub(crate) fleet: FleetArgs,
 }
 
+/// Describes `--tasks`, with the names of the benchmarks.
+fn tasks() -> String {
+    let names: Vec<_> = lumos_benchmarks::all().iter().map(|benchmark| benchmark.name()).collect();
+    format!(
+        "Select benchmarks by name or pattern, comma-separated, or all\n\nNames: {}. A path is a task file of your own, or \
+         a folder of them (see `lumos init task`). No default: name them here or in the settings file. Examples: --tasks \
+         gsm8k,svamp or --tasks \"*qa\" or --tasks mine/task.toml",
+        names.join(", ")
+    )
+}
+
 /// Options that select what is run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What to run")]
 pub(crate) struct SelectionArgs {
     /// Select benchmarks by name or pattern, comma-separated, or all
-    ///
-    /// Names: gsm8k, svamp, hotpotqa, strategyqa, mind2web, webshop, intercode_sql. A path is a task file of
-    /// your own, or a folder of them (see `lumos init task`). No default: name them here or in the settings
-    /// file. Examples: --tasks gsm8k,svamp or --tasks "*qa" or --tasks mine/task.toml
-    #[arg(long, value_delimiter = ',', value_name = "TASK", env = "LUMOS_TASKS")]
+    #[arg(long, value_delimiter = ',', value_name = "TASK", env = "LUMOS_TASKS", long_help = tasks())]
     pub(crate) tasks: Vec<String>,
     /// Set how planner and grounder take turns [default: iterative]
     ///

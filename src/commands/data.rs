@@ -34,6 +34,16 @@ pub(crate) async fn fetch(arguments: &FetchArgs, quiet: bool) -> CommandResult {
         if benchmark.downloads().is_empty() {
             let name = benchmark.name();
             // A pattern selects only benchmarks that can be downloaded.
+            if benchmark.definition().is_some() {
+                if is_named(name) {
+                    let message = format!(
+                        "cannot download {name}: the program that adds it has no address for its data"
+                    );
+                    return Err(Failure::input(message).hint("put the file into the data folder"));
+                }
+                eprintln!("skipped {name}: it has no address for its data");
+                continue;
+            }
             if !is_named(name) {
                 eprintln!("skipped {name}: its authors distribute the files themselves (see docs/{name}.md)");
                 continue;

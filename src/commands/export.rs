@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lumos_reports::ModelNames;
-use lumos_reports::export::{AnnotationOptions, ExportError, ExportFormat, ExportOptions, convert};
+use lumos_reports::export::{AnnotationOptions, ExportError, ExportOptions, convert};
 
 use super::results::open;
 use crate::cli::ExportArgs;
@@ -30,25 +30,14 @@ pub(crate) fn run(arguments: &ExportArgs) -> CommandResult {
     for (reason, count) in &summary.skipped {
         eprintln!("left out: {reason}: {count}");
     }
-    if format == ExportFormat::Annotations && arguments.allow_test {
-        eprintln!("warning: the files test_* may contain items of test sets; do not train on them");
+    if let Some(warning) = summary.warning {
+        eprintln!("warning: {warning}");
     }
     for file in &summary.files {
         println!("{}", file.display());
     }
-    eprintln!("exported {} {} to {}", summary.rows, rows(format), output.display());
+    eprintln!("exported {} {} to {}", summary.rows, format.rows, output.display());
     Ok(Exit::Complete)
-}
-
-/// Returns what an export counts.
-fn rows(format: ExportFormat) -> &'static str {
-    match format {
-        ExportFormat::Inspect => "samples",
-        ExportFormat::LmEval | ExportFormat::Parquet | ExportFormat::Csv => "units",
-        ExportFormat::EveryEvalEver => "instances",
-        ExportFormat::Latex => "configurations",
-        ExportFormat::Annotations => "annotations",
-    }
 }
 
 fn failure(error: ExportError) -> Failure {

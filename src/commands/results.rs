@@ -22,6 +22,7 @@ use crate::{settings, writable};
 pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failure> {
     let mut manifest =
         Manifest::read(folder).map_err(|error| Failure::usage(error).hint("list the runs: lumos ls"))?;
+    manifest.spec.check_benchmarks().map_err(Failure::usage)?;
     let checkpoint = CheckpointReader::open(&folder.join("checkpoint")).map_err(checkpoint_failure)?;
     // The scorings with which the run was planned, even if the manifest was edited since.
     let planned = checkpoint.plan()?.map(|mark| mark.scoring).unwrap_or_default();
@@ -49,7 +50,7 @@ pub(crate) fn report(arguments: &ReportArgs, verbosity: Verbosity) -> CommandRes
     let report = report::labelled_report(&manifest, &checkpoint, &scorings, &labels)?;
     let source = ViewerSource { manifest: &manifest, checkpoint: &checkpoint, scorings: &scorings };
     let format = match (arguments.format, &arguments.output) {
-        _ if arguments.json => Format::Json,
+        _ if arguments.json => Format::JSON,
         (ReportFormat::Viewer, folder) => {
             write_viewer(folder.as_deref(), &report, &source)?;
             return Ok(exit_of(&report));
@@ -65,7 +66,8 @@ pub(crate) fn report(arguments: &ReportArgs, verbosity: Verbosity) -> CommandRes
     };
     let write = |out: &mut dyn Write| -> Result<(), Failure> {
         match format {
-            Format::Html => viewer::write_page(out, &report, &source)?,
+            // The page has the list of items, which a report lacks.
+            format if format == Format::HTML => viewer::write_page(out, &report, &source)?,
             format => report.render(format, out)?,
         }
         Ok(out.flush()?)

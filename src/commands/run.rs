@@ -18,6 +18,7 @@ pub(crate) async fn run(arguments: &RunArgs, verbosity: Verbosity) -> CommandRes
 pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> CommandResult {
     let folder = arguments.runs.folder(&arguments.run)?;
     let mut manifest = Manifest::read(&folder).map_err(manifest_failure)?;
+    manifest.spec.check_benchmarks().map_err(Failure::usage)?;
     writable::check_folder(&folder, None)?;
     settings::check_record(arguments.record.as_deref(), &manifest.spec)?;
     arguments.record.as_deref().map_or(Ok(()), writable::check_file)?;

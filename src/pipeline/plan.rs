@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
-use lumos_benchmarks::task_file::TaskFile;
+use lumos_benchmarks::task_file::TaskDefinition;
 use lumos_benchmarks::{Benchmark, DataError, DataSource};
 use lumos_coordinator::manifest::{
     FileRecord, Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData,
@@ -229,7 +229,7 @@ fn read_exemplars(path: &Path) -> Result<Exemplars, Failure> {
 
 /// Finds a benchmark of a run.
 fn benchmark_of(spec: &ResolvedSpec, task: &str) -> Result<&'static dyn Benchmark, Failure> {
-    spec.benchmark(task).map_or_else(|| settings::benchmark(task), Ok)
+    spec.benchmark(task).map_err(Failure::usage)
 }
 
 /// Returns the backends of the tools that each benchmark of the run calls. The error lists all missing ones.
@@ -253,8 +253,8 @@ fn tool_backends<'a>(
                 of_task.push(backend.clone());
                 continue;
             }
-            let usual = match benchmark.task_file() {
-                Some(file) => usual_backend_of(spec, file, tool),
+            let usual = match benchmark.definition() {
+                Some(definition) => usual_backend_of(spec, benchmark, definition, tool),
                 None => usual_backend(spec, tool)?,
             };
             // Whoever typed --tool allows it. A task file may be from somebody else.
@@ -290,9 +290,14 @@ fn tool_backends<'a>(
     if missing.is_empty() { Ok(backends) } else { Err(missing_tools(&missing)) }
 }
 
-/// Returns the default backend of a tool for a task file: the file's own one, otherwise one that needs no data.
-fn usual_backend_of(spec: &ResolvedSpec, file: &TaskFile, tool: &str) -> Option<String> {
-    let Some(backend) = file.definition.tools.get(tool) else {
+/// Returns the default backend of a tool for a definition: its own one, otherwise one that needs no data.
+fn usual_backend_of(
+    spec: &ResolvedSpec,
+    benchmark: &dyn Benchmark,
+    definition: &TaskDefinition,
+    tool: &str,
+) -> Option<String> {
+    let Some(backend) = definition.tools.get(tool) else {
         return match tool {
             "maths" => Some("native".to_owned()),
             "rank" => Some("bm25".to_owned()),
@@ -300,6 +305,7 @@ fn usual_backend_of(spec: &ResolvedSpec, file: &TaskFile, tool: &str) -> Option<
             _ => None,
         };
     };
+    let Some(file) = benchmark.task_file() else { return Some(backend.clone()) };
     // Paths are relative to the task file.
     Some(match backend.split_once(':') {
         Some((kind, path)) if file.resolve(Path::new(path)).exists() => {

@@ -176,6 +176,7 @@ fn public_type_names_are_unique() {
         "worker",
         "coordinator",
         "reports",
+        ".",
     ];
     for folder in crates {
         let mut files = Vec::new();

@@ -306,7 +306,7 @@ fn errors_name_file_line_and_field() {
     let metrics = MATHS.replace("family = \"maths\"", "family = \"maths\"\nmetrics = [\"bleu\"]");
     refused(&metrics, data, &["shelves.toml:5: `metrics`: unknown metric `bleu`", "expected exact_match"]);
     let named = MATHS.replace("\"shelves\"", "\"svamp\"");
-    refused(&named, data, &["shelves.toml:2: `name`: `svamp` is the name of a built-in benchmark"]);
+    refused(&named, data, &["shelves.toml:2: `name`: `svamp` is the name of a benchmark of this program"]);
     let missing = MATHS.replace("questions.csv", "nothing.csv");
     refused(&missing, data, &["nothing.csv: file not found; check `data.file` in", "shelves.toml"]);
     let number = MATHS.replace("[[published]]", "[answer]\nkind = \"number\"\n[[published]]");
@@ -350,4 +350,41 @@ fn the_examples_run_and_are_never_overwritten() {
     // A folder means all task files in it.
     run(&folder.path().join("mine"), "--limit 1", folder.path(), "folder").ok();
     run(&folder.path().join("runs"), "", folder.path(), "none").exits(2).reports(["no task files (*.toml)"]);
+}
+
+#[test]
+fn runs_with_benchmarks_of_another_program_are_refused_by_name_and_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let maths = maths(folder);
+    run(&maths, "--limit 2", folder, "run").ok();
+    let path = folder.join("run/manifest.json");
+    let recorded: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let commands = || {
+        ["report", "score", "show", "resume", "export --to csv --output"].map(|command| match command {
+            "show" => lumos().args("show").arg(folder.join("run")).args("0"),
+            "export --to csv --output" => {
+                lumos().args(command).arg(folder.join("out")).arg(folder.join("run"))
+            }
+            command => lumos().args(command).arg(folder.join("run")),
+        })
+    };
+    let refused = |benchmark: &str, version: u32, expected: &[&str]| {
+        let mut manifest = recorded.clone();
+        manifest["spec"]["task_files"] = json!({});
+        manifest["spec"]["tasks"] = json!([benchmark]);
+        manifest["spec"]["added_benchmarks"] = json!({ benchmark: version });
+        fs::write(&path, manifest.to_string()).unwrap();
+        for command in commands() {
+            command.exits(2).reports(expected);
+        }
+    };
+    refused(
+        "shelves",
+        3,
+        &["benchmark `shelves`, version 3, is not part of this program", "use that program"],
+    );
+    refused("svamp", 2, &["benchmark `svamp`: this program has the built-in one", "made with version 2"]);
+    // The run can still be listed.
+    lumos().args("ls runs --output-path").arg(folder).ok().prints(["svamp"]);
 }

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 pub(crate) use record::{gold_answer, is_zero};
 
-use crate::benchmark::{Benchmark, BenchmarkDescription, Download, MODULES, PublishedItems, published_maths};
+use crate::benchmark::{
+    Benchmark, BenchmarkDescription, Download, MODULES, Origin, PublishedItems, Training, published_maths,
+};
 use crate::loading::{Layout, open};
 use crate::metrics::{EXACT_MATCH, score_number};
 
@@ -17,7 +19,7 @@ use crate::metrics::{EXACT_MATCH, score_number};
 pub(crate) struct Gsm8k;
 
 static GSM8K: BenchmarkDescription = BenchmarkDescription {
-    task_file: None,
+    origin: Origin::BuiltIn,
     name: "gsm8k",
     title: "GSM8K",
     data_file: "gsm8k/test.jsonl",
@@ -36,6 +38,8 @@ static GSM8K: BenchmarkDescription = BenchmarkDescription {
         licence: "MIT",
     }],
     group_label: None,
+    annotation_domain: Some("maths"),
+    training: Training::Unlisted(include_bytes!("../test_items/gsm8k.bin")),
     samples: include_bytes!("../../samples/gsm8k.jsonl"),
     open: |about, source| open(about, &source, Layout::Lines),
     read: &record::read,

@@ -5,8 +5,8 @@ use lumos_tasks::{AnswerForm, Formulation, Setup, Target, Task};
 use serde_json::Value;
 
 use crate::benchmark::{
-    Benchmark, BenchmarkDescription, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure, PublishedItems,
-    QA_MODULES, QA_TOOLS, figure,
+    Benchmark, BenchmarkDescription, Download, LATER_LISTING, Origin, PROJECT_PAGE, PublishedFigure,
+    PublishedItems, QA_MODULES, QA_TOOLS, Training, figure,
 };
 use crate::judge::LLM_ACCURACY;
 use crate::loading::{Content, Layout, RecordError, open, optional_text, text};
@@ -17,7 +17,7 @@ use crate::metrics::{EXACT_MATCH, F1, score_words};
 pub(crate) struct HotpotQa;
 
 static HOTPOTQA: BenchmarkDescription = BenchmarkDescription {
-    task_file: None,
+    origin: Origin::BuiltIn,
     name: "hotpotqa",
     title: "HotpotQA",
     data_file: "hotpotqa/test.json",
@@ -36,6 +36,8 @@ static HOTPOTQA: BenchmarkDescription = BenchmarkDescription {
         licence: "CC BY-SA 4.0",
     }],
     group_label: Some("Type"),
+    annotation_domain: Some("complex_qa"),
+    training: Training::Unlisted(include_bytes!("../test_items/hotpotqa.bin")),
     samples: include_bytes!("../../samples/hotpotqa.json"),
     open: |about, source| open(about, &source, Layout::Either),
     read: &read_record,

@@ -8,8 +8,8 @@ use lumos_tasks::{Formulation, Item, Setup, Target, Task};
 use serde_json::Value;
 
 use crate::benchmark::{
-    Benchmark, BenchmarkDescription, Download, LATER_LISTING, MODULES, PublishedFigure, PublishedItems,
-    figure,
+    Benchmark, BenchmarkDescription, Download, LATER_LISTING, MODULES, Origin, PublishedFigure,
+    PublishedItems, Training, figure,
 };
 use crate::loading::{Content, Layout, RecordError, open, optional_text, text};
 use score::{EMPTY_GOLD, REWARD, SUCCESS_RATE, SUCCESS_WITH_ROWS, TURNS};
@@ -22,7 +22,7 @@ const MAX_TURNS: u32 = 10;
 pub(crate) struct IntercodeSql;
 
 static INTERCODE_SQL: BenchmarkDescription = BenchmarkDescription {
-    task_file: None,
+    origin: Origin::BuiltIn,
     name: "intercode_sql",
     title: "InterCode SQL",
     data_file: "intercode_sql/ic_spider_dev.json",
@@ -36,6 +36,8 @@ static INTERCODE_SQL: BenchmarkDescription = BenchmarkDescription {
     published_items: Some(PublishedItems::All(1034)),
     downloads: &DOWNLOADS,
     group_label: Some("Hardness"),
+    annotation_domain: None,
+    training: Training::Unlisted(include_bytes!("../test_items/intercode_sql.bin")),
     samples: include_bytes!("../../samples/intercode_sql.json"),
     open: |about, source| open(about, &source, Layout::Either),
     read: &read_record,

@@ -1,6 +1,6 @@
 //! Reads fields of a record.
 
-use lumos_tasks::{Setup, Target, Task};
+use lumos_tasks::{AnswerForm, Setup, Target, Task};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -33,8 +33,28 @@ pub struct RecordError {
     pub exception: &'static str,
 }
 
+impl Content {
+    /// A word problem whose answer is a number, for the agent of the family `maths`.
+    pub fn maths(question: impl Into<String>, answer: impl Into<String>) -> Self {
+        let task = Task::Maths { question: question.into() };
+        Self::of(task, Target::Number { answer: answer.into() })
+    }
+
+    /// A question whose answer is a text, for the agents of the families `qa` and `custom`.
+    pub fn question(question: impl Into<String>, answer: impl Into<String>) -> Self {
+        let task = Task::Qa { question: question.into(), answer: AnswerForm::Entity };
+        Self::of(task, Target::Text { answer: answer.into() })
+    }
+
+    fn of(task: Task, target: Target) -> Self {
+        Self { name: None, group: None, task, setup: Setup::None, target }
+    }
+}
+
 impl RecordError {
-    pub(crate) fn new(
+    /// Creates the error of a field. `exception` is the exception of Python with which an evaluation in Python would
+    /// end: `KeyError`, `TypeError` or `ValueError`.
+    pub fn new(
         field: &'static str,
         expected: impl Into<String>,
         found: impl Into<String>,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::PathBuf;
 
-use crate::benchmark::BenchmarkDescription;
+use crate::benchmark::{BenchmarkDescription, Origin};
 use crate::error::DataError;
 
 /// Source of a benchmark's items.
@@ -24,9 +24,12 @@ pub(super) struct Opened {
 
 /// Returns the hint for a benchmark's file that cannot be used.
 pub(super) fn remedy(about: &BenchmarkDescription) -> String {
-    match about.task_file {
-        Some(own) => format!("check `data.file` in {}", own.path.display()),
-        None => format!("run `lumos fetch {}`, or set the data folder with `--data PATH`", about.name),
+    match about.origin {
+        Origin::TaskFile(own) => format!("check `data.file` in {}", own.path.display()),
+        Origin::Program { .. } => "set the data folder with `--data PATH`".to_owned(),
+        Origin::BuiltIn => {
+            format!("run `lumos fetch {}`, or set the data folder with `--data PATH`", about.name)
+        }
     }
 }
 

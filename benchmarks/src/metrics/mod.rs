@@ -19,7 +19,7 @@ use lumos_tasks::Outcome;
 use lumos_tasks::outcome::Value;
 
 /// Returns an outcome's prediction, if it is a string.
-pub(crate) fn prediction(outcome: &Outcome) -> Option<&str> {
+pub fn prediction(outcome: &Outcome) -> Option<&str> {
     match outcome.evidence.as_ref()?.plan()?.prediction.as_ref()? {
         Value::Text(text) => Some(text),
         Value::List(_) => None,

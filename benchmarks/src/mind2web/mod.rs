@@ -10,7 +10,8 @@ use lumos_tasks::families::web;
 use lumos_tasks::{Behaviour, Configuration, Formulation, Item};
 
 use crate::benchmark::{
-    Benchmark, BenchmarkDescription, LATER_LISTING, MODULES, PROJECT_PAGE, PublishedFigure, figure,
+    Benchmark, BenchmarkDescription, LATER_LISTING, MODULES, Origin, PROJECT_PAGE, PublishedFigure, Training,
+    figure,
 };
 use crate::error::DataError;
 use crate::loading::{DataSource, Items, Many, open_many};
@@ -31,7 +32,7 @@ const REMEDY: &str = "the authors distribute the test splits in a password-prote
 const MAX_TASK: u64 = 512 << 20;
 
 static MIND2WEB: BenchmarkDescription = BenchmarkDescription {
-    task_file: None,
+    origin: Origin::BuiltIn,
     name: "mind2web",
     title: "Mind2Web",
     data_file: "mind2web/test_domain",
@@ -61,6 +62,10 @@ static MIND2WEB: BenchmarkDescription = BenchmarkDescription {
     published_items: None,
     downloads: &[],
     group_label: Some("Split, domain, website"),
+    annotation_domain: Some("web_agent"),
+    training: Training::Items(|item| {
+        item.group.as_deref().is_some_and(|group| group.lines().any(|line| line == TRAINING_SPLIT))
+    }),
     samples: include_bytes!("../../samples/mind2web.json"),
     open: open_split,
     read: &record::read,
@@ -139,6 +144,9 @@ fn split_of(file: &Path) -> Option<&'static str> {
     let name = file.file_name()?.to_str()?;
     ["test_task", "test_website", "test_domain", "train"].into_iter().find(|split| name.starts_with(split))
 }
+
+/// Line in the group of a task of the training split.
+const TRAINING_SPLIT: &str = "split: train";
 
 const PUBLISHED: [PublishedFigure; 3] = [
     figure(&score::STEP_SUCCESS, Formulation::Iterative, "Lumos-I 7B", 27.6, PROJECT_PAGE),

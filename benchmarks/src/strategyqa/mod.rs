@@ -10,8 +10,8 @@ use lumos_tasks::families::qa;
 use serde_json::Value;
 
 use crate::benchmark::{
-    Benchmark, BenchmarkDescription, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure, PublishedItems,
-    QA_MODULES, QA_TOOLS, figure,
+    Benchmark, BenchmarkDescription, Download, LATER_LISTING, Origin, PROJECT_PAGE, PublishedFigure,
+    PublishedItems, QA_MODULES, QA_TOOLS, Training, figure,
 };
 use crate::loading::{Content, Layout, RecordError, open};
 use crate::metrics::{ACCURACY, score_yes_or_no};
@@ -21,7 +21,7 @@ use crate::metrics::{ACCURACY, score_yes_or_no};
 pub(crate) struct StrategyQa;
 
 static STRATEGYQA: BenchmarkDescription = BenchmarkDescription {
-    task_file: None,
+    origin: Origin::BuiltIn,
     name: "strategyqa",
     title: "StrategyQA",
     data_file: "strategyqa/test.json",
@@ -40,6 +40,8 @@ static STRATEGYQA: BenchmarkDescription = BenchmarkDescription {
         licence: "MIT",
     }],
     group_label: None,
+    annotation_domain: Some("complex_qa"),
+    training: Training::Unlisted(include_bytes!("../test_items/strategyqa.bin")),
     samples: include_bytes!("../../samples/strategyqa.json"),
     // In addition to the Lumos file and the official files, reads the BIG-bench task file, whose records are
     // in the field `examples`.

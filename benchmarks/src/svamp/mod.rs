@@ -5,7 +5,9 @@ mod record;
 use lumos_tasks::families::maths;
 use lumos_tasks::{Behaviour, Formulation};
 
-use crate::benchmark::{Benchmark, BenchmarkDescription, Download, MODULES, PublishedItems, published_maths};
+use crate::benchmark::{
+    Benchmark, BenchmarkDescription, Download, MODULES, Origin, PublishedItems, Training, published_maths,
+};
 use crate::loading::{Layout, open};
 use crate::metrics::{EXACT_MATCH, score_number};
 
@@ -14,7 +16,7 @@ use crate::metrics::{EXACT_MATCH, score_number};
 pub(crate) struct Svamp;
 
 static SVAMP: BenchmarkDescription = BenchmarkDescription {
-    task_file: None,
+    origin: Origin::BuiltIn,
     name: "svamp",
     title: "SVAMP",
     data_file: "svamp/test.json",
@@ -37,6 +39,8 @@ static SVAMP: BenchmarkDescription = BenchmarkDescription {
         licence: "MIT",
     }],
     group_label: Some("Type"),
+    annotation_domain: Some("maths"),
+    training: Training::Unlisted(include_bytes!("../test_items/svamp.bin")),
     samples: include_bytes!("../../samples/svamp.json"),
     open: |about, source| open(about, &source, Layout::Array),
     read: &record::read,

@@ -1,4 +1,4 @@
-//! Turns a task file into a benchmark.
+//! Turns a definition into a benchmark: that of a task file, or of a program that adds it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,8 @@ use lumos_tasks::{Configuration, ContentHash, Item, Outcome, Target};
 use super::record::{self, cluster};
 use super::{AnswerKind, DataFormat, TaskDefinition, TaskFamily, TaskFigure, TaskFile};
 use crate::benchmark::{
-    Benchmark, BenchmarkDescription, MODULES, PublishedFigure, PublishedItems, QA_MODULES, Score,
+    Benchmark, BenchmarkDescription, MODULES, Origin, PublishedFigure, PublishedItems, QA_MODULES, Score,
+    Training,
 };
 use crate::error::DataError;
 use crate::gsm8k::Gsm8k;
@@ -24,20 +25,23 @@ use crate::mind2web::Mind2Web;
 use crate::score::Scoring;
 use crate::webshop::WebShop;
 
-/// A benchmark that is described by a task file.
-struct TaskFileBenchmark((&'static BenchmarkDescription, &'static TaskFile));
+/// A benchmark that is described by a definition.
+struct DefinedBenchmark {
+    about: &'static BenchmarkDescription,
+    definition: &'static TaskDefinition,
+}
 
-impl Benchmark for TaskFileBenchmark {
+impl Benchmark for DefinedBenchmark {
     fn description(&self) -> &'static BenchmarkDescription {
-        self.0.0
+        self.about
     }
 
     fn agent(&self) -> Option<Arc<AgentDefinition>> {
-        self.definition().agent.clone()
+        self.definition.agent.clone()
     }
 
     fn cluster(&self, item: &Item) -> Option<String> {
-        cluster(self.definition(), &item.record).or_else(|| self.base().cluster(item))
+        cluster(self.definition, &item.record).or_else(|| self.base().cluster(item))
     }
 
     fn draws(&self) -> bool {
@@ -49,30 +53,36 @@ impl Benchmark for TaskFileBenchmark {
     }
 
     fn read_as_original(&self, record: &serde_json::Value) -> Result<Content, RecordError> {
-        record::read_as_original(self.definition(), record)
+        match self.about.origin {
+            Origin::TaskFile(_) => record::read_as_original(self.definition, record),
+            Origin::BuiltIn | Origin::Program { .. } => self.read(record),
+        }
     }
 }
 
-impl TaskFileBenchmark {
-    fn definition(&self) -> &'static TaskDefinition {
-        &self.0.1.definition
-    }
-
+impl DefinedBenchmark {
     /// Returns the benchmark whose agent the family is.
     fn base(&self) -> &'static dyn Benchmark {
-        self.definition().family.base()
+        self.definition.family.base()
     }
+}
+
+/// Returns a benchmark that lives as long as the process.
+pub(crate) fn kept(
+    about: BenchmarkDescription,
+    definition: &'static TaskDefinition,
+) -> &'static dyn Benchmark {
+    Box::leak(Box::new(DefinedBenchmark { about: Box::leak(Box::new(about)), definition }))
 }
 
 /// Returns the benchmark of a task file. Names and metrics of benchmarks are borrowed for the whole process, so each
 /// distinct file is kept once and never freed.
 pub(super) fn interned(file: &TaskFile) -> &'static dyn Benchmark {
-    static KNOWN: Mutex<BTreeMap<ContentHash, &'static TaskFileBenchmark>> = Mutex::new(BTreeMap::new());
+    static KNOWN: Mutex<BTreeMap<ContentHash, &'static dyn Benchmark>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     *known.entry(ContentHash::of_json(file)).or_insert_with(|| {
-        let file = Box::leak(Box::new(file.clone()));
-        let description = Box::leak(Box::new(describe(file)));
-        Box::leak(Box::new(TaskFileBenchmark((description, file))))
+        let file: &'static TaskFile = Box::leak(Box::new(file.clone()));
+        kept(describe(&file.definition, Origin::TaskFile(file)), &file.definition)
     })
 }
 
@@ -130,8 +140,8 @@ fn text(text: &str) -> &'static str {
     String::leak(text.to_owned())
 }
 
-fn describe(file: &'static TaskFile) -> BenchmarkDescription {
-    let definition = &file.definition;
+/// Describes the benchmark of a definition, which must be free of problems.
+pub(crate) fn describe(definition: &'static TaskDefinition, origin: Origin) -> BenchmarkDescription {
     let base = definition.family.base();
     let metrics = leak(metrics(definition));
     let figure = |figure: &'static TaskFigure| PublishedFigure {
@@ -142,11 +152,15 @@ fn describe(file: &'static TaskFile) -> BenchmarkDescription {
         source: &figure.source,
     };
     let of_base = base.description();
+    let data_file = match origin {
+        Origin::TaskFile(file) => file.data_file(),
+        Origin::BuiltIn | Origin::Program { .. } => definition.data.file.clone(),
+    };
     BenchmarkDescription {
-        task_file: Some(file),
+        origin,
         name: &definition.name,
         title: definition.title.as_deref().unwrap_or(&definition.name),
-        data_file: text(&file.data_file().to_string_lossy()),
+        data_file: text(&data_file.to_string_lossy()),
         formulations: match definition.formulations.as_slice() {
             [] => of_base.formulations,
             some => some,
@@ -161,13 +175,20 @@ fn describe(file: &'static TaskFile) -> BenchmarkDescription {
         },
         tools: leak(definition.called_tools()),
         prompts_hash: Box::leak(Box::new(move || {
-            ContentHash::of_json(&(base.prompts_hash(), definition.items_hash()))
+            let hash = (base.prompts_hash(), definition.items_hash());
+            match origin {
+                // Functions have no hash.
+                Origin::Program { version, .. } => ContentHash::of_json(&(hash, "program", version)),
+                Origin::BuiltIn | Origin::TaskFile(_) => ContentHash::of_json(&hash),
+            }
         })),
         metrics,
         published: leak(definition.published.iter().map(figure).collect()),
         published_items: definition.data.items.map(PublishedItems::All),
         downloads: &[],
         group_label: definition.fields.group.as_deref().or(of_base.group_label),
+        annotation_domain: None,
+        training: Training::Declared,
         samples: &[],
         open,
         read: Box::leak(Box::new(record::reader(definition))),
@@ -188,14 +209,14 @@ fn scored(definition: &'static TaskDefinition) -> Score {
     }))
 }
 
-/// Opens the data of a task file. An item's own name must be unique.
+/// Opens the data of a definition. An item's own name must be unique.
 #[allow(clippy::needless_pass_by_value)] // signature of `BenchmarkDescription::open`
 fn open(about: &'static BenchmarkDescription, source: DataSource) -> Result<Items, DataError> {
-    let base = about.task_file.map(|file| file.definition.family);
-    if base == Some(TaskFamily::Web) {
+    let definition = about.definition();
+    if definition.map(|definition| definition.family) == Some(TaskFamily::Web) {
         return (TaskFamily::Web.base().description().open)(about, source);
     }
-    let layout = match about.task_file.and_then(|file| file.definition.format()) {
+    let layout = match definition.and_then(TaskDefinition::format) {
         Some(DataFormat::Csv) => Layout::Csv,
         Some(DataFormat::Json) => Layout::Array,
         Some(DataFormat::Jsonl) | None => Layout::Lines,
@@ -203,7 +224,7 @@ fn open(about: &'static BenchmarkDescription, source: DataSource) -> Result<Item
     let (file, records) = open_records(about, &source, layout)?;
     let mut builder = Builder::new(about, file.clone());
     let mut lines: HashMap<String, u64> = HashMap::new();
-    let id = about.task_file.and_then(|file| file.definition.fields.id.as_deref()).unwrap_or_default();
+    let id = definition.and_then(|definition| definition.fields.id.as_deref());
     let build = move |located: Located| {
         let line = located.line;
         let item = builder.build(located)?;
@@ -213,7 +234,7 @@ fn open(about: &'static BenchmarkDescription, source: DataSource) -> Result<Item
             return Err(DataError::Record {
                 file: file.clone(),
                 line,
-                field: Some(id),
+                field: id,
                 expected: "a different value for each record".to_owned(),
                 found: format!("`{name}`, as in line {first}"),
             });

@@ -29,6 +29,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::benchmark::Benchmark;
 
+pub(crate) use benchmark::{describe, kept};
+
 /// A task file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskFile {
@@ -38,7 +40,7 @@ pub struct TaskFile {
     pub definition: TaskDefinition,
 }
 
-/// Content of a task file.
+/// Content of a task file, and what a [`BenchmarkBuilder`](crate::BenchmarkBuilder) begins with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskDefinition {

@@ -27,7 +27,7 @@ pub(super) fn problems(definition: &TaskDefinition) -> Vec<(Cow<'static, str>, S
             ),
         );
     } else if registry::find(name).is_some() || name == "all" {
-        add("name", format!("`{name}` is the name of a built-in benchmark; choose another name"));
+        add("name", format!("`{name}` is the name of a benchmark of this program; choose another name"));
     }
     if definition.format().is_none() {
         let file = definition.data.file.display();

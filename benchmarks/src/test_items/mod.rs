@@ -6,45 +6,35 @@
 
 use lumos_tasks::{ContentHash, Item, Task};
 
-use crate::benchmark::Benchmark;
-
-/// First goal of WebShop that is neither in its test set (0 to 499) nor in its development set (500 to 1,499).
-const FIRST_TRAINING_GOAL: u64 = 1500;
-
-/// Line in the group of a Mind2Web task of the training split.
-const TRAINING_SPLIT: &str = "split: train";
+use crate::benchmark::{Benchmark, Training};
+use crate::registry::all;
 
 /// Returns whether an item is known to be outside of the test sets. `data` is the SHA-256 of the data that the item was read from.
 ///
 /// | data | accepted items |
 /// |---|---|
-/// | the built-in samples | all |
+/// | the built-in samples of a benchmark of this crate | all |
 /// | GSM8K, SVAMP, HotpotQA, StrategyQA, InterCode SQL | those of other files than the official one whose fingerprint is not in the list |
 /// | WebShop | goals from 1,500 on |
 /// | Mind2Web | tasks of the split `train` |
-/// | a task file with `data.training` | those whose fingerprint is in no list |
+/// | a task file or another definition with `data.training` | those whose fingerprint is in no list |
 /// | others | none |
 pub fn is_training_data(benchmark: &dyn Benchmark, data: &ContentHash, item: &Item) -> bool {
+    if let Some(definition) = benchmark.definition() {
+        return definition.data.training
+            && test_item_fingerprint(&item.task)
+                .is_some_and(|fingerprint| !lists().any(|list| contains(list, fingerprint)));
+    }
     if *data == ContentHash::of_bytes(benchmark.samples()) {
         return true;
     }
-    if let Some(file) = benchmark.task_file() {
-        let is_listed =
-            |fingerprint| LISTED.iter().filter_map(|name| list(name)).any(|list| contains(list, fingerprint));
-        return file.definition.data.training
-            && test_item_fingerprint(&item.task).is_some_and(|fingerprint| !is_listed(fingerprint));
-    }
-    match benchmark.name() {
-        "webshop" => item.index >= FIRST_TRAINING_GOAL,
-        "mind2web" => {
-            item.group.as_deref().is_some_and(|group| group.lines().any(|line| line == TRAINING_SPLIT))
-        }
-        name => {
+    match benchmark.description().training {
+        Training::Declared => false,
+        Training::Items(accepts) => accepts(item),
+        Training::Unlisted(list) => {
             let is_official = benchmark.downloads().iter().any(|file| file.sha256 == data.as_str());
-            let (Some(list), Some(fingerprint)) = (list(name), test_item_fingerprint(&item.task)) else {
-                return false;
-            };
-            !is_official && !contains(list, fingerprint)
+            test_item_fingerprint(&item.task)
+                .is_some_and(|fingerprint| !is_official && !contains(list, fingerprint))
         }
     }
 }
@@ -63,19 +53,12 @@ pub fn test_item_fingerprint(task: &Task) -> Option<u64> {
     u64::from_str_radix(hash.as_str().get(..16)?, 16).ok()
 }
 
-/// Benchmarks with a list of test items.
-const LISTED: [&str; 5] = ["gsm8k", "svamp", "hotpotqa", "strategyqa", "intercode_sql"];
-
-/// Returns the fingerprints of a benchmark's test set, if they are listed.
-fn list(benchmark: &str) -> Option<&'static [u8]> {
-    match benchmark {
-        "gsm8k" => Some(include_bytes!("gsm8k.bin")),
-        "svamp" => Some(include_bytes!("svamp.bin")),
-        "hotpotqa" => Some(include_bytes!("hotpotqa.bin")),
-        "strategyqa" => Some(include_bytes!("strategyqa.bin")),
-        "intercode_sql" => Some(include_bytes!("intercode_sql.bin")),
-        _ => None,
-    }
+/// Returns the fingerprints of the test sets that are listed.
+fn lists() -> impl Iterator<Item = &'static [u8]> {
+    all().iter().filter_map(|benchmark| match benchmark.description().training {
+        Training::Unlisted(list) => Some(list),
+        Training::Items(_) | Training::Declared => None,
+    })
 }
 
 fn contains(list: &[u8], fingerprint: u64) -> bool {
@@ -87,7 +70,7 @@ fn contains(list: &[u8], fingerprint: u64) -> bool {
 mod tests {
     use super::*;
     use crate::loading::DataSource;
-    use crate::registry::{all, find};
+    use crate::registry::find;
 
     /// Benchmarks with a list (all of them), the official file below `data/` of the shared folder, and its number of items.
     const FILES: [(&str, &str, usize); 5] = [
@@ -97,6 +80,13 @@ mod tests {
         ("strategyqa", "strategyqa/test.json", 2290),
         ("intercode_sql", "intercode_sql/ic_spider_dev.json", 1034),
     ];
+
+    fn list(name: &str) -> &'static [u8] {
+        match find(name).unwrap().description().training {
+            Training::Unlisted(list) => list,
+            Training::Items(_) | Training::Declared => panic!("{name} has no list"),
+        }
+    }
 
     fn samples(name: &str) -> Vec<Item> {
         find(name).unwrap().open(DataSource::Samples).unwrap().map(Result::unwrap).collect()
@@ -123,7 +113,7 @@ mod tests {
     #[test]
     fn lists_are_sorted_and_a_reformatted_test_item_is_found() {
         for (name, _, items) in FILES {
-            let (entries, rest) = list(name).unwrap().as_chunks::<8>();
+            let (entries, rest) = list(name).as_chunks::<8>();
             assert!(rest.is_empty() && entries.is_sorted(), "{name}");
             assert!(entries.len() <= items && entries.len() * 10 > items * 9, "{name}: {}", entries.len());
         }
@@ -155,7 +145,7 @@ mod tests {
                         for her friends every day with four. She sells the remainder at the farmers' market daily for \
                         $2 per fresh duck egg. How much in dollars does she make every day at the farmers' market?";
         assert!(!accepted(true, question));
-        assert_eq!(FILES.map(|(name, ..)| name), LISTED);
+        assert_eq!(lists().collect::<Vec<_>>(), FILES.map(|(name, ..)| list(name)));
     }
 
     #[test]
@@ -186,7 +176,7 @@ mod tests {
             for item in find(name).unwrap().open(source).unwrap() {
                 let Ok(item) = item else { continue };
                 let fingerprint = test_item_fingerprint(&item.task).unwrap();
-                assert!(contains(list(name).unwrap(), fingerprint), "{name} {}", item.index);
+                assert!(contains(list(name), fingerprint), "{name} {}", item.index);
                 count += 1;
             }
             assert!(count * 100 > items * 99, "{name}: {count}");

@@ -11,12 +11,15 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::benchmark::{
-    Benchmark, BenchmarkDescription, LATER_LISTING, MODULES, PROJECT_PAGE, PublishedFigure, PublishedItems,
-    figure,
+    Benchmark, BenchmarkDescription, LATER_LISTING, MODULES, Origin, PROJECT_PAGE, PublishedFigure,
+    PublishedItems, Training, figure,
 };
 use crate::loading::{Content, RecordError, text};
 
 pub(crate) use catalogue::stock_in;
+
+/// First goal that is neither in the test set (0 to 499) nor in the development set (500 to 1,499).
+const FIRST_TRAINING_GOAL: u64 = 1500;
 
 /// Field of a recorded case, next to the goal, for exemplars that differ from the project's own.
 pub(crate) const EXEMPLARS: &str = "exemplars";
@@ -26,7 +29,7 @@ pub(crate) const EXEMPLARS: &str = "exemplars";
 pub(crate) struct WebShop;
 
 static WEBSHOP: BenchmarkDescription = BenchmarkDescription {
-    task_file: None,
+    origin: Origin::BuiltIn,
     name: "webshop",
     title: "WebShop",
     data_file: "webshop/items_1000_documents.jsonl",
@@ -40,6 +43,8 @@ static WEBSHOP: BenchmarkDescription = BenchmarkDescription {
     published_items: Some(PublishedItems::First(500)),
     downloads: &[],
     group_label: Some("Category"),
+    annotation_domain: None,
+    training: Training::Items(|item| item.index >= FIRST_TRAINING_GOAL),
     samples: lumos_environments::shop::SAMPLE_ITEMS.as_bytes(),
     open: catalogue::open,
     read: &read_goal,

@@ -62,7 +62,7 @@ impl<'a> AssignmentBuilder<'a> {
             .map(|planned| Known {
                 configuration: Arc::clone(&planned.configuration),
                 identity: planned.identity.clone(),
-                benchmark: manifest.spec.benchmark(&planned.configuration.benchmark),
+                benchmark: manifest.spec.benchmark(&planned.configuration.benchmark).ok(),
             })
             .collect();
         let scoring = manifest.spec.scoring.first().copied();

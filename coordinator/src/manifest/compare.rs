@@ -49,8 +49,13 @@ pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
     }
     for (benchmark, prompts) in &asked.prompts {
         if found.prompts.get(benchmark).is_some_and(|other| other != prompts) {
+            let version = |spec: &ResolvedSpec| spec.added_benchmarks.get(benchmark).copied();
             lines.push(if asked.spec.task_files.contains_key(benchmark) {
                 format!("task file of {benchmark}: family, fields or answer differ from those of the run")
+            } else if let (Some(now), Some(before)) = (version(&asked.spec), version(&found.spec))
+                && now != before
+            {
+                format!("benchmark {benchmark}: version {now} instead of {before}")
             } else {
                 format!("prompts of {benchmark}: this program's differ from those of the run")
             });

@@ -192,12 +192,12 @@ impl Manifest {
             identity,
             whole,
             created: parts.created,
+            versions: versions(&parts.spec),
             spec: parts.spec,
             configurations: planned(parts.configurations, &data),
             models: parts.models,
             data,
             prompts,
-            versions: BTreeMap::from([("lumos".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
             git_revision: parts.git_revision,
             machine: MachineInfo {
                 cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -216,6 +216,15 @@ impl Manifest {
     pub fn planned(&self) -> u64 {
         self.configurations.iter().map(|configuration| configuration.planned).sum()
     }
+}
+
+/// Returns the versions of lumos and of the benchmarks that the program adds.
+fn versions(spec: &ResolvedSpec) -> BTreeMap<String, String> {
+    let added = spec.added_benchmarks.iter();
+    let mut versions: BTreeMap<_, _> =
+        added.map(|(name, version)| (format!("benchmark {name}"), version.to_string())).collect();
+    versions.insert("lumos".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    versions
 }
 
 fn planned(configurations: Vec<Configuration>, data: &[DataRecord]) -> Vec<PlannedConfiguration> {

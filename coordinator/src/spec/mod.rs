@@ -20,7 +20,7 @@ pub use {
     file::SpecError,
     names::expand_names,
     partition::Partition,
-    resolved::{ItemChoice, ResolvedSpec, RunLimits},
+    resolved::{ItemChoice, MissingBenchmark, ResolvedSpec, RunLimits},
     run_spec::{GenerationSpec, LimitsSpec, ModelSet, Preset, RunSpec},
     selection::{Selection, parse_samples},
     task_file::read_task_file,

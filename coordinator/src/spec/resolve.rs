@@ -70,8 +70,10 @@ impl RunSpec {
         let own = asked.iter().filter_map(|one| one.task_file());
         let task_files: BTreeMap<_, _> =
             own.map(|file| (file.definition.name.clone(), file.clone())).collect();
-        if self.preset.is_some() && !task_files.is_empty() {
-            problems.add("preset", "presets are for the published benchmarks; omit it with task files");
+        let added_benchmarks: BTreeMap<_, _> =
+            asked.iter().filter_map(|one| Some((one.name().to_owned(), one.version()?))).collect();
+        if self.preset.is_some() && asked.iter().any(|one| one.definition().is_some()) {
+            problems.add("preset", "presets are for the published benchmarks; omit it with your own");
         }
         let models = problems.models(self.models.as_deref(), &formulation, &asked);
         let items = problems.items(&self, &tasks);
@@ -98,6 +100,7 @@ impl RunSpec {
             preset: self.preset,
             tasks,
             task_files,
+            added_benchmarks,
             formulation,
             behaviour,
             scoring,
@@ -158,6 +161,11 @@ fn default_name(spec: &ResolvedSpec) -> String {
         asked
     } else {
         ContentHash::of_json(&(asked, "task files", &spec.task_files))
+    };
+    let asked = if spec.added_benchmarks.is_empty() {
+        asked
+    } else {
+        ContentHash::of_json(&(asked, "added benchmarks", &spec.added_benchmarks))
     };
     let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>().join("-");
     let part = spec.partition.map(|one| format!("-part-{}-of-{}", one.part(), one.of())).unwrap_or_default();

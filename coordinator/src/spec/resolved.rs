@@ -7,6 +7,7 @@ use lumos_benchmarks::task_file::TaskFile;
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_tasks::{BackendChoice, Behaviour, Device, Formulation, GenerationSettings, Placement, Role, Swap};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::computing::MemorySize;
 use super::partition::Partition;
@@ -27,6 +28,9 @@ pub struct ResolvedSpec {
     /// Task files by the names of their benchmarks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub task_files: BTreeMap<String, TaskFile>,
+    /// Versions of the benchmarks that the program adds to the built-in ones, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub added_benchmarks: BTreeMap<String, u32>,
     /// Formulations, without duplicates.
     pub formulation: Vec<Formulation>,
     /// Behaviours, without duplicates.
@@ -140,12 +144,40 @@ impl std::fmt::Display for ItemChoice {
 }
 
 impl ResolvedSpec {
-    /// Finds a benchmark of the run by name: that of a task file, otherwise a built-in one.
-    pub fn benchmark(&self, name: &str) -> Option<&'static dyn Benchmark> {
-        match self.task_files.get(name) {
-            Some(file) => Some(file.benchmark()),
-            None => lumos_benchmarks::find(name),
+    /// Finds a benchmark of the run by name: that of a task file, otherwise one of this program.
+    ///
+    /// # Errors
+    /// If this program does not have it, or has another version of it.
+    pub fn benchmark(&self, name: &str) -> Result<&'static dyn Benchmark, MissingBenchmark> {
+        if let Some(file) = self.task_files.get(name) {
+            return Ok(file.benchmark());
         }
+        let found = lumos_benchmarks::find(name);
+        let (name, planned) = (name.to_owned(), self.added_benchmarks.get(name).copied());
+        match (found, planned) {
+            (Some(found), planned) if found.version() == planned => Ok(found),
+            (None, None) => Err(MissingBenchmark::Unknown(name)),
+            (None, Some(version)) => Err(MissingBenchmark::NotAdded { name, version }),
+            (Some(found), planned) => {
+                let shown = |version: Option<u32>| {
+                    version
+                        .map_or_else(|| "the built-in one".to_owned(), |version| format!("version {version}"))
+                };
+                Err(MissingBenchmark::Differs {
+                    name,
+                    found: shown(found.version()),
+                    planned: shown(planned),
+                })
+            }
+        }
+    }
+
+    /// Checks that this program has the benchmarks of the run, for commands that execute or score it.
+    ///
+    /// # Errors
+    /// See [`benchmark`](Self::benchmark).
+    pub fn check_benchmarks(&self) -> Result<(), MissingBenchmark> {
+        self.tasks.iter().try_for_each(|task| self.benchmark(task).map(drop))
     }
 
     /// Data type for a device: the specified one, otherwise half precision on a GPU with the paper preset,
@@ -162,6 +194,38 @@ impl ResolvedSpec {
     pub fn folder(&self) -> PathBuf {
         self.output_path.join(&self.name)
     }
+}
+
+/// Why a benchmark of a run cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum MissingBenchmark {
+    /// The benchmark was built in when the run was made.
+    #[error("unknown benchmark `{0}`: use the version of lumos that made the run")]
+    Unknown(String),
+    /// Another program added the benchmark.
+    #[error(
+        "benchmark `{name}`, version {version}, is not part of this program: the program that made the run adds it; \
+         use that program"
+    )]
+    NotAdded {
+        /// The benchmark.
+        name: String,
+        /// Its version in the run.
+        version: u32,
+    },
+    /// The program has another version.
+    #[error(
+        "benchmark `{name}`: this program has {found}, the run was made with {planned}; use the program that made the \
+         run, or start another run with --name"
+    )]
+    Differs {
+        /// The benchmark.
+        name: String,
+        /// The version of this program.
+        found: String,
+        /// The version of the run.
+        planned: String,
+    },
 }
 
 /// Whether a value equals the default.

@@ -20,6 +20,7 @@ use crate::display::rounds_exhausted;
 use crate::score::benchmark;
 
 use super::convert::ExportSummary;
+use super::formats::ExportFormat;
 use super::source::{RecordedUnit, RunSource};
 use super::{ExportError, create_folder, write_line};
 
@@ -61,8 +62,19 @@ pub struct AnnotationOptions {
     pub module: AnnotatedModule,
 }
 
+pub(super) const FORMAT: ExportFormat = ExportFormat {
+    name: "annotations",
+    about: "training data in the layout of the published Lumos annotations",
+    rows: "annotations",
+    write: |folder, source, options, _| {
+        let warning = "the files test_* may contain items of test sets; do not train on them";
+        let warning = options.annotations.allow_test.then_some(warning);
+        Ok(ExportSummary { warning, ..write(folder, source, &options.annotations)? })
+    },
+};
+
 /// Writes the annotations of a run below a folder.
-pub(super) fn write(
+fn write(
     folder: &Path,
     source: &RunSource<'_>,
     options: &AnnotationOptions,
@@ -89,7 +101,7 @@ pub(super) fn write(
             let is_training = data.is_some_and(|data| is_training_data(benchmark, data, unit.item));
             if !is_training && !options.allow_test {
                 guarded += 1;
-                skip(match benchmark.task_file() {
+                skip(match benchmark.definition() {
                     Some(_) => format!("{} items that are not training data", benchmark.name()),
                     None => format!("{} items of a test set", benchmark.name()),
                 });
@@ -172,16 +184,6 @@ fn messages(unit: &RecordedUnit<'_>, role: Role) -> Result<Vec<Message>, &'stati
     conversation(prompt, reply).ok_or("the prompt cannot be split into turns")
 }
 
-/// Returns the original's name of a benchmark's domain, and whether the original has it.
-fn domain(benchmark: &str) -> (&str, bool) {
-    match benchmark {
-        "gsm8k" | "svamp" => ("maths", true),
-        "hotpotqa" | "strategyqa" => ("complex_qa", true),
-        "mind2web" => ("web_agent", true),
-        other => (other, false),
-    }
-}
-
 /// The open files.
 struct AnnotationFiles {
     folder: PathBuf,
@@ -206,7 +208,9 @@ impl AnnotationFiles {
         if !self.seen.insert(ContentHash::of_json(&(module, messages))) {
             return Ok(false);
         }
-        let (domain, is_original) = domain(&configuration.benchmark);
+        let known = lumos_benchmarks::find(&configuration.benchmark);
+        let original = known.and_then(|benchmark| benchmark.annotation_domain());
+        let (domain, is_original) = (original.unwrap_or(&configuration.benchmark), original.is_some());
         let kind = format!("{module}_{}.jsonl", configuration.formulation);
         let own = format!("lumos_{domain}_{kind}");
         let number = self.counts.entry(own.clone()).or_default();

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use jiff::Timestamp;
 use lumos_benchmarks::Scoring;
@@ -15,70 +14,14 @@ use lumos_coordinator::CheckpointReader;
 use lumos_coordinator::manifest::Manifest;
 use serde_json::json;
 
-use crate::model_id::ModelNames;
-use crate::report::format_named;
-
 use super::annotations::AnnotationOptions;
-use super::lm_eval::file_time;
+use super::formats::ExportFormat;
 use super::source::RunSource;
-use super::write_file;
-use super::{ExportError, annotations, create_folder, csv, every_eval_ever, inspect, latex, lm_eval};
+use super::{ExportError, create_folder, write_file};
+use crate::model_id::ModelNames;
 
 /// File that identifies the folder of an export.
 const MARK: &str = ".lumos-export.json";
-
-/// Target of an export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExportFormat {
-    /// Logs of inspect_ai.
-    Inspect,
-    /// The layout of lm-evaluation-harness.
-    LmEval,
-    /// Records of every_eval_ever.
-    EveryEvalEver,
-    /// A Parquet file with a row per unit.
-    Parquet,
-    /// A CSV file with a line per unit.
-    Csv,
-    /// A LaTeX table of models and benchmarks.
-    Latex,
-    /// Training annotations in the layout of the original's data.
-    Annotations,
-}
-
-impl ExportFormat {
-    /// All formats.
-    pub const ALL: [Self; 7] = [
-        Self::Inspect,
-        Self::LmEval,
-        Self::EveryEvalEver,
-        Self::Parquet,
-        Self::Csv,
-        Self::Latex,
-        Self::Annotations,
-    ];
-
-    /// Returns the name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Inspect => "inspect",
-            Self::LmEval => "lm-eval",
-            Self::EveryEvalEver => "every-eval-ever",
-            Self::Parquet => "parquet",
-            Self::Csv => "csv",
-            Self::Latex => "latex",
-            Self::Annotations => "annotations",
-        }
-    }
-}
-
-impl FromStr for ExportFormat {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, String> {
-        format_named(&Self::ALL, Self::name, word)
-    }
-}
 
 /// Options of an export.
 #[derive(Debug, Clone, Default)]
@@ -103,6 +46,23 @@ pub struct ExportSummary {
     /// Numbers of units that were left out, by reason. Formats other than annotations leave out only units that have no
     /// place in them.
     pub skipped: BTreeMap<String, u64>,
+    /// What to take care of when the files are used.
+    pub warning: Option<&'static str>,
+}
+
+impl ExportSummary {
+    /// Of a format that has a place for every recorded unit.
+    pub(super) fn new(files: Vec<PathBuf>, rows: u64, source: &RunSource<'_>) -> Self {
+        Self { files, rows, ..Self::default() }.without("outstanding", source.report.total.outstanding)
+    }
+
+    /// Adds a number of units that were left out.
+    pub(super) fn without(mut self, reason: &str, count: u64) -> Self {
+        if count > 0 {
+            self.skipped.insert(reason.to_owned(), count);
+        }
+        self
+    }
 }
 
 /// Writes a run in a format to a folder, which must be missing or empty.
@@ -123,9 +83,9 @@ pub fn convert(
     name.push(format!(".tmp-{}", std::process::id()));
     let temporary = folder.with_file_name(name);
     create_folder(&temporary)?;
-    let written = fill(&temporary, &source, format, options, now).and_then(|summary| {
+    let written = (format.write)(&temporary, &source, options, now).and_then(|summary| {
         let mark = temporary.join(MARK);
-        let about = json!({"format": format.name(), "run": manifest.identity, "created": now.to_string()});
+        let about = json!({"format": format.name, "run": manifest.identity, "created": now.to_string()});
         write_file(&mark, |out| {
             serde_json::to_writer(out, &about).map_err(|error| ExportError::at(&mark)(error.into()))
         })?;
@@ -139,65 +99,6 @@ pub fn convert(
         }
     }
     Ok(summary)
-}
-
-/// Writes the files of a format.
-fn fill(
-    folder: &Path,
-    source: &RunSource<'_>,
-    format: ExportFormat,
-    options: &ExportOptions,
-    now: Timestamp,
-) -> Result<ExportSummary, ExportError> {
-    let names = &options.names;
-    let total = &source.report.total;
-    let (files, rows) = match format {
-        ExportFormat::Inspect => inspect::write(folder, source, names)?,
-        ExportFormat::LmEval => {
-            let below = folder.join(names.of_run(source.manifest).sanitized());
-            create_folder(&below)?;
-            (lm_eval::write(&below, source, &file_time(now), names)?, total.settled())
-        }
-        ExportFormat::EveryEvalEver => every_eval_ever::write(folder, source, names, now)?,
-        ExportFormat::Csv => {
-            let file = folder.join("units.csv");
-            let rows = csv::write(&file, source, names)?;
-            (vec![file], rows)
-        }
-        ExportFormat::Parquet => {
-            let file = folder.join("units.parquet");
-            let rows = parquet(&file, source, names)?;
-            (vec![file], rows)
-        }
-        ExportFormat::Latex => {
-            let file = folder.join("table.tex");
-            let matrix = source.matrix(names)?;
-            let scoring = source.main_scoring().name();
-            write_file(&file, |out| latex::write(&matrix, scoring, out).map_err(ExportError::at(&file)))?;
-            (vec![file], matrix.rows.len() as u64)
-        }
-        ExportFormat::Annotations => return annotations::write(folder, source, &options.annotations),
-    };
-    let mut skipped = BTreeMap::new();
-    let mut leave_out = |reason: &str, count: u64| {
-        if count > 0 {
-            skipped.insert(reason.to_owned(), count);
-        }
-    };
-    leave_out("outstanding", total.outstanding);
-    if format == ExportFormat::EveryEvalEver {
-        leave_out("faulted", total.faulted);
-    }
-    Ok(ExportSummary { files, rows, skipped })
-}
-
-#[cfg(feature = "parquet")]
-use super::parquet::write as parquet;
-
-/// The error of a build without Parquet.
-#[cfg(not(feature = "parquet"))]
-fn parquet(_: &Path, _: &RunSource<'_>, _: &ModelNames) -> Result<u64, ExportError> {
-    Err(ExportError::NotBuilt("parquet"))
 }
 
 /// Checks that a folder is missing or empty, or that it is an export and may be replaced.

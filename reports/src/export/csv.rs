@@ -7,11 +7,24 @@ use csv::Writer;
 use crate::model_id::ModelNames;
 
 use super::columns::{Cell, Columns};
+use super::convert::ExportSummary;
+use super::formats::ExportFormat;
 use super::source::RunSource;
 use super::{ExportError, write_file};
 
+pub(super) const FORMAT: ExportFormat = ExportFormat {
+    name: "csv",
+    about: "a row per unit",
+    rows: "units",
+    write: |folder, source, options, _| {
+        let file = folder.join("units.csv");
+        let rows = write(&file, source, &options.names)?;
+        Ok(ExportSummary::new(vec![file], rows, source))
+    },
+};
+
 /// Writes all recorded units to a file. Returns their number.
-pub(super) fn write(file: &Path, source: &RunSource<'_>, names: &ModelNames) -> Result<u64, ExportError> {
+fn write(file: &Path, source: &RunSource<'_>, names: &ModelNames) -> Result<u64, ExportError> {
     let columns = Columns::of(source, names)?;
     let fail = |error: csv::Error| ExportError::at(file)(error.into());
     let mut rows = 0;

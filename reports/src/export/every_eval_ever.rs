@@ -20,14 +20,26 @@ use crate::model_id::{ModelId, ModelNames};
 use crate::report::json::generation_kwargs;
 use crate::report::model::{ConfigurationReport, MetricReport};
 
+use super::convert::ExportSummary;
+use super::formats::ExportFormat;
 use super::source::{RecordedUnit, RunSource};
 use super::transcript::{exchanges, usage};
 use super::{ExportError, create_folder, write_file, write_line};
 
 const SCHEMA: &str = "0.3.0";
 
+pub(super) const FORMAT: ExportFormat = ExportFormat {
+    name: "every-eval-ever",
+    about: "records of that project",
+    rows: "instances",
+    write: |folder, source, options, now| {
+        let (files, instances) = write(folder, source, &options.names, now)?;
+        Ok(ExportSummary::new(files, instances, source).without("faulted", source.report.total.faulted))
+    },
+};
+
 /// Writes the records of every configuration below a folder. Returns the files and the number of rows.
-pub(super) fn write(
+fn write(
     folder: &Path,
     source: &RunSource<'_>,
     names: &ModelNames,

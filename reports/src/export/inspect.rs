@@ -27,14 +27,26 @@ use crate::report::json::generation_kwargs;
 use crate::report::model::ConfigurationReport;
 
 use super::ExportError;
+use super::convert::ExportSummary;
+use super::formats::ExportFormat;
 use super::source::{RecordedUnit, RunSource};
 use super::transcript::{ToolUse, exchanges, object, stop_reason, tokens_by_role, usage};
 
 /// Version of the log format.
 const VERSION: u32 = 2;
 
+pub(super) const FORMAT: ExportFormat = ExportFormat {
+    name: "inspect",
+    about: "logs of inspect_ai",
+    rows: "samples",
+    write: |folder, source, options, _| {
+        let (files, samples) = write(folder, source, &options.names)?;
+        Ok(ExportSummary::new(files, samples, source))
+    },
+};
+
 /// Writes a log per configuration to a folder. Returns the files and the number of samples.
-pub(super) fn write(
+fn write(
     folder: &Path,
     source: &RunSource<'_>,
     names: &ModelNames,

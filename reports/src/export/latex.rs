@@ -11,6 +11,23 @@ use lumos_benchmarks::Unit;
 
 use crate::results::{Matrix, MatrixCell, MatrixColumn};
 
+use super::convert::ExportSummary;
+use super::formats::ExportFormat;
+use super::{ExportError, write_file};
+
+pub(super) const FORMAT: ExportFormat = ExportFormat {
+    name: "latex",
+    about: "a table of models and benchmarks",
+    rows: "configurations",
+    write: |folder, source, options, _| {
+        let file = folder.join("table.tex");
+        let matrix = source.matrix(&options.names)?;
+        let scoring = source.main_scoring().name();
+        write_file(&file, |out| write(&matrix, scoring, out).map_err(ExportError::at(&file)))?;
+        Ok(ExportSummary::new(vec![file], matrix.rows.len() as u64, source))
+    },
+};
+
 /// Writes the table of figures under a scoring.
 pub(super) fn write(matrix: &Matrix, scoring: &str, out: &mut dyn Write) -> io::Result<()> {
     let Matrix { columns, rows } = matrix;

@@ -12,8 +12,22 @@ use jiff::tz::TimeZone;
 use crate::model_id::ModelNames;
 use crate::report::json::render;
 
+use super::convert::ExportSummary;
+use super::formats::ExportFormat;
 use super::source::RunSource;
-use super::{ExportError, sample::sample, write_file, write_line};
+use super::{ExportError, create_folder, sample::sample, write_file, write_line};
+
+pub(super) const FORMAT: ExportFormat = ExportFormat {
+    name: "lm-eval",
+    about: "the layout of lm-evaluation-harness",
+    rows: "units",
+    write: |folder, source, options, now| {
+        let below = folder.join(options.names.of_run(source.manifest).sanitized());
+        create_folder(&below)?;
+        let files = write(&below, source, &file_time(now), &options.names)?;
+        Ok(ExportSummary::new(files, source.report.total.settled(), source))
+    },
+};
 
 /// Formats a time as in lm-eval's file names, which are valid on every file system.
 pub(super) fn file_time(time: Timestamp) -> String {

@@ -5,6 +5,8 @@
 //! an [`ExportFormat`] to a folder of its own. All of them read a `source::RunSource`: the report, and the recorded
 //! units with their scores, one at a time.
 //!
+//! `formats` has the table of them.
+//!
 //! | format | module |
 //! |---|---|
 //! | lm-eval | `lm_eval`, `sample` |
@@ -19,10 +21,11 @@ mod columns;
 mod convert;
 mod csv;
 mod every_eval_ever;
+mod formats;
 mod inspect;
 mod latex;
 mod lm_eval;
-#[cfg(feature = "parquet")]
+#[cfg_attr(not(feature = "parquet"), path = "parquet_absent.rs")]
 mod parquet;
 mod run_folder;
 mod sample;
@@ -40,7 +43,8 @@ use thiserror::Error;
 use crate::score::ScoreError;
 
 pub use annotations::{AnnotatedModule, AnnotationOptions};
-pub use convert::{ExportFormat, ExportOptions, ExportSummary, convert};
+pub use convert::{ExportOptions, ExportSummary, convert};
+pub use formats::{EXPORT_FORMATS, ExportFormat};
 pub use run_folder::{export, is_current};
 
 /// Folder of the item viewer in a run's folder.

@@ -25,6 +25,8 @@ use crate::model_id::ModelNames;
 
 use super::ExportError;
 use super::columns::{Cell, ColumnKind, Columns};
+use super::convert::ExportSummary;
+use super::formats::ExportFormat;
 use super::source::{RecordedUnit, RunSource};
 
 /// Rows in a row group, which are in memory at once.
@@ -32,8 +34,19 @@ const ROWS: usize = 1000;
 
 const UTC: &str = "UTC";
 
+pub(super) const FORMAT: ExportFormat = ExportFormat {
+    name: "parquet",
+    about: "a row per unit",
+    rows: "units",
+    write: |folder, source, options, _| {
+        let file = folder.join("units.parquet");
+        let rows = write(&file, source, &options.names)?;
+        Ok(ExportSummary::new(vec![file], rows, source))
+    },
+};
+
 /// Writes all recorded units to a file. Returns their number.
-pub(super) fn write(file: &Path, source: &RunSource<'_>, names: &ModelNames) -> Result<u64, ExportError> {
+fn write(file: &Path, source: &RunSource<'_>, names: &ModelNames) -> Result<u64, ExportError> {
     let fail = |error: ParquetError| ExportError::at(file)(std::io::Error::other(error));
     let columns = Columns::of(source, names)?;
     let schema = Arc::new(schema(&columns));

@@ -36,7 +36,7 @@ pub fn export(
     let mut files = Vec::new();
     let markdown = folder.join("report.md");
     write_file(&markdown, |out| {
-        source.report.render(Format::Markdown, out).map_err(ExportError::at(&markdown))
+        source.report.render(Format::MARKDOWN, out).map_err(ExportError::at(&markdown))
     })?;
     files.extend(lm_eval::write(folder, &source, &file_time(now), &ModelNames::default())?);
     let viewer = ViewerSource { manifest, checkpoint, scorings: &source.scorings };
@@ -81,6 +81,6 @@ pub fn is_current(folder: &Path, report: &Report) -> io::Result<bool> {
         return Ok(false);
     }
     let mut rendered = Vec::new();
-    report.render(Format::Json, &mut rendered)?;
+    report.render(Format::JSON, &mut rendered)?;
     Ok(fs::read(folder.join(format!("results_{time}.json")))? == rendered)
 }

@@ -121,7 +121,8 @@ async fn recorded(folder: &Path) -> (Manifest, Checkpoint) {
     (manifest, checkpoint)
 }
 
-fn written(folder: &Path, run: &(Manifest, Checkpoint), format: ExportFormat) -> ExportSummary {
+fn written(folder: &Path, run: &(Manifest, Checkpoint), format: &str) -> ExportSummary {
+    let format = format.parse().unwrap();
     let options = ExportOptions::default();
     convert(folder, &run.0, &run.1, format, &options, Timestamp::UNIX_EPOCH).unwrap()
 }
@@ -130,7 +131,7 @@ fn written(folder: &Path, run: &(Manifest, Checkpoint), format: ExportFormat) ->
 async fn a_log_of_inspect_has_the_recorded_units_as_samples() {
     let folder = tempfile::tempdir().unwrap();
     let run = recorded(folder.path()).await;
-    let summary = written(&folder.path().join("logs"), &run, ExportFormat::Inspect);
+    let summary = written(&folder.path().join("logs"), &run, "inspect");
     assert_eq!((summary.files.len(), summary.rows), (2, 18));
     let mut ids = std::collections::BTreeSet::new();
     for file in &summary.files {
@@ -177,7 +178,7 @@ async fn exports_have_the_fields_of_files_that_their_readers_accept() {
     let Some(examples) = lumos_capabilities::shared("reports/examples") else { return };
     let folder = tempfile::tempdir().unwrap();
     let run = recorded(folder.path()).await;
-    let summary = written(&folder.path().join("logs"), &run, ExportFormat::Inspect);
+    let summary = written(&folder.path().join("logs"), &run, "inspect");
     let mut zip = zip::ZipArchive::new(fs::File::open(&summary.files[0]).unwrap()).unwrap();
     let example = examples.join("inspect/2025-01-02T03-04-00-00-00_svamp_HandT1.json");
     let example: Value = serde_json::from_slice(&fs::read(example).unwrap()).unwrap();
@@ -187,7 +188,7 @@ async fn exports_have_the_fields_of_files_that_their_readers_accept() {
     let sample: Value = serde_json::from_reader(zip.by_name("samples/0_epoch_1.json").unwrap()).unwrap();
     assert_superset(&sample, &example["samples"][0], "sample");
 
-    let summary = written(&folder.path().join("eee"), &run, ExportFormat::EveryEvalEver);
+    let summary = written(&folder.path().join("eee"), &run, "every-eval-ever");
     let eee = examples.join("eee/data/svamp/candle/lumos-pair/3f2b8c1e-5a4d-4c6b-9e7f-0123456789ab");
     let example: Value = serde_json::from_slice(&fs::read(eee.with_extension("json")).unwrap()).unwrap();
     let aggregate: Value = serde_json::from_slice(&fs::read(&summary.files[0]).unwrap()).unwrap();
@@ -211,7 +212,7 @@ fn assert_superset(found: &Value, example: &Value, place: &str) {
 async fn records_of_every_eval_ever_agree_with_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let run = recorded(folder.path()).await;
-    let summary = written(&folder.path().join("eee"), &run, ExportFormat::EveryEvalEver);
+    let summary = written(&folder.path().join("eee"), &run, "every-eval-ever");
     // Two seeds, eight settled units, one metric under one scoring.
     assert_eq!((summary.files.len(), summary.rows), (4, 32));
     assert_eq!(summary.skipped["faulted"], 2);
@@ -240,7 +241,7 @@ async fn records_of_every_eval_ever_agree_with_each_other() {
 async fn tables_have_a_row_per_recorded_unit() {
     let folder = tempfile::tempdir().unwrap();
     let run = recorded(folder.path()).await;
-    let summary = written(&folder.path().join("csv"), &run, ExportFormat::Csv);
+    let summary = written(&folder.path().join("csv"), &run, "csv");
     assert_eq!(summary.rows, 18);
     let mut reader = ::csv::Reader::from_path(&summary.files[0]).unwrap();
     let headers = reader.headers().unwrap().clone();
@@ -255,7 +256,7 @@ async fn tables_have_a_row_per_recorded_unit() {
     assert_eq!((&rows[8][column("exact_match_paper")], &rows[8][column("status")]), ("", "faulted"));
     assert_eq!(rows[0][column("prompt_tokens")], *"200");
     assert_eq!(summary.skipped["outstanding"], 2);
-    let latex = written(&folder.path().join("latex"), &run, ExportFormat::Latex);
+    let latex = written(&folder.path().join("latex"), &run, "latex");
     insta::assert_snapshot!(fs::read_to_string(&latex.files[0]).unwrap());
 }
 
@@ -268,7 +269,7 @@ async fn parquet_has_the_steps_of_every_unit() {
 
     let folder = tempfile::tempdir().unwrap();
     let run = recorded(folder.path()).await;
-    let summary = written(&folder.path().join("parquet"), &run, ExportFormat::Parquet);
+    let summary = written(&folder.path().join("parquet"), &run, "parquet");
     let file = fs::File::open(&summary.files[0]).unwrap();
     let batches = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
     let batches: Vec<_> = batches.map(Result::unwrap).collect();
@@ -288,7 +289,7 @@ async fn only_the_folder_of_an_export_is_replaced() {
     let out = folder.path().join("out");
     let options = |replace| ExportOptions { replace, ..ExportOptions::default() };
     let export =
-        |replace| convert(&out, &run.0, &run.1, ExportFormat::Csv, &options(replace), Timestamp::UNIX_EPOCH);
+        |replace| convert(&out, &run.0, &run.1, csv::FORMAT, &options(replace), Timestamp::UNIX_EPOCH);
     fs::create_dir(&out).unwrap();
     export(false).unwrap();
     assert!(matches!(export(false), Err(ExportError::NotEmpty(_))));
@@ -296,7 +297,7 @@ async fn only_the_folder_of_an_export_is_replaced() {
     assert_eq!(export(true).unwrap().rows, 18);
     assert_ne!(fs::read(out.join("units.csv")).unwrap(), b"old");
     let own = folder.path().join("run");
-    let replaced = convert(&own, &run.0, &run.1, ExportFormat::Csv, &options(true), Timestamp::UNIX_EPOCH);
+    let replaced = convert(&own, &run.0, &run.1, csv::FORMAT, &options(true), Timestamp::UNIX_EPOCH);
     assert!(matches!(replaced, Err(ExportError::NotAnExport(_))));
     assert!(own.join("checkpoint").is_dir());
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -332,7 +333,7 @@ async fn annotations_are_conversations_of_training_items_only() {
     let annotated = |name: &str, manifest: &Manifest, annotations: AnnotationOptions| {
         let options = ExportOptions { annotations, ..ExportOptions::default() };
         let folder = folder.path().join(name);
-        convert(&folder, manifest, &checkpoint, ExportFormat::Annotations, &options, Timestamp::UNIX_EPOCH)
+        convert(&folder, manifest, &checkpoint, annotations::FORMAT, &options, Timestamp::UNIX_EPOCH)
     };
     let plan = AnnotationOptions { module: AnnotatedModule::Plan, ..AnnotationOptions::default() };
     let summary = annotated("own", &manifest, plan).unwrap();

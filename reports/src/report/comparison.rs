@@ -35,8 +35,8 @@ fn items(
     ledger: &Ledger,
 ) -> Vec<String> {
     let official = benchmark.downloads().iter().find(|download| download.file == benchmark.data_file());
-    // A task file vouches for its own data.
-    let is_known = official.is_some() || benchmark.task_file().is_some();
+    // A definition vouches for its own data.
+    let is_known = official.is_some() || benchmark.definition().is_some();
     let (Some(published), true, Some(data)) = (benchmark.published_items(), is_known, data) else {
         return vec!["checksum of the published items unknown".to_owned()];
     };

@@ -6,14 +6,17 @@ use lumos_benchmarks::Estimate;
 use lumos_tasks::Configuration;
 
 use super::model::Report;
+use super::render::DocumentFormat;
 
 const HEADER: &str = "benchmark,formulation,behaviour,seed,models,scoring,metric,group,kind,unit,value,\
                       standard_error,low,high,interval_method,numerator,denominator,items,planned,answered,\
                       gave_up,faulted,outstanding,published_percent,published_system,published_points,\
                       published_inside,not_compared";
 
+pub(super) const FORMAT: DocumentFormat = DocumentFormat { name: "csv", write: render };
+
 /// Writes a report as CSV.
-pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(HEADER.split(','))?;
     for (planned, configuration) in report.manifest.configurations.iter().zip(&report.configurations) {

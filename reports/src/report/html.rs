@@ -14,6 +14,7 @@ use lumos_tasks::{ModelIdentity, Role};
 
 use super::model::{ConfigurationReport, Example, Report};
 use super::numbers::{bounds, dash, distance, distances, figure, interval, items, number, published};
+use super::render::DocumentFormat;
 use super::rows::{
     self, COMPARED, Headline, INTERVALS, SPLITS, attributions, faults, groups, headlines, ledgers, lines,
     metrics, splits, usages,
@@ -33,8 +34,10 @@ const USAGES: [&str; 8] = [
     "cost per correct item",
 ];
 
+pub(super) const FORMAT: DocumentFormat = DocumentFormat { name: "html", write: render };
+
 /// Writes a report as one page without a list of items.
-pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", page(report, None, PageMode::Single)?)
 }
 

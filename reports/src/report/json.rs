@@ -10,12 +10,16 @@ use lumos_tasks::{GenerationSettings, Sampling};
 use crate::model_id::{ModelNames, models_by_role};
 
 use super::model::{ConfigurationReport, Report};
+use super::render::DocumentFormat;
 
 /// Incremented when the scores of equal records change.
 pub(crate) const TASK_VERSION: f64 = 1.0;
 
 /// The version of lm-eval whose layout this is.
 const LM_EVAL: &str = "0.4.13";
+
+pub(super) const FORMAT: DocumentFormat =
+    DocumentFormat { name: "json", write: |report, out| render(report, &ModelNames::default(), out) };
 
 /// Writes a report with lm-eval's layout: `results`, `configs`, `versions`, `n-shot`, `higher_is_better`,
 /// `n-samples`, `config`, `git_hash`, `date`, `task_hashes`.

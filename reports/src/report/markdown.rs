@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::model::Report;
+use super::render::DocumentFormat;
 use super::rows::{
     self, COMPARED, INTERVALS, SPLITS, attributions, faults, figures, groups, ledgers, lines, splits, usages,
 };
@@ -41,8 +42,10 @@ pub(crate) fn table(
     writeln!(out)
 }
 
+pub(super) const FORMAT: DocumentFormat = DocumentFormat { name: "markdown", write: render };
+
 /// Writes a report as Markdown with tables.
-pub(super) fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let manifest = &report.manifest;
     writeln!(out, "# {}\n", escaped(&manifest.spec.name))?;
     writeln!(out, "Run `{}`, planned {}.", manifest.identity.short(), manifest.created)?;

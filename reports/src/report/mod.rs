@@ -25,7 +25,7 @@ pub use {
     crate::score::ScoreError,
     build::{labelled_report, report},
     model::{ConfigurationReport, Report},
-    render::{Format, ReportDetail},
+    render::{DocumentFormat, Format, ReportDetail},
 };
 pub(crate) use {
     html::page as report_page,

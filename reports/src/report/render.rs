@@ -1,9 +1,8 @@
 //! Output formats of reports.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
-
-use crate::model_id::ModelNames;
 
 use super::model::Report;
 use super::terminal::Terminal;
@@ -29,34 +28,55 @@ pub enum Format {
         /// Extent of the tables.
         detail: ReportDetail,
     },
-    /// Markdown.
-    Markdown,
-    /// JSON in lm-eval's layout.
-    Json,
-    /// Comma-separated values.
-    Csv,
-    /// A self-contained page.
-    Html,
+    /// A document.
+    Document(DocumentFormat),
+}
+
+/// The formats of documents. One is a module with a [`DocumentFormat`], and a line here.
+static DOCUMENTS: [DocumentFormat; 4] = [markdown::FORMAT, json::FORMAT, csv::FORMAT, html::FORMAT];
+
+/// Format of a document.
+#[derive(Clone, Copy)]
+pub struct DocumentFormat {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Writes a report.
+    pub(super) write: fn(&Report, &mut dyn Write) -> io::Result<()>,
+}
+
+impl PartialEq for DocumentFormat {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for DocumentFormat {}
+
+impl fmt::Debug for DocumentFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name)
+    }
 }
 
 impl Format {
+    /// Markdown.
+    pub const MARKDOWN: Self = Self::Document(markdown::FORMAT);
+    /// JSON in lm-eval's layout.
+    pub const JSON: Self = Self::Document(json::FORMAT);
+    /// A self-contained page.
+    pub const HTML: Self = Self::Document(html::FORMAT);
+
     /// All formats. Tables that are not written to a terminal have 80 columns.
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Terminal { width: 80, detail: ReportDetail::Summary },
-        Self::Markdown,
-        Self::Json,
-        Self::Csv,
-        Self::Html,
-    ];
+    pub(crate) fn all() -> Vec<Self> {
+        let table = Self::Terminal { width: 80, detail: ReportDetail::Summary };
+        std::iter::once(table).chain(DOCUMENTS.map(Self::Document)).collect()
+    }
 
     /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Terminal { .. } => "table",
-            Self::Markdown => "markdown",
-            Self::Json => "json",
-            Self::Csv => "csv",
-            Self::Html => "html",
+            Self::Document(document) => document.name,
         }
     }
 }
@@ -72,10 +92,7 @@ impl Report {
                 Terminal { width }.summary(self, out)
             }
             Format::Terminal { width, detail: ReportDetail::Full } => Terminal { width }.full(self, out),
-            Format::Markdown => markdown::render(self, out),
-            Format::Json => json::render(self, &ModelNames::default(), out),
-            Format::Csv => csv::render(self, out),
-            Format::Html => html::render(self, out),
+            Format::Document(document) => (document.write)(self, out),
         }
     }
 }
@@ -84,7 +101,7 @@ impl FromStr for Format {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        format_named(&Self::ALL, Self::name, word)
+        format_named(&Self::all(), Self::name, word)
     }
 }
 

@@ -75,7 +75,7 @@ fn published_figures_are_compared_over_their_items_and_settings() {
     assert_eq!(corrected.not_compared, ["corrected scoring"]);
     assert_eq!(compared(&published(500, |_| {}))[0].inside, Some(false));
     assert!(rendered(TABLE, &report).contains("0.0, inside"));
-    assert!(rendered(Format::Html, &report).contains("class=\"published\""));
+    assert!(rendered(Format::HTML, &report).contains("class=\"published\""));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn other_items_and_settings_are_no_comparison_but_a_reason() {
     let paper = compared(&few)[0];
     assert_eq!((paper.points, paper.inside), (None, None), "{paper:?}");
     assert_eq!(paper.not_compared[0], "8 of 1,000 items");
-    for format in Format::ALL {
+    for format in Format::all() {
         let text = rendered(format, &few);
         assert!(text.replace("&#x27;", "'").contains("8 of 1,000"), "{}: {text}", format.name());
         assert!(
@@ -134,7 +134,7 @@ fn other_items_and_settings_are_no_comparison_but_a_reason() {
             format.name()
         );
     }
-    assert!(!rendered(Format::Html, &few).contains("class=\"published\""));
+    assert!(!rendered(Format::HTML, &few).contains("class=\"published\""));
 }
 
 /// Returns a report of three items of InterCode SQL that took 4, 8 and 10 turns.
@@ -166,14 +166,14 @@ fn every_metric_has_its_unit_and_its_interval() {
     assert_eq!(metrics[0].estimate.unwrap().method, Some(IntervalMethod::Wilson));
     let split = |metric: &str| report.configurations[0].ledger.splits.iter().any(|one| one.metric == metric);
     assert!(split("success_rate") && !split("turns"), "turns are neither right nor wrong");
-    for format in [TABLE, Format::Markdown, Format::Html] {
+    for format in [TABLE, Format::MARKDOWN, Format::HTML] {
         let text = rendered(format, &report);
         assert!(text.contains("7.33 turns") && !text.contains("733"), "{}: {text}", format.name());
     }
-    let csv = rendered(Format::Csv, &report);
+    let csv = rendered(Format::Document(csv::FORMAT), &report);
     assert!(csv.contains(",turns,,bounded_mean,turns,7.33"), "{csv}");
     assert!(csv.contains(",0,10,student_t,22,3,3,"), "{csv}");
-    let json: serde_json::Value = serde_json::from_str(&rendered(Format::Json, &report)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&rendered(Format::JSON, &report)).unwrap();
     let shown = &json["lumos"]["configurations"]["intercode_sql"]["scores"][0]["metrics"][2];
     assert_eq!((&shown["kind"], &shown["unit"]), (&"bounded_mean".into(), &"turns".into()), "{shown}");
     assert_eq!(shown["estimate"]["method"], "student_t");
@@ -184,12 +184,12 @@ fn every_metric_has_its_unit_and_its_interval() {
 #[test]
 fn time_and_models_are_in_every_report() {
     let report = sample();
-    for format in [TABLE, Format::Markdown, Format::Html] {
+    for format in [TABLE, Format::MARKDOWN, Format::HTML] {
         let text = rendered(format, &report);
         assert!(text.contains("wall time 12.5 s: 0.7 items/s, 158 tokens/s"), "{text}");
         assert!(text.contains("models: planner candle:models/planner, grounder"), "{text}");
     }
-    let json: serde_json::Value = serde_json::from_str(&rendered(Format::Json, &report)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&rendered(Format::JSON, &report)).unwrap();
     assert_eq!(json["total_evaluation_time_seconds"], "12.5");
     assert_eq!(json["model_name"], "lumos/planner+grounder");
     let models =
@@ -217,11 +217,11 @@ fn the_most_frequent_faults_are_told() {
     let report = builder.finish();
     let told: Vec<_> = report.configurations[0].fault_messages.iter().map(|one| one.count).collect();
     assert_eq!(told, [3, 2, 1]);
-    for format in [TABLE, Format::Markdown, Format::Html] {
+    for format in [TABLE, Format::MARKDOWN, Format::HTML] {
         let text = rendered(format, &report);
         assert!(text.contains("3 of 10 faulted: model: no such model: tiny"), "{}: {text}", format.name());
     }
-    let json: serde_json::Value = serde_json::from_str(&rendered(Format::Json, &report)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&rendered(Format::JSON, &report)).unwrap();
     let first = &json["lumos"]["configurations"]["svamp"]["fault_messages"][0];
     assert_eq!(first["count"], 3, "{first}");
 }
@@ -270,7 +270,7 @@ fn what_looked_things_up_is_named() {
         let manifest = manifest_of(&[Configuration { tools, ..configuration(0) }], &[item(0)]);
         ReportBuilder::new(&manifest, &[]).unwrap().finish()
     };
-    for format in [TABLE, SUMMARY, Format::Markdown, Format::Html] {
+    for format in [TABLE, SUMMARY, Format::MARKDOWN, Format::HTML] {
         let plain = unwrapped(&rendered(format, &with("corpus:pages.jsonl#0123")));
         assert!(
             plain.contains("rank=bm25, wiki=corpus:pages.jsonl") && !plain.contains("own items"),
@@ -394,12 +394,12 @@ fn settings_that_all_configurations_share_are_named_once() {
 
 #[test]
 fn markdown() {
-    insta::assert_snapshot!(rendered(Format::Markdown, &sample()));
+    insta::assert_snapshot!(rendered(Format::MARKDOWN, &sample()));
 }
 
 #[test]
 fn json_in_the_layout_of_lm_eval() {
-    let text = rendered(Format::Json, &sample());
+    let text = rendered(Format::JSON, &sample());
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     for field in ["results", "configs", "versions", "n-shot", "higher_is_better", "n-samples", "task_hashes"]
     {
@@ -416,19 +416,19 @@ fn json_in_the_layout_of_lm_eval() {
 fn one_configuration_of_a_benchmark_has_its_plain_name() {
     let manifest = manifest_of(&[configuration(0)], &[item(0)]);
     let report = ReportBuilder::new(&manifest, &[]).unwrap().finish();
-    let value: serde_json::Value = serde_json::from_str(&rendered(Format::Json, &report)).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&rendered(Format::JSON, &report)).unwrap();
     assert_eq!(value["results"].as_object().unwrap().keys().collect::<Vec<_>>(), ["svamp"]);
     assert_eq!(value["n-samples"]["svamp"]["effective"], 0, "nothing is settled");
 }
 
 #[test]
 fn csv() {
-    insta::assert_snapshot!(rendered(Format::Csv, &sample()));
+    insta::assert_snapshot!(rendered(Format::Document(csv::FORMAT), &sample()));
 }
 
 #[test]
 fn html() {
-    let text = rendered(Format::Html, &sample());
+    let text = rendered(Format::HTML, &sample());
     assert!(!text.contains("<script"), "model text stays text");
     assert!(text.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
     for outside in ["http://", "https://", "src=", "url(", "@import", "<link", " on"] {
@@ -445,10 +445,10 @@ fn html() {
 
 #[test]
 fn formats_are_found_by_name() {
-    for format in Format::ALL {
+    for format in Format::all() {
         assert_eq!(format.name().parse(), Ok(format));
     }
-    assert_eq!("md".parse(), Ok(Format::Markdown));
+    assert_eq!("md".parse(), Ok(Format::MARKDOWN));
     assert!("xml".parse::<Format>().unwrap_err().contains("expected one of table"));
 }
 
@@ -457,7 +457,7 @@ fn nothing_recorded_is_a_report_too() {
     let manifest = manifest_of(&[configuration(0)], &[item(0), item(1)]);
     let report = ReportBuilder::new(&manifest, &[]).unwrap().finish();
     assert_eq!(report.total.outstanding, 2);
-    for format in Format::ALL {
+    for format in Format::all() {
         assert!(!rendered(format, &report).contains("NaN"), "{}", format.name());
     }
 }

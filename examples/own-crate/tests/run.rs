@@ -1,0 +1,77 @@
+//! Runs the program on its benchmark.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn program(folder: &Path, arguments: &str) -> Output {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_stamps"));
+    program.args(arguments.split(' ')).env("LUMOS_OUTPUT_PATH", folder).env_remove("LUMOS_DATA");
+    let output = program.output().unwrap();
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn text(folder: &Path, arguments: &str) -> String {
+    String::from_utf8(program(folder, arguments).stdout).unwrap()
+}
+
+#[test]
+fn the_benchmark_runs_with_its_tool_and_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    assert!(text(folder, "ls tasks --json").contains("\"title\":\"Stamps\""));
+    assert!(text(folder, "run --help").contains("stamps"));
+    let run = text(folder, "run --tasks stamps --model builtin:tiny --name first");
+    assert!(run.contains("planned 4 = answered") && run.contains("solved"), "{run}");
+
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(folder.join("first/manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["versions"]["benchmark stamps"], "1");
+    assert_eq!(manifest["spec"]["added_benchmarks"]["stamps"], 1);
+    let tools = &manifest["configurations"][0]["configuration"]["tools"];
+    assert_eq!((&tools[0]["tool"], &tools[0]["version"]), (&"abacus".into(), &1.into()), "{tools}");
+
+    let shown = text(folder, "show first 0");
+    assert!(shown.contains("abacus") && shown.contains("Calculator("), "{shown}");
+    let report: Value = serde_json::from_str(&text(folder, "report first --json")).unwrap();
+    let metrics = &report["lumos"]["configurations"]["stamps"]["scores"][0]["metrics"];
+    assert_eq!((&metrics[0]["metric"], &metrics[1]["metric"]), (&"solved".into(), &"distance".into()));
+    assert_eq!(metrics[0]["estimate"]["items"], 4);
+
+    let samples = std::fs::read_dir(folder.join("first")).unwrap().map(|entry| entry.unwrap().path());
+    let is_samples = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "jsonl");
+    let samples = std::fs::read_to_string(samples.into_iter().find(is_samples).unwrap()).unwrap();
+    for row in samples.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        let number = |text: &Value| text.as_str().and_then(|text| text.parse::<f64>().ok());
+        let (answer, gold) = (number(&row["filtered_resps"][0]), number(&row["target"]).unwrap());
+        let distance = answer.map_or(100.0, |answer| (answer - gold).abs().min(100.0));
+        assert_eq!(row["distance"].as_f64(), Some(distance), "{row}");
+        assert_eq!(row["solved"].as_f64(), Some(if distance == 0.0 { 1.0 } else { 0.0 }), "{row}");
+    }
+
+    // A complete run has nothing to resume, and equals a second run.
+    program(folder, "resume first");
+    program(folder, "run --tasks stamps --model builtin:tiny --name second");
+    let compared = ["compare", "--json"].map(str::to_owned).to_vec();
+    let runs = ["first", "second"].map(|run| folder.join(run).display().to_string());
+    let compared: Value =
+        serde_json::from_str(&text(folder, &[compared, runs.to_vec()].concat().join(" "))).unwrap();
+    let difference = &compared["comparisons"][0]["metrics"][0]["difference"];
+    assert_eq!(difference.as_f64(), Some(0.0), "{compared}");
+}
+
+#[test]
+fn data_are_read_by_the_function_and_errors_name_the_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("stamps/items.jsonl");
+    std::fs::create_dir(data.parent().unwrap()).unwrap();
+    std::fs::write(&data, "{\"had\": 1, \"got\": 2}\n{\"had\": 1, \"got\": \"two\"}\n").unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_stamps"));
+    program.args(["run", "--tasks", "stamps", "--model", "builtin:tiny", "--data"]).arg(folder.path());
+    let output = program.env("LUMOS_OUTPUT_PATH", folder.path()).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("items.jsonl:2: field `got`: expected a whole number below 1000000"), "{error}");
+}
