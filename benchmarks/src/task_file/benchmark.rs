@@ -197,6 +197,7 @@ fn open(about: &'static BenchmarkDescription, source: DataSource) -> Result<Item
     }
     let layout = match about.task_file.and_then(|file| file.definition.format()) {
         Some(DataFormat::Csv) => Layout::Csv,
+        Some(DataFormat::Parquet) => Layout::Parquet,
         Some(DataFormat::Json) => Layout::Array,
         Some(DataFormat::Jsonl) | None => Layout::Lines,
     };

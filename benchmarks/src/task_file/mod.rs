@@ -122,6 +122,8 @@ pub enum DataFormat {
     Json,
     /// Comma-separated values, with the names of the fields in the first line.
     Csv,
+    /// Parquet, whose columns are the fields. Needs the feature `parquet`.
+    Parquet,
 }
 
 impl DataFormat {
@@ -131,6 +133,7 @@ impl DataFormat {
             "jsonl" | "ndjson" => Some(Self::Jsonl),
             "json" => Some(Self::Json),
             "csv" => Some(Self::Csv),
+            "parquet" => Some(Self::Parquet),
             _ => None,
         }
     }
