@@ -42,6 +42,17 @@ pub(super) fn problems(definition: &TaskDefinition) -> Vec<(Cow<'static, str>, S
     if definition.data.file.components().all(|part| part == Component::CurDir) {
         add("data.file", "expected the path of a file".to_owned());
     }
+    let data = &definition.data;
+    if let Some(id) = &data.hub {
+        if id.split('/').count() != 2 || id.split('/').any(str::is_empty) {
+            add("data.hub", format!("invalid data set `{id}`: expected owner/name"));
+        }
+        if !data.file.components().all(|part| matches!(part, Component::Normal(_))) {
+            add("data.file", "expected the path of a file in the data set".to_owned());
+        }
+    } else if data.revision.is_some() {
+        add("data.revision", "only data sets of the hub have revisions: set data.hub".to_owned());
+    }
     let supported = definition.family.base().formulations();
     for formulation in definition.formulations.iter().filter(|one| !supported.contains(one)) {
         let names = supported.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
