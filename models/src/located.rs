@@ -113,8 +113,8 @@ fn fetch(hub: &Hub, name: &HubName) -> Result<HubModel, HubError> {
     hub.fetch(name)
 }
 
-/// Provides a file of a data set of the hub, from the cache or as a download. Blocks during a download. `file` is its path
-/// in the data set.
+/// Provides a file of a data set of the hub, from the cache or as a download. Blocks during a download. `file` is its
+/// path in the data set.
 ///
 /// # Errors
 /// See [`HubError`]. A build without the feature `hub` provides none.

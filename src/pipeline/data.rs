@@ -1,7 +1,7 @@
 //! Where a run reads the items of a benchmark on this host.
 //!
-//! A task file may name a data set of the Hugging Face hub. Its file is downloaded into the cache of the hub at a commit,
-//! which the manifest keeps as the revision, so that a resumed run reads the same data. Only planning reads data: the
+//! A task file may name a data set of the Hugging Face hub. Its file is downloaded into the cache of the hub at a
+//! commit, which the manifest keeps as the revision, so that a resumed run reads the same data. Only planning reads data: the
 //! checkpoint has the items, and workers receive them with their work, so workers download no data.
 
 use std::path::Path;

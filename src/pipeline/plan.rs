@@ -1,7 +1,7 @@
 //! The second stage: the manifest and the selected items of a run.
 //!
-//! [`Plan::of`] reads the data (see `data`), hashes the models' files and resolves the tools' backends. It runs no model. The
-//! items are read again when [`Plan::open`] stores them in the checkpoint, so that plans of millions of items fit in
+//! [`Plan::of`] reads the data (see `data`), hashes the models' files and resolves the tools' backends. It runs no
+//! model. The items are read again when [`Plan::open`] stores them in the checkpoint, so that plans of millions of items fit in
 //! memory.
 
 use std::cell::RefCell;

@@ -1,5 +1,5 @@
-//! Provides files of data sets, as `fetch` provides models: from the cache if the revision is a commit, otherwise after asking
-//! the hub for the commit of the branch or tag.
+//! Provides files of data sets, as `fetch` provides models: from the cache if the revision is a commit, otherwise
+//! after asking the hub for the commit of the branch or tag.
 
 use super::error::HubError;
 use super::layout::Layout;

@@ -83,8 +83,8 @@ fn description(mut file: &File, length: u64) -> io::Result<Result<Vec<u8>, Strin
     Ok(Ok(description))
 }
 
-/// Checks the nesting of the schema: field 2 of the description is a list of its nodes in depth-first order, and field 5
-/// of a node is the number of its children.
+/// Checks the nesting of the schema: field 2 of the description is a list of its nodes in depth-first order, and
+/// field 5 of a node is the number of its children.
 fn check_schema(description: &[u8]) -> io::Result<Result<(), String>> {
     // Children that are still to come, of each node above the current one.
     let mut open: Vec<i64> = Vec::new();

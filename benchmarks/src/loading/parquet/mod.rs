@@ -1,7 +1,7 @@
 //! Reads Parquet files: each row is a record, with the same JSON as in the other formats.
 //!
-//! `limits` checks the sizes that a file announces (with `thrift`), the library decodes a few rows at a time, and `values`
-//! converts a row. A build without the feature `parquet` has only [`open`], which says so.
+//! `limits` checks the sizes that a file announces (with `thrift`), the library decodes a few rows at a time, and
+//! `values` converts a row. A build without the feature `parquet` has only [`open`], which says so.
 
 #[cfg(feature = "parquet")]
 mod limits;

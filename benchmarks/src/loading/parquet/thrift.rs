@@ -95,8 +95,8 @@ impl<R: Read> Walker<R> {
         Ok((if count == 0 { Kind::Byte } else { Kind::of(start)? }, count))
     }
 
-    /// Reads a structure. `visit` receives the number and the type of each field, and returns whether it read the value;
-    /// other values are skipped.
+    /// Reads a structure. `visit` receives the number and the type of each field, and returns whether it read the
+    /// value; other values are skipped.
     pub(super) fn fields(
         &mut self,
         visit: impl FnMut(&mut Self, i64, Kind) -> io::Result<bool>,

@@ -1,7 +1,8 @@
 //! Converts rows of Parquet files to JSON.
 //!
-//! Lists become arrays; structures, and maps with texts or numbers as keys, become objects. Dates and times become texts
-//! in ISO 8601, decimals texts with all their digits, bytes hexadecimal texts, and numbers that JSON does not have null.
+//! Lists become arrays; structures, and maps with texts or numbers as keys, become objects. Dates and times become
+//! texts in ISO 8601, decimals texts with all their digits, bytes hexadecimal texts, and numbers that JSON does not
+//! have null.
 
 use std::fmt::Write;
 use std::sync::Arc;
