@@ -41,9 +41,10 @@ campaign *arguments:
 long:
     LUMOS_ATTACKS=full LUMOS_DAMAGED=200 LUMOS_EMULATED=1000 LUMOS_GENERATED=50000 LUMOS_LEAVES=1000 LUMOS_SEQUENCES=200 ./test.sh
 
-# Lint and test Parquet exports, whose crates take too long to compile for every check.
+# Lint and test Parquet exports and data files, whose crates take too long to compile for every check.
 parquet:
-    cargo clippy -p lumos-reports --features parquet --all-targets --locked -- -D warnings
+    cargo clippy -p lumos-benchmarks -p lumos-reports --features lumos-benchmarks/parquet,lumos-reports/parquet --all-targets --locked -- -D warnings
+    cargo test -p lumos-benchmarks --features parquet --lib --locked -- loading::parquet task_file
     cargo test -p lumos-reports --features parquet --lib --locked export::
 
 # Read the exports of a run with their readers and compare the figures; needs the network once.

@@ -43,7 +43,7 @@ pub(crate) use engine::EngineBackend;
 pub use error::{IdentifyError, LoadModelError};
 pub use files::{ModelFile, builtin_bytes, builtin_source, hash_file, hash_folder};
 pub use in_process::InProcessModel;
-pub use located::{EngineModel, LocateError, locate};
+pub use located::{EngineModel, LocateError, fetch_data, locate};
 pub use lumos::LumosName;
 pub use lumos_http::{ConcurrencyBounds, ServerKey};
 pub use name::{ModelName, NameError};

@@ -7,7 +7,7 @@ use lumos_engine::{AdapterBase, LoadError, ModelSource, adapter_base};
 use lumos_http::{AccessPolicy, AccessRefusal};
 use thiserror::Error;
 
-use crate::hub::{Hub, HubError, HubModel, HubName};
+use crate::hub::{Hub, HubData, HubError, HubModel, HubName};
 
 /// Separator between a base and its adapter.
 const SEPARATOR: char = '+';
@@ -108,14 +108,26 @@ pub fn locate(
 }
 
 /// Provides a model of the hub, from the cache or as a download.
-#[cfg(feature = "hub")]
 fn fetch(hub: &Hub, name: &HubName) -> Result<HubModel, HubError> {
+    check_built(name)?;
     hub.fetch(name)
 }
 
-/// Reports that this build has no client for the hub.
-#[cfg(not(feature = "hub"))]
-fn fetch(_: &Hub, name: &HubName) -> Result<HubModel, HubError> {
+/// Provides a file of a data set of the hub, from the cache or as a download. Blocks during a download. `file` is its
+/// path in the data set.
+///
+/// # Errors
+/// See [`HubError`]. A build without the feature `hub` provides none.
+pub fn fetch_data(hub: &Hub, name: &HubName, file: &str) -> Result<HubData, HubError> {
+    check_built(name)?;
+    hub.fetch_data(name, file)
+}
+
+/// Checks that this build has a client for the hub.
+fn check_built(name: &HubName) -> Result<(), HubError> {
+    if cfg!(feature = "hub") {
+        return Ok(());
+    }
     let message =
         format!("{name}: this program was built without `hub`; hint: build it with `--features hub`");
     Err(HubError::Settings { message })

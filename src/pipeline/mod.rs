@@ -6,6 +6,7 @@
 //! [`Report::publish`] writes the results and determines the exit code. The commands `run`, `resume`, `validate`,
 //! `score --judge` and `verify` compose these stages.
 
+mod data;
 mod plan;
 mod report;
 mod run;

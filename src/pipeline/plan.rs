@@ -1,7 +1,7 @@
 //! The second stage: the manifest and the selected items of a run.
 //!
-//! [`Plan::of`] reads the data, hashes the models' files and resolves the tools' backends. It runs no model. The
-//! items are read again when [`Plan::open`] stores them in the checkpoint, so that plans of millions of items fit in
+//! [`Plan::of`] reads the data (see `data`), hashes the models' files and resolves the tools' backends. It runs no
+//! model. The items are read again when [`Plan::open`] stores them in the checkpoint, so that plans of millions of items fit in
 //! memory.
 
 use std::cell::RefCell;
@@ -22,6 +22,7 @@ use lumos_tasks::{ContentHash, Item, ItemId, Task, ToolBackend};
 use lumos_tools::{ToolSets, backends, needs_permission};
 use lumos_worker::stall::{Wait, reminded};
 
+use super::data::LocalData;
 use super::{Executor, Run, Spec, manifest_failure, open_checkpoint};
 use crate::exit::{Exit, Failure};
 use crate::settings;
@@ -42,7 +43,7 @@ pub(crate) struct Plan {
 /// The selected items of a benchmark.
 struct SelectedData {
     benchmark: &'static dyn Benchmark,
-    source: DataSource,
+    data: LocalData,
     sha256: ContentHash,
     /// Number of records read.
     records: u64,
@@ -61,7 +62,7 @@ impl Plan {
     }
 
     /// As [`Plan::of`]. Blocks: reads the data and hashes the models' files.
-    fn read(Spec { resolved: spec, executor }: Spec) -> Result<Self, Failure> {
+    fn read(Spec { resolved: mut spec, executor }: Spec) -> Result<Self, Failure> {
         let Executor { models, tools, .. } = &executor;
         let backends = tool_backends(&spec, tools)?;
         let mut identified: Vec<Identified> = Vec::new();
@@ -89,6 +90,11 @@ impl Plan {
         }
         let read = |task: &String| SelectedData::read(&spec, task);
         let mut data = spec.tasks.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        for (task, commit) in data.iter().filter_map(SelectedData::commit) {
+            if let Some(file) = spec.task_files.get_mut(task) {
+                file.definition.data.revision = Some(commit.to_owned());
+            }
+        }
         let partition = spec.partition;
         let manifest = Manifest::new(ManifestParts {
             configurations,
@@ -140,10 +146,10 @@ impl SelectedData {
     /// Selects the items of a benchmark.
     fn read(spec: &ResolvedSpec, task: &str) -> Result<Self, Failure> {
         let benchmark = benchmark_of(spec, task)?;
-        let source = benchmark.source(spec.data.as_deref());
+        let data = LocalData::of(benchmark, spec.data.as_deref())?;
         let choice = spec.items.get(task).cloned().unwrap_or(ItemChoice::All);
         let mut told = 0u32;
-        let items = benchmark.open(source.clone()).map_err(Failure::usage)?;
+        let items = benchmark.open(data.source.clone()).map_err(Failure::usage)?;
         let selected = select(task, items, &choice, |error: &DataError| {
             let skipped = spec.skip_invalid && error.is_skippable();
             if skipped && told < 10 {
@@ -156,23 +162,25 @@ impl SelectedData {
         if selected.invalid > 0 {
             eprintln!("{task}: skipped {} malformed records", selected.invalid);
         }
-        let sha256 = match &source {
+        let sha256 = match &data.source {
             DataSource::File(path) => hash(path)?,
             DataSource::Samples => ContentHash::of_bytes(benchmark.samples()),
         };
         let items = selected.items.into_iter().map(|(_, id)| id).collect();
         let (records, invalid) = (selected.records, selected.invalid);
-        Ok(Self { benchmark, source, sha256, records, invalid, items })
+        Ok(Self { benchmark, data, sha256, records, invalid, items })
+    }
+
+    /// Returns the name of the benchmark and the commit of its data, if they are from the hub.
+    fn commit(&self) -> Option<(&str, &str)> {
+        Some((self.benchmark.name(), self.data.commit.as_deref()?))
     }
 
     /// Describes the data for the manifest.
     fn planned(&self) -> PlannedData<'_> {
         PlannedData {
             benchmark: self.benchmark.name(),
-            source: match &self.source {
-                DataSource::File(path) => path.display().to_string(),
-                DataSource::Samples => "built-in samples".to_owned(),
-            },
+            source: self.data.shown.clone(),
             sha256: self.sha256.clone(),
             records: self.records,
             invalid: self.invalid,
@@ -183,7 +191,7 @@ impl SelectedData {
     /// Reads the items again and stores them. Returns their number.
     fn store(&self, checkpoint: &Checkpoint, exemplars: Option<&Exemplars>) -> Result<u64, Failure> {
         let name = self.benchmark.name();
-        let items = self.benchmark.open(self.source.clone()).map_err(Failure::usage)?;
+        let items = self.benchmark.open(self.data.source.clone()).map_err(Failure::usage)?;
         let failed = RefCell::new(None);
         let mut expected = self.items.iter().peekable();
         let selected = items.into_iter().map_while(|item| {

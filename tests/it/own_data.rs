@@ -7,8 +7,9 @@ use lumos_benchmarks::DataSource;
 use lumos_tasks::Formulation;
 use serde_json::{Value, json};
 
+use crate::support::hub_server::HubServer;
 use crate::support::nats::NatsServer;
-use crate::support::{Fleet, Lumos, content, lumos, results, scripts, set_up, settled, unwrapped};
+use crate::support::{Fleet, Lumos, content, lumos, read_json, results, scripts, set_up, settled, unwrapped};
 
 const MATHS: &str = r#"
 name = "shelves"
@@ -387,4 +388,133 @@ fn runs_with_benchmarks_of_another_program_are_refused_by_name_and_version() {
     refused("svamp", 2, &["benchmark `svamp`: this program has the built-in one", "made with version 2"]);
     // The run can still be listed.
     lumos().args("ls runs --output-path").arg(folder).ok().prints(["svamp"]);
+const OF_HUB: &str = r#"
+name = "sums"
+family = "maths"
+[data]
+hub = "org/data"
+file = "data/test.jsonl"
+[fields]
+id = "key"
+"#;
+
+/// Questions whose sums have this offset.
+fn sums(offset: u32) -> String {
+    let line = |n: u32| json!({"key": format!("s-{n}"), "question": format!("What is {n} plus {offset}?"), "answer": n + offset});
+    (0..4).map(|n| format!("{}\n", line(n))).collect()
+}
+
+#[test]
+fn data_of_the_hub_are_pinned_at_their_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (hub, cache) = (HubServer::start(), folder.join("hf"));
+    let first = hub.commit("data/test.jsonl", sums(1));
+    let tasks = folder.join("sums.toml");
+    fs::write(&tasks, OF_HUB).unwrap();
+    let run = |name: &str| {
+        hub.lumos(&cache).args("run --model builtin:tiny --tasks").arg(&tasks).output(folder, name)
+    };
+    hub.lumos(&cache).args("validate --model builtin:tiny --tasks").arg(&tasks).ok();
+    run("whole").ok();
+    let manifest = |name: &str| read_json(&folder.join(name).join("manifest.json"));
+    let pinned = manifest("whole");
+    assert_eq!(pinned["data"][0]["source"], format!("hub:org/data/data/test.jsonl@{first}"));
+    assert_eq!(pinned["spec"]["task_files"]["sums"]["definition"]["data"]["revision"], *first);
+    let snapshot = cache.join("hub/datasets--org--data/snapshots").join(&first).join("data/test.jsonl");
+    assert_eq!(fs::read_to_string(snapshot).unwrap(), sums(1));
+
+    // The same run again asks for the commit and downloads nothing. After the branch has moved, it is another run.
+    let before = hub.requests();
+    run("whole").ok();
+    assert_eq!(hub.requests(), before + 1);
+    let second = hub.commit("data/test.jsonl", sums(2));
+    run("whole").exits(2).reports(["data of sums: hub:org/data/data/test.jsonl@", &second, &first]);
+    run("moved").ok();
+
+    // A run whose planning was interrupted has its manifest only. It is planned again from the pinned commit, which is
+    // downloaded again if the cache was emptied.
+    let expected = content(&folder.join("whole"));
+    let interrupted = folder.join("interrupted");
+    for emptied in [false, true] {
+        let _ = fs::remove_dir_all(&interrupted);
+        fs::create_dir(&interrupted).unwrap();
+        let mut manifest = pinned.clone();
+        manifest["spec"]["name"] = json!("interrupted");
+        fs::write(interrupted.join("manifest.json"), manifest.to_string()).unwrap();
+        if emptied {
+            fs::remove_dir_all(&cache).unwrap();
+        }
+        let before = hub.requests();
+        hub.lumos(&cache).args("resume").arg(&interrupted).ok();
+        assert_eq!(hub.requests() > before, emptied);
+        assert_eq!(content(&interrupted), expected);
+    }
+
+    // Without a network, the cache serves. It has the first commit, but not its branch.
+    let offline = |text: &str| {
+        fs::write(&tasks, text).unwrap();
+        let run = hub.lumos(&cache).env("HF_HUB_OFFLINE", "1").args("run --model builtin:tiny --tasks");
+        run.arg(&tasks).output(folder, "offline")
+    };
+    let place = format!("{}:5: `data.hub`: no data set `org/data`", tasks.display());
+    offline(OF_HUB).exits(2).reports([place.as_str(), "HF_HUB_OFFLINE"]);
+    let at_first = OF_HUB.replace("file =", &format!("revision = \"{first}\"\nfile ="));
+    offline(&at_first).ok();
+    assert!(content(&folder.join("offline")) == expected);
+}
+
+#[test]
+fn errors_about_data_of_the_hub_name_file_line_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (hub, cache) = (HubServer::start(), folder.join("hf"));
+    hub.commit("test.jsonl", "{\"question\": \"One?\"}\n");
+    let tasks = folder.join("sums.toml");
+    let refused = |data: &str, expected: &[&str]| {
+        fs::write(&tasks, format!("name = \"sums\"\nfamily = \"maths\"\n[data]\n{data}")).unwrap();
+        let validate = hub.lumos(&cache).args("validate --model builtin:tiny --tasks").arg(&tasks);
+        validate.exits(2).reports(expected);
+    };
+    refused(
+        "hub = \"org/dta\"\nfile = \"test.jsonl\"",
+        &["sums.toml:4: `data.hub`: data set `org/dta` not found on 127.0.0.1", "HF_TOKEN"],
+    );
+    refused(
+        "hub = \"org/data\"\nfile = \"tset.jsonl\"",
+        &["sums.toml:5: `data.file`: `tset.jsonl` not found in org/data", "it has test.jsonl"],
+    );
+    refused(
+        "hub = \"org/data\"\nrevision = \"v9\"\nfile = \"test.jsonl\"",
+        &["sums.toml:5: `data.revision`: `v9` not found in org/data"],
+    );
+    refused("hub = \"data\"\nfile = \"test.jsonl\"", &["sums.toml:4: `data.hub`: invalid data set `data`"]);
+    refused("hub = \"org/../data\"\nfile = \"test.jsonl\"", &["sums.toml:4: `data.hub`: invalid data set"]);
+    refused(
+        "hub = \"../data\"\nfile = \"test.jsonl\"",
+        &["sums.toml:4: `data.hub`: invalid data set `../data`"],
+    );
+    refused(
+        "hub = \"org/data\"\nfile = \"/etc/a.jsonl\"",
+        &["sums.toml:5: `data.file`: expected the path of a"],
+    );
+    refused(
+        "hub = \"org/data\"\nfile = \"test.jsonl\"",
+        &["test.jsonl:1: field `answer`: expected a string or a number, found no such field"],
+    );
+}
+
+#[test]
+fn parquet_files_are_read_by_builds_with_the_feature() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let tasks = folder.join("table.toml");
+    fs::write(&tasks, "name = \"table\"\nfamily = \"maths\"\n[data]\nfile = \"items.parquet\"\n").unwrap();
+    fs::write(folder.join("items.parquet"), "not a table").unwrap();
+    let validate = lumos().args("validate --model builtin:tiny --tasks").arg(&tasks).exits(2);
+    if cfg!(feature = "parquet") {
+        validate.reports(["failed to read", "items.parquet: not a Parquet file", "check `data.file` in"]);
+    } else {
+        validate.reports(["items.parquet", "built without `parquet`", "--features parquet"]);
+    }
 }

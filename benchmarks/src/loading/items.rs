@@ -6,7 +6,9 @@ use lumos_tasks::{ContentHash, Item, ItemId};
 use serde_json::Value;
 
 use super::source::{Opened, remedy};
-use super::{Content, DataSource, Elements, Flaw, Lines, Located, RecordError, Rows, member, source};
+use super::{
+    Content, DataSource, Elements, Flaw, Lines, Located, RecordError, Rows, member, parquet, source,
+};
 use crate::benchmark::BenchmarkDescription;
 use crate::error::DataError;
 
@@ -26,6 +28,8 @@ pub(crate) enum Layout {
     EitherOrMember(&'static str),
     /// Comma-separated values with a header.
     Csv,
+    /// Parquet; lines are the numbers of rows.
+    Parquet,
 }
 
 /// The records of a file.
@@ -48,14 +52,21 @@ pub(crate) fn open_records(
     data: &DataSource,
     layout: Layout,
 ) -> Result<(String, Records), DataError> {
+    if let (Layout::Parquet, DataSource::File(path)) = (layout, data) {
+        let (name, file) = source::open_file(about, path)?;
+        let refused = |reason| DataError::Unreadable { file: name.clone(), reason, remedy: remedy(about) };
+        let records = parquet::open(file).map_err(refused)?;
+        return not_empty(about, name, records);
+    }
     let Opened { name, mut reader } = source::open(about, data)?;
     let unreadable = |error: std::io::Error| DataError::Unreadable {
         file: name.clone(),
         reason: error.to_string(),
         remedy: remedy(about),
     };
-    let mut records: Records = match layout {
-        Layout::Lines => Box::new(Lines::new(reader)),
+    let records: Records = match layout {
+        // Samples are never Parquet.
+        Layout::Lines | Layout::Parquet => Box::new(Lines::new(reader)),
         Layout::Csv => Box::new(Rows::new(reader)),
         Layout::Array => Box::new(Elements::new(reader)),
         Layout::Either | Layout::EitherOrMember(_) => {
@@ -72,6 +83,15 @@ pub(crate) fn open_records(
             }
         }
     };
+    not_empty(about, name, records)
+}
+
+/// Returns the records of a file if there are any.
+fn not_empty(
+    about: &'static BenchmarkDescription,
+    name: String,
+    mut records: Records,
+) -> Result<(String, Records), DataError> {
     match records.next() {
         None => Err(DataError::Empty { file: name, remedy: remedy(about) }),
         Some(first) => Ok((name, Box::new(std::iter::once(first).chain(records)))),

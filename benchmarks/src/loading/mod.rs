@@ -1,6 +1,6 @@
 //! Reads data files record by record, without loading whole files.
 //!
-//! `source` opens a file or the built-in samples, `lines`, `array`, `member` and `many` split it into
+//! `source` opens a file or the built-in samples, `lines`, `array`, `member`, `csv`, `parquet` and `many` split it into
 //! records, `field` reads the fields of a record, and `items` turns records into items with positions and
 //! identities. A malformed record is an error in the stream, which continues after it.
 
@@ -11,6 +11,7 @@ mod items;
 mod lines;
 mod many;
 mod member;
+mod parquet;
 mod source;
 
 pub(crate) use self::csv::Rows;
@@ -29,7 +30,7 @@ const MAX_RECORD: u64 = lumos_environments::lines::LONGEST_LINE;
 /// A record of a file, and the line in which it starts.
 #[derive(Debug)]
 pub(crate) struct Located {
-    /// Counted from 1.
+    /// Counted from 1. In a Parquet file, the number of the row.
     pub(crate) line: u64,
     /// The record, or the error.
     pub(crate) content: Result<serde_json::Value, Flaw>,

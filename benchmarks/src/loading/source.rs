@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::benchmark::{BenchmarkDescription, Origin};
 use crate::error::DataError;
@@ -40,20 +40,34 @@ pub(super) fn open(about: &'static BenchmarkDescription, source: &DataSource) ->
         let name = format!("built-in samples of {benchmark}");
         return Ok(Opened { name, reader: Box::new(about.samples) });
     };
-    let name = path.display().to_string();
-    let refused = |error: &std::io::Error| match error.kind() {
-        ErrorKind::NotFound => DataError::Missing { file: name.clone(), remedy: remedy(about) },
-        ErrorKind::IsADirectory => DataError::Folder { file: name.clone(), remedy: remedy(about) },
-        _ => DataError::Unreadable { file: name.clone(), reason: error.to_string(), remedy: remedy(about) },
-    };
-    let file = File::open(path).map_err(|error| refused(&error))?;
-    if file.metadata().map_err(|error| refused(&error))?.is_dir() {
-        return Err(DataError::Folder { file: name, remedy: remedy(about) });
-    }
+    let (name, file) = open_file(about, path)?;
     let mut reader = BufReader::new(file);
     // Some editors write a byte order mark.
-    if reader.fill_buf().map_err(|error| refused(&error))?.starts_with(b"\xef\xbb\xbf") {
+    if reader.fill_buf().map_err(|error| refused(about, &name, &error))?.starts_with(b"\xef\xbb\xbf") {
         reader.consume(3);
     }
     Ok(Opened { name, reader: Box::new(reader) })
+}
+
+/// Opens a file of a benchmark. Returns its name for messages too.
+pub(super) fn open_file(
+    about: &'static BenchmarkDescription,
+    path: &Path,
+) -> Result<(String, File), DataError> {
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|error| refused(about, &name, &error))?;
+    if file.metadata().map_err(|error| refused(about, &name, &error))?.is_dir() {
+        return Err(DataError::Folder { file: name, remedy: remedy(about) });
+    }
+    Ok((name, file))
+}
+
+/// Returns the error for a file that the operating system does not open.
+fn refused(about: &BenchmarkDescription, name: &str, error: &std::io::Error) -> DataError {
+    let (file, remedy) = (name.to_owned(), remedy(about));
+    match error.kind() {
+        ErrorKind::NotFound => DataError::Missing { file, remedy },
+        ErrorKind::IsADirectory => DataError::Folder { file, remedy },
+        _ => DataError::Unreadable { file, reason: error.to_string(), remedy },
+    }
 }

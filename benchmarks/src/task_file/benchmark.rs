@@ -218,6 +218,7 @@ fn open(about: &'static BenchmarkDescription, source: DataSource) -> Result<Item
     }
     let layout = match definition.and_then(TaskDefinition::format) {
         Some(DataFormat::Csv) => Layout::Csv,
+        Some(DataFormat::Parquet) => Layout::Parquet,
         Some(DataFormat::Json) => Layout::Array,
         Some(DataFormat::Jsonl) | None => Layout::Lines,
     };

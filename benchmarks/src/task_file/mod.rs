@@ -101,7 +101,13 @@ pub enum TaskFamily {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskData {
-    /// Path of the data file, relative to the task file.
+    /// Data set of the Hugging Face hub that has the file: `owner/name`. Default: the file is on this host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hub: Option<String>,
+    /// Branch, tag or commit of the data set. Default: `main`. The manifest of a run has the commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Path of the data file, relative to the task file, or in the data set of the hub.
     pub file: PathBuf,
     /// Its format. Default: by the ending of its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,6 +130,8 @@ pub enum DataFormat {
     Json,
     /// Comma-separated values, with the names of the fields in the first line.
     Csv,
+    /// Parquet, whose columns are the fields. Needs the feature `parquet`.
+    Parquet,
 }
 
 impl DataFormat {
@@ -133,6 +141,7 @@ impl DataFormat {
             "jsonl" | "ndjson" => Some(Self::Jsonl),
             "json" => Some(Self::Json),
             "csv" => Some(Self::Csv),
+            "parquet" => Some(Self::Parquet),
             _ => None,
         }
     }
@@ -234,7 +243,14 @@ impl TaskDefinition {
             formulations: Vec::new(),
             max_rounds: None,
             metrics: Vec::new(),
-            data: TaskData { file: data.into(), format: None, items: None, training: false },
+            data: TaskData {
+                hub: None,
+                revision: None,
+                file: data.into(),
+                format: None,
+                items: None,
+                training: false,
+            },
             fields: TaskFields::default(),
             answer: TaskAnswer::default(),
             agent: None,
@@ -296,9 +312,14 @@ impl TaskFile {
         self.definition.fields.id.is_some()
     }
 
-    /// Returns the path of the data file.
+    /// Returns the path of the data file. That of a data set of the hub is `hub:owner/name/` and its path there; the
+    /// program that runs it downloads the file.
     pub fn data_file(&self) -> PathBuf {
-        self.resolve(&self.definition.data.file)
+        let data = &self.definition.data;
+        match &data.hub {
+            Some(id) => Path::new(&format!("hub:{id}")).join(&data.file),
+            None => self.resolve(&data.file),
+        }
     }
 
     /// Returns a path that is relative to the task file's folder.

@@ -6,7 +6,7 @@ use std::path::Component;
 use regex::Regex;
 
 use super::benchmark::known_metrics;
-use super::{AnswerKind, TaskAnswer, TaskDefinition, TaskFamily, TaskFields};
+use super::{AnswerKind, DataFormat, TaskAnswer, TaskDefinition, TaskFamily, TaskFields};
 use crate::registry;
 
 /// Maximum length of a name in characters, because names are parts of file names.
@@ -34,12 +34,24 @@ pub(super) fn problems(definition: &TaskDefinition) -> Vec<(Cow<'static, str>, S
         add(
             "data.file",
             format!(
-                "unknown format of `{file}`: expected a name that ends in .jsonl, .json or .csv, or set data.format"
+                "unknown format of `{file}`: expected a name that ends in .jsonl, .json, .csv or .parquet, or set \
+                 data.format"
             ),
         );
     }
     if definition.data.file.components().all(|part| part == Component::CurDir) {
         add("data.file", "expected the path of a file".to_owned());
+    }
+    let data = &definition.data;
+    if let Some(id) = &data.hub {
+        if id.split('/').count() != 2 || id.split('/').any(str::is_empty) {
+            add("data.hub", format!("invalid data set `{id}`: expected owner/name"));
+        }
+        if !data.file.components().all(|part| matches!(part, Component::Normal(_))) {
+            add("data.file", "expected the path of a file in the data set".to_owned());
+        }
+    } else if data.revision.is_some() {
+        add("data.revision", "only data sets of the hub have revisions: set data.hub".to_owned());
     }
     let supported = definition.family.base().formulations();
     for formulation in definition.formulations.iter().filter(|one| !supported.contains(one)) {
@@ -61,6 +73,10 @@ pub(super) fn problems(definition: &TaskDefinition) -> Vec<(Cow<'static, str>, S
     }
     if !definition.family.has_answers() && definition.answer != TaskAnswer::default() {
         add("answer", "only the families maths, qa and custom compare answers".to_owned());
+    }
+    let is_table = matches!(definition.format(), Some(DataFormat::Csv | DataFormat::Parquet));
+    if definition.family == TaskFamily::Web && is_table {
+        add("data.file", "records of the family web are in JSON files".to_owned());
     }
     if definition.family == TaskFamily::Web && definition.fields != TaskFields::default() {
         add("fields", "records of the family web have the format of Mind2Web".to_owned());

@@ -86,6 +86,52 @@ fn all_formats_give_the_same_tasks() {
     }
 }
 
+#[cfg(feature = "parquet")]
+#[test]
+fn rows_of_parquet_are_the_same_items_as_lines() {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    use parquet::arrow::ArrowWriter;
+
+    let questions: ArrayRef = Arc::new(StringArray::from(vec!["One and one?", "A, b?", "Which?"]));
+    let answers: ArrayRef = Arc::new(Int64Array::from(vec![Some(2), Some(3), None]));
+    let batch = RecordBatch::try_from_iter([("question", questions), ("answer", answers)]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("items.parquet");
+    let mut writer = ArrowWriter::try_new(fs::File::create(&path).unwrap(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let definition = with(TaskFamily::Maths, |own| own.data.file = "items.parquet".into());
+    let file = TaskFile { path: folder.path().join("task.toml"), definition };
+    let benchmark = file.benchmark();
+    let rows: Vec<_> = benchmark.open(benchmark.source(None)).unwrap().collect();
+    let lines = "{\"answer\": 2, \"question\": \"One and one?\"}\n{\"question\": \"A, b?\", \"answer\": 3}\n";
+    let lines = read(with(TaskFamily::Maths, |_| {}), lines);
+    let ids = |items: &[Result<Item, DataError>]| {
+        items.iter().filter_map(|item| Some(item.as_ref().ok()?.id.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!((ids(&rows), rows.len()), (ids(&lines), 3));
+    let error = rows[2].as_ref().unwrap_err();
+    assert!(error.is_skippable());
+    assert_eq!(
+        error.to_string().rsplit_once("items.").unwrap().1,
+        "parquet:3: field `answer`: expected a string or a number, found null"
+    );
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_build_without_parquet_says_so() {
+    let definition = with(TaskFamily::Maths, |own| own.data.file = "items.parquet".into());
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("items.parquet"), "PAR1").unwrap();
+    let file = TaskFile { path: folder.path().join("task.toml"), definition };
+    let benchmark = file.benchmark();
+    let error = benchmark.open(benchmark.source(None)).map(drop).unwrap_err().to_string();
+    assert!(error.contains("built without `parquet`; build it with `cargo build"), "{error}");
+}
+
 #[test]
 fn errors_name_file_line_and_field() {
     let lines = [

@@ -23,6 +23,6 @@ pub use {
     resolved::{ItemChoice, MissingBenchmark, ResolvedSpec, RunLimits},
     run_spec::{GenerationSpec, LimitsSpec, ModelSet, Preset, RunSpec},
     selection::{Selection, parse_samples},
-    task_file::read_task_file,
+    task_file::{place_of_key, read_task_file},
     values::{BatchSize, FailOnError},
 };

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use lumos_benchmarks::task_file::{TaskDefinition, TaskFile};
@@ -16,15 +16,28 @@ use super::file::{SpecError, malformed};
 /// If it cannot be read or is invalid. The error contains the file, and the line and key of every problem.
 pub fn read_task_file(path: &Path) -> Result<TaskFile, SpecError> {
     let unreadable = |source| SpecError::Unreadable { what: "task file", file: path.to_owned(), source };
-    let mut text = String::new();
-    let file = File::open(path).map_err(unreadable)?;
-    file.take(TaskFile::MOST_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > TaskFile::MOST_BYTES {
-        let message = format!("longer than {} bytes", TaskFile::MOST_BYTES);
-        return Err(unreadable(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message)));
-    }
+    let text = read_text(path).map_err(unreadable)?;
     let definition = parse(&text, &path.display().to_string())?;
     Ok(TaskFile { path: path.to_owned(), definition })
+}
+
+/// Returns where a task file sets a key, for messages about its value: ``task.toml:7: `data.hub` ``. Omits the line if
+/// the file cannot be read.
+pub fn place_of_key(path: &Path, key: &str) -> String {
+    match read_text(path) {
+        Ok(text) => format!("{}:{}: `{key}`", path.display(), line_of(&text, key)),
+        Err(_) => format!("{}: `{key}`", path.display()),
+    }
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(TaskFile::MOST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > TaskFile::MOST_BYTES {
+        let message = format!("longer than {} bytes", TaskFile::MOST_BYTES);
+        return Err(io::Error::new(ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
 }
 
 /// Parses and checks the text of a task file. `file` is its name in messages.
@@ -126,6 +139,15 @@ mod tests {
             refused(&format!("{start}max_rounds = 0\nmetrics = [\"bleu\"]\n[data]\nfile = \"a.csv\"")),
             "task.toml:3: `max_rounds`: expected a number from 1 to 1000\n\
              task.toml:4: `metrics`: unknown metric `bleu` for answers of this kind: expected exact_match, llm_accuracy"
+        );
+        assert_eq!(
+            refused(&format!("{start}[data]\nhub = \"data\"\nfile = \"../a.csv\"")),
+            "task.toml:4: `data.hub`: invalid data set `data`: expected owner/name\n\
+             task.toml:5: `data.file`: expected the path of a file in the data set"
+        );
+        assert_eq!(
+            refused(&format!("{start}[data]\nrevision = \"v1\"\nfile = \"a.csv\"")),
+            "task.toml:4: `data.revision`: only data sets of the hub have revisions: set data.hub"
         );
         let figure = "[[published]]\nformulation = \"iterative\"\nsystem = \"ours\"\npercent = 200";
         assert_eq!(

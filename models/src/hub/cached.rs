@@ -31,10 +31,8 @@ pub fn cached(cache: &Path) -> io::Result<Vec<CachedModel>> {
     let mut models = Vec::new();
     for name in names(cache)? {
         let Some(id) = name.strip_prefix("models--").map(|id| id.replacen("--", "/", 1)) else { continue };
-        if id.parse::<HubName>().is_err() {
-            continue;
-        }
-        let layout = Layout::new(cache, &id);
+        let Ok(hub_name) = id.parse::<HubName>() else { continue };
+        let layout = Layout::new(cache, &hub_name);
         let root = cache.join(&name);
         let branches = names(&root.join("refs"))?;
         for commit in names(&root.join("snapshots"))?.into_iter().filter(|commit| is_commit(commit)) {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Errors of loading a model from the hub.
+use super::name::RepositoryKind;
+
+/// Errors of loading a model or a data set from the hub.
 #[derive(Debug, Error)]
 pub enum HubError {
     /// An environment variable is invalid.
@@ -16,67 +18,99 @@ pub enum HubError {
     },
     /// The hub cannot be reached.
     #[error(
-        "folder `{id}` not found, and the hub cannot be reached ({host}: {message}); hint: check the folder \
-         name and the network, or set HF_ENDPOINT to a mirror"
+        "{}the hub cannot be reached ({host}: {message}); hint: check the {}network, or set HF_ENDPOINT to a mirror",
+        match kind {
+            RepositoryKind::Model => format!("folder `{id}` not found, and "),
+            RepositoryKind::DataSet => format!("data set `{id}` not found in the cache, and "),
+        },
+        match kind { RepositoryKind::Model => "folder name and the ", RepositoryKind::DataSet => "" }
     )]
     Unreachable {
-        /// The model.
+        /// Model or data set.
+        kind: RepositoryKind,
+        /// The model or data set.
         id: String,
         /// Host of the hub.
         host: String,
         /// Cause of the failure.
         message: String,
     },
-    /// `HF_HUB_OFFLINE` is set and the model is not in the cache.
+    /// `HF_HUB_OFFLINE` is set and the model, or a file of the data set, is not in the cache.
     #[error(
-        "neither a folder `{id}` nor a model of that name in {} found, and HF_HUB_OFFLINE is set; hint: \
-         unset HF_HUB_OFFLINE to download the model",
+        "{} in {} found, and HF_HUB_OFFLINE is set; hint: unset HF_HUB_OFFLINE to download the {kind}",
+        match kind {
+            RepositoryKind::Model => format!("neither a folder `{id}` nor a model of that name"),
+            RepositoryKind::DataSet => format!("no data set `{id}` with these files"),
+        },
         cache.display()
     )]
     Offline {
-        /// The model.
+        /// Model or data set.
+        kind: RepositoryKind,
+        /// The model or data set.
         id: String,
         /// Folder of the cache.
         cache: PathBuf,
     },
-    /// The model does not exist, or is private.
+    /// The model or data set does not exist, or is private.
     #[error(
-        "neither a folder `{id}` nor a model of that name on {host} found; hint: check the spelling, or set \
-         HF_TOKEN if the model is private"
+        "{} on {host}{}; hint: check the spelling, or set HF_TOKEN if the {kind} is private",
+        match kind {
+            RepositoryKind::Model => format!("neither a folder `{id}` nor a model of that name"),
+            RepositoryKind::DataSet => format!("data set `{id}` not found"),
+        },
+        match kind { RepositoryKind::Model => " found", RepositoryKind::DataSet => "" }
     )]
-    NoSuchModel {
-        /// The model.
+    NotFound {
+        /// Model or data set.
+        kind: RepositoryKind,
+        /// The model or data set.
         id: String,
         /// The hub.
         host: String,
     },
-    /// The model does not have this revision, or the revision does not have this file.
-    #[error("`{what}` not found in {id} on {host}")]
+    /// The model or data set does not have this revision, or the revision does not have this file.
+    #[error(
+        "`{what}` not found in {id} on {host}{}",
+        match known.as_slice() { [] => String::new(), known => format!("; it has {}", known.join(", ")) }
+    )]
     Missing {
-        /// The model.
+        /// The model or data set.
         id: String,
         /// The hub.
         host: String,
         /// The revision or file.
         what: String,
+        /// Some of the files that exist.
+        known: Vec<String>,
     },
-    /// The model is gated: access must be requested.
+    /// A file name is not supported.
     #[error(
-        "{id} is a gated model ({status}); hint: request access at {address} and set HF_TOKEN to a token of \
+        "invalid file name `{file}`: expected names of letters, digits, `-`, `_` and `.`, separated by `/`"
+    )]
+    FileName {
+        /// The name.
+        file: String,
+    },
+    /// The model or data set is gated: access must be requested.
+    #[error(
+        "{id} is a gated {kind} ({status}); hint: request access at {address} and set HF_TOKEN to a token of \
          an account with access"
     )]
     Gated {
-        /// The model.
+        /// Model or data set.
+        kind: RepositoryKind,
+        /// The model or data set.
         id: String,
         /// Status of the hub's response.
         status: String,
-        /// URL of the model's page.
+        /// URL of its page.
         address: String,
     },
     /// The hub rejected the token.
     #[error("{host} rejected the token for {id} ({status}); hint: set HF_TOKEN to a valid token")]
     Refused {
-        /// The model.
+        /// The model or data set.
         id: String,
         /// The hub.
         host: String,
@@ -97,7 +131,7 @@ pub enum HubError {
          the file was not kept"
     )]
     Damaged {
-        /// The model.
+        /// The model or data set.
         id: String,
         /// The file.
         file: String,

@@ -10,17 +10,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Cache folders of one model.
+use super::name::HubName;
+
+/// Cache folders of one model or data set.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     cache: PathBuf,
-    /// `models--owner--name`.
+    /// `models--owner--name` or `datasets--owner--name`.
     folder: String,
 }
 
 impl Layout {
-    pub(super) fn new(cache: &Path, id: &str) -> Self {
-        Self { cache: cache.to_owned(), folder: format!("models--{}", id.replace('/', "--")) }
+    pub(super) fn new(cache: &Path, name: &HubName) -> Self {
+        let folder = format!("{}--{}", name.kind().plural(), name.id().replace('/', "--"));
+        Self { cache: cache.to_owned(), folder }
     }
 
     fn root(&self) -> PathBuf {
@@ -67,16 +70,20 @@ impl Layout {
         Some(commit.trim().to_owned()).filter(|commit| super::name::is_commit(commit))
     }
 
-    /// Links a content into a commit's folder.
+    /// Links a content into a commit's folder. The file may be in folders within it.
     pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> io::Result<()> {
-        let folder = self.snapshot(commit);
-        fs::create_dir_all(&folder)?;
-        let link = folder.join(file);
-        match place(&self.blob(etag), etag, &link) {
+        let link = self.snapshot(commit).join(file);
+        if let Some(folder) = link.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        // From the link's folder to that of the contents.
+        let up = "../".repeat(2 + file.matches('/').count());
+        let target = PathBuf::from(format!("{up}blobs/{etag}"));
+        match place(&self.blob(etag), &target, &link) {
             // Another process created the link first, or an old link is dangling.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && !link.exists() => {
                 fs::remove_file(&link)?;
-                place(&self.blob(etag), etag, &link)
+                place(&self.blob(etag), &target, &link)
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
             placed => placed,
@@ -142,12 +149,12 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn place(_blob: &Path, etag: &str, link: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(Path::new("../../blobs").join(etag), link)
+fn place(_blob: &Path, target: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, link)
 }
 
 #[cfg(not(unix))]
-fn place(blob: &Path, _etag: &str, link: &Path) -> io::Result<()> {
+fn place(blob: &Path, _target: &Path, link: &Path) -> io::Result<()> {
     // Symbolic links need privileges on Windows that most users do not have.
     if link.exists() {
         return Err(ErrorKind::AlreadyExists.into());
@@ -164,7 +171,7 @@ mod tests {
     #[test]
     fn the_layout_is_hugging_face_s() {
         let cache = tempfile::tempdir().unwrap();
-        let layout = Layout::new(cache.path(), "org/model");
+        let layout = Layout::new(cache.path(), &"org/model".parse().unwrap());
         fs::create_dir_all(layout.blob("ab").parent().unwrap()).unwrap();
         fs::write(layout.blob("ab"), "{}").unwrap();
         for _ in 0..2 {
@@ -172,6 +179,13 @@ mod tests {
         }
         let file = cache.path().join("models--org--model/snapshots").join(COMMIT).join("config.json");
         assert_eq!(fs::read_to_string(&file).unwrap(), "{}");
+        let data = Layout::new(cache.path(), &HubName::data_set("org/model", None).unwrap());
+        fs::create_dir_all(data.blob("ab").parent().unwrap()).unwrap();
+        fs::write(data.blob("ab"), "[]").unwrap();
+        data.link(COMMIT, "data/part/test.json", "ab").unwrap();
+        let nested =
+            cache.path().join("datasets--org--model/snapshots").join(COMMIT).join("data/part/test.json");
+        assert_eq!(fs::read_to_string(nested).unwrap(), "[]");
         layout.note("refs/pr/1", COMMIT).unwrap();
         assert_eq!(layout.noted("refs/pr/1").as_deref(), Some(COMMIT));
         assert_eq!(layout.noted("main"), None);
@@ -188,7 +202,7 @@ mod tests {
     #[test]
     fn what_other_tools_downloaded_is_usable_with_all_its_shards() {
         let cache = tempfile::tempdir().unwrap();
-        let layout = Layout::new(cache.path(), "org/model");
+        let layout = Layout::new(cache.path(), &"org/model".parse().unwrap());
         let folder = layout.snapshot(COMMIT);
         fs::create_dir_all(&folder).unwrap();
         for file in ["config.json", "tokenizer.model", "a.safetensors"] {

@@ -1,4 +1,4 @@
-//! The files of a model on the hub, and the selection of files that the engine needs.
+//! The files of a model or data set on the hub, and the selection of files that the engine needs.
 
 use serde::Deserialize;
 
@@ -16,7 +16,7 @@ const SMALL: [&str; 8] = [
     "chat_template.jinja",
 ];
 
-/// Description of a model's revision, as returned by `/api/models/<id>/revision/<revision>`.
+/// Description of a revision, as returned by `/api/models/<id>/revision/<revision>` and `/api/datasets/…`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Listing {
     sha: String,
@@ -33,17 +33,18 @@ impl Listing {
     /// Parses the hub's response. The error is a message.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
         let listing: Self =
-            serde_json::from_slice(body).map_err(|error| format!("invalid model description: {error}"))?;
-        if is_commit(&listing.sha) {
-            Ok(listing)
-        } else {
-            Err("model description without a commit".to_owned())
-        }
+            serde_json::from_slice(body).map_err(|error| format!("invalid description: {error}"))?;
+        if is_commit(&listing.sha) { Ok(listing) } else { Err("description without a commit".to_owned()) }
     }
 
     /// Commit of the revision.
     pub(super) fn commit(&self) -> &str {
         &self.sha
+    }
+
+    /// Returns the names of all files.
+    pub(super) fn files(&self) -> impl Iterator<Item = &str> {
+        self.siblings.iter().map(|file| file.rfilename.as_str())
     }
 
     /// Returns the GGUF files. Each is a complete model with its tokenizer.

@@ -1,4 +1,4 @@
-//! Models of the Hugging Face hub, downloaded at a commit into the cache that Hugging Face's tools share.
+//! Models and data sets of the Hugging Face hub, downloaded at a commit into the cache that Hugging Face's tools share.
 //!
 //! The hf-hub crate is not used. Version 0.5 waits only five seconds for another process's download, does not
 //! read `HF_TOKEN`, does not hash downloaded files and does not expose `Retry-After`. Version 1.x adds a
@@ -6,6 +6,7 @@
 //! remaining part, the paths of the cache, is in `layout`.
 
 mod cached;
+mod data;
 mod error;
 mod layout;
 mod listing;
@@ -19,12 +20,15 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 pub use cached::{CachedModel, cached};
 pub use error::HubError;
-pub use name::HubName;
+pub use name::{HubName, RepositoryKind};
 pub use settings::HubSettings;
 
 use layout::Layout;
 use listing::Listing;
 use site::Site;
+
+/// Number of files that an error about a missing one lists.
+const SHOWN: usize = 8;
 
 /// A model of the hub in the local cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +44,15 @@ impl HubModel {
     pub fn path(&self) -> PathBuf {
         self.name.file().map_or_else(|| self.folder.clone(), |file| self.folder.join(file))
     }
+}
+
+/// A file of a data set of the hub in the local cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubData {
+    /// Id and commit.
+    pub name: HubName,
+    /// Path of the file.
+    pub path: PathBuf,
 }
 
 /// Client of the hub. Its settings come from the environment unless they are given.
@@ -66,6 +79,23 @@ impl Hub {
     /// # Errors
     /// See [`HubError`].
     pub fn fetch(&self, name: &HubName) -> Result<HubModel, HubError> {
+        self.run(async |site| fetch(site, name).await)
+    }
+
+    /// Provides a file of a data set on this host, as [`fetch`](Self::fetch) does for models. `file` is its path in the
+    /// data set.
+    ///
+    /// # Errors
+    /// See [`HubError`].
+    pub fn fetch_data(&self, name: &HubName, file: &str) -> Result<HubData, HubError> {
+        self.run(async |site| data::fetch(site, name, file).await)
+    }
+
+    /// Runs requests on a thread of their own, and waits for them.
+    fn run<T: Send>(
+        &self,
+        requests: impl AsyncFnOnce(&Site) -> Result<T, HubError> + Send,
+    ) -> Result<T, HubError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let site = self.site()?;
         let ran = std::thread::scope(|scope| {
@@ -76,7 +106,7 @@ impl Hub {
                             message: format!("failed to start a runtime for the hub: {error}"),
                         }
                     })?;
-                runtime.block_on(fetch(site, name))
+                runtime.block_on(requests(site))
             });
             fetching.join()
         });
@@ -94,7 +124,7 @@ impl Hub {
 }
 
 async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
-    let layout = Layout::new(&site.settings.cache, name.id());
+    let layout = Layout::new(&site.settings.cache, name);
     let here = |commit: &str, folder| HubModel { name: name.at(commit), folder };
     // A file appears in its commit's folder only when it is complete. For a whole folder, all files must
     // exist.
@@ -114,8 +144,7 @@ async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
         Some(here(&commit, folder))
     };
     if site.settings.offline {
-        let offline = || HubError::Offline { id: name.id().to_owned(), cache: site.settings.cache.clone() };
-        return kept().ok_or_else(offline);
+        return kept().ok_or_else(|| site.offline(name));
     }
     let body = match site.describe(name).await {
         Ok(body) => body,
@@ -148,7 +177,12 @@ fn wanted(listing: &Listing, name: &HubName, site: &Site) -> Result<Vec<String>,
     let mut models = listing.models();
     if let Some(file) = name.file() {
         models.retain(|model| model == file);
-        let missing = || HubError::Missing { id: id(), host: site.host(), what: file.to_owned() };
+        let missing = || HubError::Missing {
+            id: id(),
+            host: site.host(),
+            what: file.to_owned(),
+            known: listing.models().into_iter().take(SHOWN).collect(),
+        };
         return if models.is_empty() { Err(missing()) } else { Ok(models) };
     }
     let files = listing.wanted();

@@ -1,5 +1,5 @@
 //! Names of models on the hub: `owner/name`, or `owner/name/file.gguf` for a GGUF file, optionally followed
-//! by `@` and a branch, tag or commit. The default is `main`.
+//! by `@` and a branch, tag or commit. The default is `main`. Data sets have an id and a revision, too.
 
 use std::fmt;
 use std::path::Path;
@@ -12,9 +12,46 @@ const LONGEST: usize = 96;
 /// Maximum length of a file name on common file systems.
 const LONGEST_FILE: usize = 255;
 
-/// Name of a model on the hub.
+/// What a repository of the hub contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RepositoryKind {
+    /// A model.
+    Model,
+    /// A data set.
+    DataSet,
+}
+
+impl RepositoryKind {
+    /// Word of the hub's interface and of the cache.
+    pub(super) fn plural(self) -> &'static str {
+        match self {
+            Self::Model => "models",
+            Self::DataSet => "datasets",
+        }
+    }
+
+    /// Start of the path of a repository's pages and files.
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Self::Model => "",
+            Self::DataSet => "datasets/",
+        }
+    }
+}
+
+impl fmt::Display for RepositoryKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Model => "model",
+            Self::DataSet => "data set",
+        })
+    }
+}
+
+/// Name of a model or data set on the hub.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HubName {
+    kind: RepositoryKind,
     id: String,
     /// GGUF file, if one is named.
     file: Option<String>,
@@ -28,6 +65,18 @@ impl HubName {
         let text = path.to_str()?;
         let name = text.parse().ok()?;
         (!path.exists()).then_some(name)
+    }
+
+    /// Returns the name of a data set: `owner/name`, at a branch, tag or commit. Returns `None` if one of them is not
+    /// valid.
+    pub fn data_set(id: &str, revision: Option<&str>) -> Option<Self> {
+        let name: Self = format!("{id}@{}", revision.unwrap_or(MAIN)).parse().ok()?;
+        name.file.is_none().then_some(Self { kind: RepositoryKind::DataSet, ..name })
+    }
+
+    /// What the repository contains.
+    pub fn kind(&self) -> RepositoryKind {
+        self.kind
     }
 
     /// `owner/name`.
@@ -70,7 +119,7 @@ impl FromStr for HubName {
         let is_id = is_word(owner, LONGEST) && is_word(name, LONGEST);
         if is_id && is_revision && file.is_none_or(is_gguf) && parts.next().is_none() {
             let (id, file) = (format!("{owner}/{name}"), file.map(str::to_owned));
-            Ok(Self { id, file, revision: revision.to_owned() })
+            Ok(Self { kind: RepositoryKind::Model, id, file, revision: revision.to_owned() })
         } else {
             Err(())
         }
@@ -92,10 +141,15 @@ pub(super) fn is_gguf(name: &str) -> bool {
     is_word(name, LONGEST_FILE) && name.ends_with(".gguf")
 }
 
+/// Whether a name is that of a file in a data set, perhaps in folders.
+pub(super) fn is_data_file(name: &str) -> bool {
+    name.split('/').all(|part| is_word(part, LONGEST_FILE))
+}
+
 impl fmt::Display for HubName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.file.iter().map(|file| format!("/{file}")).collect::<String>();
-        write!(formatter, "{}{file}@{}", self.id, self.revision)
+        write!(formatter, "{}{}{file}@{}", self.kind.path(), self.id, self.revision)
     }
 }
 
@@ -131,6 +185,17 @@ mod tests {
         let name: HubName = "org/model".parse().unwrap();
         assert_eq!(name.commit(), None);
         assert_eq!(name.at(commit).commit(), Some(commit));
+        let data = HubName::data_set("org/data", None).unwrap();
+        assert_eq!(
+            (data.to_string(), data.kind()),
+            ("datasets/org/data@main".to_owned(), RepositoryKind::DataSet)
+        );
+        assert_eq!(HubName::data_set("org/data", Some(commit)).unwrap().commit(), Some(commit));
+        for (id, revision) in
+            [("data", None), ("org/data/a.gguf", None), ("org/data@v1", None), ("org/data", Some("../x"))]
+        {
+            assert_eq!(HubName::data_set(id, revision), None, "{id}");
+        }
         for path in [
             "model",
             "/org/model",
@@ -162,6 +227,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn data_files_stay_in_their_folder(name in "[a-z./@~\\\\ -]{0,40}|[a-z.]{1,9}/[a-z./]{1,9}") {
+            if is_data_file(&name) {
+                let mut parts = name.split('/');
+                prop_assert!(parts.all(|part| !part.is_empty() && !part.starts_with('.') && !part.contains('\\')));
+            }
+        }
+
         #[test]
         fn names_never_leave_the_cache(text in "[a-z./@~\\\\-]{1,40}|[a-z./]{2,9}/[a-z./]{1,9}/[a-z./]{0,9}\\.gguf") {
             if let Ok(name) = text.parse::<HubName>() {

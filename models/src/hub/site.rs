@@ -10,7 +10,7 @@ use super::error::HubError;
 use super::name::HubName;
 use super::settings::HubSettings;
 
-/// Maximum size of a model description in bytes.
+/// Maximum size of a description in bytes.
 const LARGEST_DESCRIPTION: usize = 32 << 20;
 /// Retries of the first connection to the hub. If the network is down, it does not come back within seconds.
 const RECONNECTIONS: usize = 2;
@@ -68,10 +68,11 @@ impl Site {
         format!("{}/{path}", self.settings.endpoint.as_str().trim_end_matches('/'))
     }
 
-    /// Requests the description of a model's revision.
+    /// Requests the description of a revision.
     pub(super) async fn describe(&self, name: &HubName) -> Result<Vec<u8>, HubError> {
         let revision = name.revision().replace('/', "%2F");
-        let url = self.url(&format!("api/models/{}/revision/{revision}", name.id()));
+        let kind = name.kind().plural();
+        let url = self.url(&format!("api/{kind}/{}/revision/{revision}", name.id()));
         let asked = self.client.send(&HttpRequest::get(url), |response| ready(response.accepted())).await;
         asked.map(|response| response.body).map_err(|error| self.error(error, name, name.revision()))
     }
@@ -79,7 +80,7 @@ impl Site {
     /// Requests the metadata of a file at a commit.
     pub(super) async fn head(&self, name: &HubName, file: &str) -> Result<Head, HubError> {
         let mut url = Url::parse(&self.file_url(name, file))
-            .map_err(|_| self.answer("invalid file name in the model description"))?;
+            .map_err(|_| self.answer("invalid file name in the description"))?;
         for _ in 0..REDIRECTIONS {
             let request = HttpRequest {
                 method: Method::HEAD,
@@ -88,7 +89,7 @@ impl Site {
             };
             let asked = self.client.send(&request, |response| ready(response.accepted())).await;
             let response = asked.map_err(|error| self.error(error, name, file))?;
-            // A renamed model redirects within the hub. Large files redirect to storage, but this response already
+            // A renamed repository redirects within the hub. Large files redirect to storage, but this response already
             // has their metadata.
             let elsewhere = response.header("location").and_then(|to| url.join(to).ok());
             let is_here =
@@ -103,7 +104,7 @@ impl Site {
 
     /// URL of a file at a commit.
     pub(super) fn file_url(&self, name: &HubName, file: &str) -> String {
-        self.url(&format!("{}/resolve/{}/{file}", name.id(), name.revision()))
+        self.url(&format!("{}{}/resolve/{}/{file}", name.kind().path(), name.id(), name.revision()))
     }
 
     fn known(&self, response: &HttpResponse, name: &HubName) -> Result<Head, HubError> {
@@ -121,32 +122,40 @@ impl Site {
         Ok(Head { etag: etag.to_owned(), bytes: bytes.and_then(|bytes| bytes.parse().ok()) })
     }
 
-    /// Converts the error of a request about a model. `what` is the revision or file.
+    /// Converts the error of a request about a model or data set. `what` is the revision or file.
     pub(super) fn error(&self, error: HttpError, name: &HubName, what: &str) -> HubError {
         let (host, id, message) = (self.host(), name.id().to_owned(), error.message);
+        let kind = name.kind();
         let Some(response) = error.response else {
             return match error.is_network {
-                true => HubError::Unreachable { id, host, message },
+                true => HubError::Unreachable { kind, id, host, message },
                 false => HubError::Answer { host, message },
             };
         };
         let status = response.status;
-        let gated = |id: String| HubError::Gated { status: status.to_string(), address: self.url(&id), id };
+        let address = self.url(&format!("{}{id}", kind.path()));
+        let gated = |id: String| HubError::Gated { kind, status: status.to_string(), address, id };
         let has_token = self.settings.token.is_some();
         match (response.header("x-error-code").unwrap_or_default(), status) {
             ("GatedRepo", _) => gated(id),
             ("RevisionNotFound" | "EntryNotFound", _) => {
-                HubError::Missing { id, host, what: what.to_owned() }
+                HubError::Missing { id, host, what: what.to_owned(), known: Vec::new() }
             }
             // The hub does not reveal which private models exist.
-            ("RepoNotFound", _) | (_, StatusCode::NOT_FOUND) => HubError::NoSuchModel { id, host },
-            (_, StatusCode::UNAUTHORIZED) if !has_token => HubError::NoSuchModel { id, host },
+            ("RepoNotFound", _) | (_, StatusCode::NOT_FOUND) => HubError::NotFound { kind, id, host },
+            (_, StatusCode::UNAUTHORIZED) if !has_token => HubError::NotFound { kind, id, host },
             (_, StatusCode::FORBIDDEN) if !has_token => gated(id),
             (_, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 HubError::Refused { id, host, status: status.to_string() }
             }
             _ => HubError::Answer { host, message },
         }
+    }
+
+    /// Returns the error for what the cache lacks while requests are not allowed.
+    pub(super) fn offline(&self, name: &HubName) -> HubError {
+        let cache = self.settings.cache.clone();
+        HubError::Offline { kind: name.kind(), id: name.id().to_owned(), cache }
     }
 
     pub(super) fn answer(&self, message: &str) -> HubError {

@@ -74,7 +74,7 @@ async fn download(
     let progress = |written, bytes| {
         if told.is_none_or(|told| told.elapsed() >= TOLD) {
             told = Some(Instant::now());
-            tracing::info!(model = name.id(), file, written, bytes, "downloading");
+            tracing::info!(repository = name.id(), file, written, bytes, "downloading");
         }
     };
     let downloaded = site.client.download(download, progress).await;

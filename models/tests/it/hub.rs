@@ -31,6 +31,8 @@ struct Site {
     files: BTreeMap<&'static str, Vec<u8>>,
     /// Files of `/org/adapter`.
     adapter: BTreeMap<&'static str, Vec<u8>>,
+    /// Files of the data set `/datasets/org/data`.
+    data: BTreeMap<&'static str, Vec<u8>>,
     commit: Mutex<&'static str>,
     requests: Mutex<Vec<String>>,
     ranges: Mutex<Vec<String>>,
@@ -64,7 +66,8 @@ impl Site {
             return answer(429).header(header::RETRY_AFTER, "1").body(Body::empty()).unwrap();
         }
         let commit = *self.commit.lock().unwrap();
-        if let Some(rest) = path.strip_prefix("/api/models/") {
+        let data_set = path.strip_prefix("/api/").filter(|rest| rest.starts_with("datasets/"));
+        if let Some(rest) = path.strip_prefix("/api/models/").or(data_set) {
             let asked =
                 rest.split_once("/revision/").and_then(|(id, revision)| Some((self.of(id)?, id, revision)));
             return match asked {
@@ -91,7 +94,7 @@ impl Site {
             return answer(404).header("x-error-code", "EntryNotFound").body(Body::empty()).unwrap();
         };
         let about = answer(200).header("x-repo-commit", commit);
-        if file.ends_with(".safetensors") || file.ends_with(".gguf") {
+        if [".safetensors", ".gguf", ".parquet"].iter().any(|ending| file.ends_with(ending)) {
             let etag = format!("\"{}\"", hex::encode(Sha256::digest(content)));
             let elsewhere = format!("{}/large/{file}?signature=hidden", self.elsewhere.lock().unwrap());
             let about =
@@ -105,7 +108,7 @@ impl Site {
     }
 
     fn large(&self, file: &str, headers: &HeaderMap) -> Response<Body> {
-        let own = self.files.get(file).unwrap_or_else(|| &self.adapter[file]);
+        let own = self.files.get(file).or_else(|| self.data.get(file)).unwrap_or_else(|| &self.adapter[file]);
         let content = self.forged.as_ref().unwrap_or(own);
         let range = headers.get(header::RANGE).map(|range| range.to_str().unwrap().to_owned());
         let start: usize = range.as_ref().map_or(0, |range| {
@@ -133,6 +136,7 @@ impl Site {
         match id {
             "org/model" => Some(&self.files),
             "org/adapter" => Some(&self.adapter),
+            "datasets/org/data" => Some(&self.data),
             _ => None,
         }
     }
@@ -343,6 +347,66 @@ fn without_a_network_the_cache_serves() {
     assert_eq!(ask(&offline, "org/model").unwrap(), model);
     assert!(ask(&offline, "org/other").unwrap_err().to_string().contains("HF_HUB_OFFLINE"));
     assert_eq!(hub.site.requests.lock().unwrap().len(), asked);
+}
+
+#[test]
+fn files_of_data_sets_are_kept_by_commit_in_the_cache_of_other_tools() {
+    let data = BTreeMap::from([
+        ("test.jsonl", b"{}".to_vec()),
+        ("data/test-0.parquet", vec![7; 100_000]),
+        ("train.jsonl", b"[]".to_vec()),
+    ]);
+    let hub = start(Site { data, breaks: AtomicUsize::new(1), ..Site::default() });
+    let main = HubName::data_set("org/data", None).unwrap();
+    let ask = |settings: &HubSettings, name: &HubName, file: &str| {
+        Hub::new(Some(settings.clone())).fetch_data(name, file)
+    };
+    let requests = || hub.site.requests.lock().unwrap().len();
+    let lines = ask(&hub.settings, &main, "test.jsonl").unwrap();
+    assert_eq!(lines.name.to_string(), format!("datasets/org/data@{FIRST}"));
+    let snapshot = hub.cache.path().join("datasets--org--data/snapshots").join(FIRST);
+    assert_eq!(lines.path, snapshot.join("test.jsonl"));
+    let table = ask(&hub.settings, &main, "data/test-0.parquet").unwrap();
+    assert_eq!(table.path, snapshot.join("data/test-0.parquet"));
+    assert_eq!(std::fs::read(&table.path).unwrap(), vec![7; 100_000]);
+    assert_eq!(*hub.site.ranges.lock().unwrap(), ["bytes=50000-"], "the download resumes");
+    let other = format!("HEAD /datasets/org/data/resolve/{FIRST}/train.jsonl");
+    assert_eq!(hub.site.count(&other), 0, "only the named files");
+    assert_eq!(hub.site.count(&other.replace("train", "test")), 1);
+    let reference = hub.cache.path().join("datasets--org--data/refs/main");
+    assert_eq!(std::fs::read_to_string(reference).unwrap(), FIRST);
+
+    // A commit in the cache needs no requests, even if the branch has moved; neither does a branch without a network.
+    let asked = requests();
+    *hub.site.commit.lock().unwrap() = SECOND;
+    assert_eq!(ask(&hub.settings, &lines.name, "test.jsonl").unwrap(), lines);
+    let offline = HubSettings { offline: true, ..hub.settings.clone() };
+    assert_eq!(ask(&offline, &main, "test.jsonl").unwrap(), lines);
+    let error = ask(&offline, &main, "train.jsonl").unwrap_err().to_string();
+    assert!(error.contains("no data set `org/data`") && error.contains("HF_HUB_OFFLINE"), "{error}");
+    let gone =
+        HubSettings { endpoint: "http://127.0.0.1:9".parse().unwrap(), retries: 1, ..hub.settings.clone() };
+    assert_eq!(ask(&gone, &main, "test.jsonl").unwrap(), lines);
+    let error = ask(&gone, &main, "train.jsonl").unwrap_err().to_string();
+    assert!(error.contains("data set `org/data` not found in the cache, and the hub cannot be"), "{error}");
+    assert_eq!(requests(), asked);
+    let moved = ask(&hub.settings, &main, "test.jsonl").unwrap();
+    assert_eq!((moved.name.commit(), lines.name.commit()), (Some(SECOND), Some(FIRST)));
+
+    // A model of the same name is another repository.
+    let error = hub.fetch("org/data").unwrap_err().to_string();
+    assert!(error.contains("nor a model of that name"), "{error}");
+    for (id, revision, file, words) in [
+        ("org/data", None, "test.json", vec!["`test.json` not found in org/data"]),
+        ("org/data", None, "other.jsonl", vec!["`other.jsonl` not found", "it has test.jsonl, train.jsonl"]),
+        ("org/data", Some("v9"), "test.jsonl", vec!["`v9` not found in org/data"]),
+        ("org/dta", None, "test.jsonl", vec!["data set `org/dta` not found on 127.0.0.1", "HF_TOKEN"]),
+        ("org/data", None, "../test.jsonl", vec!["invalid file name `../test.jsonl`"]),
+    ] {
+        let error =
+            ask(&hub.settings, &HubName::data_set(id, revision).unwrap(), file).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    }
 }
 
 #[test]

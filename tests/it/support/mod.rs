@@ -12,6 +12,7 @@ pub(crate) mod disk;
 mod files;
 mod fleet;
 mod followed;
+pub(crate) mod hub_server;
 #[path = "../../../tools/tests/support/mariadb.rs"]
 pub(crate) mod mariadb;
 pub(crate) mod model_server;
