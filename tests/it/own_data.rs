@@ -3,8 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use axum::routing::post;
+use axum::{Json, Router};
 use lumos_benchmarks::DataSource;
-use lumos_tasks::Formulation;
+use lumos_capabilities::{Capability, on_path, skip};
+use lumos_tasks::{Formulation, Item, Role};
 use serde_json::{Value, json};
 
 use crate::support::hub_server::HubServer;
@@ -68,8 +71,20 @@ const SETTINGS: &str = "--formulation iterative,onetime --batch-size 2";
 
 /// Performs the same run whole, interrupted and resumed, and with two workers on a queue. Returns the samples.
 fn in_three_ways(tasks: &Path, model: &str, folder: &Path, units: u64) -> Vec<Value> {
+    in_three_ways_with(tasks, model, "", "", folder, units)
+}
+
+/// As [`in_three_ways`], with more flags for runs and workers.
+fn in_three_ways_with(
+    tasks: &Path,
+    model: &str,
+    flags: &str,
+    workers: &str,
+    folder: &Path,
+    units: u64,
+) -> Vec<Value> {
     let run = |name: &str| {
-        let run = lumos().args(format!("run {SETTINGS} --model '{model}' --tasks")).arg(tasks);
+        let run = lumos().args(format!("run {SETTINGS} {flags} --model '{model}' --tasks")).arg(tasks);
         run.output(folder, name)
     };
     run("whole").ok();
@@ -86,9 +101,9 @@ fn in_three_ways(tasks: &Path, model: &str, folder: &Path, units: u64) -> Vec<Va
     if let Some(nats) = NatsServer::start() {
         set_up(&nats);
         let fleet = Fleet::new(folder, &nats.url());
-        let workers = [fleet.worker("--concurrency 2"), fleet.worker("--concurrency 2")];
+        let workers = [(); 2].map(|()| fleet.worker(format!("--concurrency 2 {workers}")));
         fleet.until("both workers", |status| status["workers"].as_array().unwrap().len() == 2);
-        let arguments = format!("{SETTINGS} --model '{model}' --tasks '{}'", tasks.display());
+        let arguments = format!("{SETTINGS} {flags} --model '{model}' --tasks '{}'", tasks.display());
         fleet.coordinator("together", arguments).exits(0);
         fleet.until("all units", |status| settled(status) == units);
         for worker in workers {
@@ -284,6 +299,112 @@ fn the_strategyqa_task_file_passes_all_recorded_cases() {
     replay(&changed, &["iterative"]).exits(100).prints(["0 passed, 120 failed"]);
 }
 
+const MONEY: &str = r#"
+name = "money"
+family = "custom"
+[data]
+file = "questions.jsonl"
+[fields]
+id = "key"
+[answer]
+kind = "text"
+[[agent.actions]]
+name = "Convert"
+description = "Convert euros to another currency"
+arguments = [{ name = "amount", type = "number" }, "currency"]
+tool = "rates"
+call = "convert"
+result = "{value}"
+[[agent.actions]]
+name = "Add"
+description = "Add two numbers"
+arguments = [{ name = "a", type = "number" }, { name = "b", type = "number" }]
+tool = "sums"
+call = "get-sum"
+"#;
+
+/// Starts a service that converts euros: a JSON object in, a JSON object out. It runs as long as the runtime.
+fn rates() -> (String, tokio::runtime::Runtime) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let convert = async |Json(call): Json<Value>| {
+        assert_eq!(call["operation"], "convert");
+        Json(match call["arguments"]["currency"].as_str() {
+            Some("yen") => json!({"text": {"value": 160.0 * call["arguments"]["amount"].as_f64().unwrap()}}),
+            _ => json!({"refused": "unknown currency"}),
+        })
+    };
+    let routes = Router::new().route("/", post(convert));
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    runtime.spawn(async move { axum::serve(listener, routes).await });
+    (url, runtime)
+}
+
+/// An agent described by data, whose two tools are an MCP server from the registry and an HTTP service.
+#[test]
+fn an_own_agent_uses_an_mcp_server_and_an_http_service() {
+    let server = std::env::var("LUMOS_MCP_SERVER").unwrap_or_default();
+    if server.is_empty() || on_path("node").is_none() {
+        return skip(Capability::Mcp, "LUMOS_MCP_SERVER is not set, or node is not installed");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let question = |amount: usize| {
+        // Every fifth names a currency that the service does not have.
+        let currency = if amount % 5 == 0 { "thalers" } else { "yen" };
+        let question = format!("How many {currency} are {amount} euros, and 7 more?");
+        let answer = format!("The sum of {0} and 7 is {1}.", 160 * amount, 160 * amount + 7);
+        json!({"key": format!("e-{amount}"), "question": question, "answer": answer})
+    };
+    let questions: String = (1..=20).map(|amount| format!("{}\n", question(amount))).collect();
+    fs::write(folder.join("questions.jsonl"), questions).unwrap();
+    let tasks = folder.join("money.toml");
+    fs::write(&tasks, MONEY).unwrap();
+    let (url, runtime) = rates();
+    let sums = format!("mcp:node {server} stdio");
+    let tools = [("rates", url.as_str()), ("sums", sums.as_str())];
+    let author = |role: Role, number: usize, item: &Item| {
+        let words: Vec<_> = item.record["question"].as_str().unwrap().split(' ').collect();
+        match (role, number) {
+            (Role::Planner, 0) => "Subgoal 1: Convert the euros and add.".to_owned(),
+            (Role::Planner, _) => "Yes, I will stop planning.".to_owned(),
+            _ => format!("R1 = Convert({}, {}); R2 = Add(R1, 7)", words[4], words[2]),
+        }
+    };
+    let cases = folder.join("cases.jsonl");
+    fs::write(&cases, scripts::own_agent(&tasks, &tools, &author)).unwrap();
+
+    // Without --tool, a task file reaches no server.
+    let model = format!("script:{}", cases.display());
+    let named = tools.map(|(tool, backend)| format!("'{tool}={backend}'"));
+    let flags = named.each_ref().map(|tool| format!("--tool {tool}")).join(" ");
+    let missing =
+        lumos().args(format!("run --model '{model}' --tasks")).arg(&tasks).output(folder, "missing");
+    missing.exits(2).reports([
+        "2 tools have no backend",
+        "rates (called by money)",
+        "sums (called by money)",
+    ]);
+
+    let allowed = named.map(|tool| format!("--allow-tool {tool}")).join(" ");
+    let rows = in_three_ways_with(&tasks, &model, &flags, &allowed, folder, 40);
+    let solved = rows.iter().filter(|row| row["exact_match"] == 1.0).count();
+    assert_eq!(solved, 32, "{rows:#?}");
+    assert!(rows.iter().all(|row| row["status"] != "faulted"));
+    let whole = folder.join("whole");
+    lumos().args("report --verbose").arg(&whole).ok().prints(["money", "exact_match", "80.0 %"]);
+    lumos().args("show").arg(&whole).args("e-3").ok().prints(["sums: get-sum", "rates: convert"]);
+    let compared = lumos().args("compare --by formulation").arg(&whole).ok();
+    assert!(unwrapped(&compared.stdout).contains("20 items settled on both sides"), "{compared}");
+
+    // A service that is gone is a fault: retried, reported apart, and never scored.
+    drop(runtime);
+    let gone = lumos().args(format!("run {flags} --retry-on-error 1 --limit 2 --model '{model}' --tasks"));
+    gone.arg(&tasks).output(folder, "gone").exits(5).reports(["2 faulted"]);
+    let rows = content(&folder.join("gone")).0.remove("money").unwrap();
+    assert!(rows.iter().all(|row| row["status"] == "faulted" && row["exact_match"].is_null()), "{rows:#?}");
+}
+
 #[test]
 fn errors_name_file_line_and_field() {
     let folder = tempfile::tempdir().unwrap();
@@ -388,6 +509,8 @@ fn runs_with_benchmarks_of_another_program_are_refused_by_name_and_version() {
     refused("svamp", 2, &["benchmark `svamp`: this program has the built-in one", "made with version 2"]);
     // The run can still be listed.
     lumos().args("ls runs --output-path").arg(folder).ok().prints(["svamp"]);
+}
+
 const OF_HUB: &str = r#"
 name = "sums"
 family = "maths"

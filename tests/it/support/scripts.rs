@@ -1,12 +1,13 @@
 //! Scripted agents that use the gold solutions, as recorded cases for `script:` models: one per line.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
 use lumos_benchmarks::{Benchmark, DataSource, get, replay};
 use lumos_tasks::recorded::Case;
-use lumos_tasks::{Configuration, Formulation, Item};
+use lumos_tasks::{Completion, Configuration, Episode, EpisodeUnit, Formulation, Item, Next, Reply, Role};
 use lumos_tools::sessions::catalogue::ShopFiles;
 use lumos_tools::{ToolSets, Tools};
 use tokio::runtime::Runtime;
@@ -19,6 +20,48 @@ mod pages_author;
 mod questions_author;
 #[path = "../../../examples/script_shopping/author.rs"]
 mod shopping;
+
+/// What an agent replies: to a role, the number of its reply in the episode, and the item.
+pub(crate) type Author<'a> = dyn Fn(Role, usize, &Item) -> String + 'a;
+
+/// Scripts all items of a task file in both formulations with the given tools, which are really called.
+pub(crate) fn own_agent(task_file: &Path, tools: &[(&str, &str)], author: &Author<'_>) -> String {
+    let file = lumos_coordinator::spec::read_task_file(task_file).unwrap();
+    let (benchmark, source) = (file.benchmark(), DataSource::File(file.data_file()));
+    let of = |formulation| {
+        let case = async |item: &Item, configuration: &Arc<Configuration>, tools: &dyn Tools| {
+            own_case(item, configuration, tools, author).await
+        };
+        script(benchmark, source.clone(), usize::MAX, formulation, tools, &case)
+    };
+    [Formulation::Iterative, Formulation::OneTime].map(of).concat()
+}
+
+async fn own_case(
+    item: &Item,
+    configuration: &Arc<Configuration>,
+    tools: &dyn Tools,
+    author: &Author<'_>,
+) -> Result<Case, Box<dyn Error>> {
+    let unit =
+        EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
+    let mut episode = Episode::start(&unit);
+    let mut replies: BTreeMap<Role, usize> = BTreeMap::new();
+    loop {
+        let reply = match episode.next() {
+            Next::Done => break,
+            Next::Generate(request) => {
+                let number = replies.entry(request.role).or_default();
+                let text = author(request.role, *number, item);
+                *number += 1;
+                Reply::Completion(Completion::recorded(text))
+            }
+            Next::Call(call) => Reply::Tool(tools.call(call).await?),
+        };
+        episode.feed(reply)?;
+    }
+    Ok(replay::record(item, &unit, &episode.finish())?)
+}
 
 fn line(case: &Case) -> String {
     format!("{}\n", serde_json::to_string(case).unwrap())
