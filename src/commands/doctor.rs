@@ -76,12 +76,13 @@ pub(crate) fn run(arguments: &DoctorArgs) -> CommandResult {
 }
 
 /// Cargo features, and whether this program was built with them.
-const FEATURES: [(&str, bool); 8] = [
+const FEATURES: [(&str, bool); 9] = [
     ("browser", cfg!(feature = "browser")),
     ("candle-cuda", cfg!(feature = "candle-cuda")),
     ("candle-transformers", cfg!(feature = "candle-transformers")),
     ("cuda", cfg!(feature = "cuda")),
     ("hub", cfg!(feature = "hub")),
+    ("mcp", cfg!(feature = "mcp")),
     ("mysql", cfg!(feature = "mysql")),
     ("parquet", cfg!(feature = "parquet")),
     ("serve-model", cfg!(feature = "serve-model")),

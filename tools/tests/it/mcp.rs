@@ -34,10 +34,9 @@ async fn is_used(tool: &dyn Tools) {
     let sum = operations.iter().find(|one| one.name == "get-sum").unwrap();
     assert_eq!(sum.arguments["required"], json!(["a", "b"]));
     let text = |text: &str| Ok(ToolReply::External(ExternalReply::Text(text.to_owned())));
-    let (one, other) = tokio::join!(
-        tool.call(&call("get-sum", json!({ "a": 2, "b": 3 }))),
-        tool.call(&call("echo", json!({ "message": "Grüße" }))),
-    );
+    let (sum, echo) =
+        (call("get-sum", json!({ "a": 2, "b": 3 })), call("echo", json!({ "message": "Grüße" })));
+    let (one, other) = tokio::join!(tool.call(&sum), tool.call(&echo));
     assert_eq!((one, other), (text("The sum of 2 and 3 is 5."), text("Echo: Grüße")));
     // Arguments that the server rejects are the agent's error.
     let refused = tool.call(&call("get-sum", json!({ "a": "two" }))).await;
