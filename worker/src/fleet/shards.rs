@@ -10,7 +10,6 @@ use lumos_models::{LoadModelError, ModelRegistry};
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ShardId, WorkMessage};
 use lumos_tasks::{Assignment, ModelIdentity, Swap};
-use lumos_tools::TOOLS;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -461,11 +460,10 @@ impl Shards {
     }
 }
 
-/// Returns the tools of a shard in addition to those that every worker has. Their backends are verified
-/// separately.
+/// Returns the tools of a shard that this program has no backend of. Backends are verified separately.
 fn extra_tools(shard: &super::catalogue::KnownShard) -> BTreeSet<String> {
     let tools = shard.configurations.iter().flat_map(|configuration| &configuration.tools);
-    tools.map(|backend| backend.tool.clone()).filter(|tool| !TOOLS.contains(&tool.as_str())).collect()
+    tools.map(|backend| backend.tool.clone()).filter(|tool| lumos_tools::backends(tool).is_empty()).collect()
 }
 
 #[async_trait]
