@@ -11,7 +11,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use lumos_benchmarks::is_training_data;
+use lumos_benchmarks::{Benchmark, is_training_data};
 use lumos_tasks::families::{conversation, ends_planning};
 use lumos_tasks::{ContentHash, Ending, Formulation, Message, Role, Step};
 use serde_json::{Value, json};
@@ -209,7 +209,7 @@ impl AnnotationFiles {
             return Ok(false);
         }
         let known = lumos_benchmarks::find(&configuration.benchmark);
-        let original = known.and_then(|benchmark| benchmark.annotation_domain());
+        let original = known.and_then(Benchmark::annotation_domain);
         let (domain, is_original) = (original.unwrap_or(&configuration.benchmark), original.is_some());
         let kind = format!("{module}_{}.jsonl", configuration.formulation);
         let own = format!("lumos_{domain}_{kind}");
