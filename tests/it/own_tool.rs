@@ -43,7 +43,7 @@ done
 /// Writes a task file, its questions and a program.
 pub(crate) fn weather(folder: &Path, cities: &[&str]) -> PathBuf {
     let question = |city: &&str| {
-        let answer = if **city == "Oslo" { "12 degrees" } else { "31 degrees" };
+        let answer = if *city == "Oslo" { "12 degrees" } else { "31 degrees" };
         json!({ "id": city, "question": format!("How warm is it tomorrow in {city}?"), "answer": answer })
             .to_string()
     };

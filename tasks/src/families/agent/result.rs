@@ -49,12 +49,9 @@ pub(super) fn format(template: Option<&str>, reply: &str, most: usize) -> Result
             Part::Field(path) => text.push_str(&field(reply, path)?),
         }
     }
-    match text.char_indices().nth(most) {
-        Some((end, _)) => {
-            text.truncate(end);
-            text.push('…');
-        }
-        None => {}
+    if let Some((end, _)) = text.char_indices().nth(most) {
+        text.truncate(end);
+        text.push('…');
     }
     // Prompts have one line per reply and result.
     Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
