@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::computing::MemorySize;
 use super::partition::Partition;
+use super::rules::{ConfigurationFilter, DispatchOrder, OverrideRule, is_default};
 use super::run_spec::Preset;
 use super::selection::Selection;
 use super::values::{BatchSize, FailOnError};
@@ -84,6 +85,15 @@ pub struct ResolvedSpec {
     /// Number of worked examples before each conversation, if specified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exemplars_per_prompt: Option<u8>,
+    /// Configurations of the matrix that are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<ConfigurationFilter>,
+    /// Other settings for some configurations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<OverrideRule>,
+    /// Order in which units are dispatched.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub order: DispatchOrder,
 }
 
 /// Limits of a run.
@@ -162,9 +172,4 @@ impl ResolvedSpec {
     pub fn folder(&self) -> PathBuf {
         self.output_path.join(&self.name)
     }
-}
-
-/// Whether a value equals the default.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
