@@ -13,7 +13,7 @@ use super::estimate::{Kind, duration, read, tokens_of};
 use crate::cli::{RunArgs, RunsArgs, Verbosity};
 use crate::estimate::{TokensPerItem, nearest, predict, recorded};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::fleet::thousands;
+use crate::fleet::view::thousands;
 use crate::pipeline::{Plan, Spec, manifest_failure};
 use crate::settings;
 use crate::table::{Column, render, width};
