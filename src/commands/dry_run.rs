@@ -236,3 +236,58 @@ fn changed(of_run: GenerationSettings, own: GenerationSettings) -> String {
     }
     words.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row<'a>(label: &'a str, units: u64, priority: i32) -> PlanRow<'a> {
+        PlanRow {
+            label,
+            benchmark: "gsm8k",
+            formulation: "iterative",
+            behaviour: "paper",
+            seed: 0,
+            models: BTreeMap::new(),
+            tools: BTreeMap::new(),
+            generation: GenerationSettings::default(),
+            units,
+            priority,
+            tokens: Some(575 * units),
+            seconds: Some(units as f64),
+        }
+    }
+
+    const LABEL: &str =
+        "gsm8k iterative corrected seed 12 [candle:checkpoints/step-100000 + candle:models/grounder]";
+
+    #[test]
+    fn plans_fit_into_80_columns_and_show_what_differs() {
+        let base = GenerationSettings::default();
+        let sampling = Sampling::Random { temperature: 0.7, top_p: Some(0.9), top_k: None };
+        let own = GenerationSettings { sampling, max_new_tokens: 64 };
+        let rows = [row(LABEL, 1319, 5), PlanRow { generation: own, ..row(LABEL, 1_000_000, 0) }];
+        let text = table(&rows, base, 80);
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}\n{text}");
+        }
+        for part in ["1,319", "1,000,000", "22 minutes", "12 days", "priority"] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let wide = table(&rows, base, 200);
+        assert!(wide.contains("temperature 0.7, top_p 0.9, max_new_tokens 64"), "{wide}");
+        assert!(wide.contains("758,425") && wide.contains("575,000,000"), "{wide}");
+    }
+
+    #[test]
+    fn columns_without_values_are_left_out() {
+        let plain = PlanRow { tokens: None, seconds: None, ..row(LABEL, 3, 0) };
+        let text = table(&[plain.clone(), plain.clone()], plain.generation, 120);
+        assert_eq!(
+            text.lines().next().unwrap().split_whitespace().collect::<Vec<_>>(),
+            ["configuration", "units"]
+        );
+        let known = table(&[row(LABEL, 3, 0), plain.clone()], plain.generation, 120);
+        assert!(known.lines().last().unwrap().trim_end().ends_with('-'), "{known}");
+    }
+}
