@@ -186,15 +186,29 @@ fn write_plan(
     Ok(())
 }
 
-/// Formats the configurations as a table of at most `width` columns. Columns without values are left out.
+/// Formats the configurations as a table of at most `width` columns. Columns without values, and those that are the same
+/// everywhere except benchmark and formulation, are left out.
 fn table(rows: &[PlanRow<'_>], generation: GenerationSettings, width: u16) -> String {
     let values = |value: &dyn Fn(&PlanRow<'_>) -> String| rows.iter().map(value).collect::<Vec<String>>();
     let unknown = || "-".to_owned();
     let settings = |row: &PlanRow<'_>| changed(generation, row.generation);
+    let varies =
+        |value: &dyn Fn(&PlanRow<'_>) -> String| values(value).iter().collect::<BTreeSet<_>>().len() > 1;
     let mut columns = vec![
-        (Column::new("configuration"), values(&|row| row.label.to_owned())),
-        (Column::new("units").right(), values(&|row| thousands(row.units))),
+        (Column::new("benchmark"), values(&|row| row.benchmark.to_owned())),
+        (Column::new("formulation"), values(&|row| row.formulation.to_owned())),
     ];
+    if varies(&|row| row.behaviour.to_owned()) {
+        columns.push((Column::new("behaviour"), values(&|row| row.behaviour.to_owned())));
+    }
+    if varies(&|row| row.seed.to_string()) {
+        columns.push((Column::new("seed").right(), values(&|row| row.seed.to_string())));
+    }
+    let roles = varying_roles(rows);
+    if !roles.is_empty() {
+        columns.push((Column::new("models"), values(&|row| models(row, &roles))));
+    }
+    columns.push((Column::new("units").right(), values(&|row| thousands(row.units))));
     if rows.iter().any(|row| row.generation != generation) {
         columns.push((Column::new("settings").rank(2), values(&settings)));
     }
@@ -216,6 +230,26 @@ fn table(rows: &[PlanRow<'_>], generation: GenerationSettings, width: u16) -> St
     let line = |row: usize| cells.iter().map(|column| column[row].clone()).collect();
     let lines: Vec<Vec<String>> = (0..rows.len()).map(line).collect();
     render(&headers, &lines, width)
+}
+
+/// Returns the roles that do not have the same model everywhere.
+fn varying_roles(rows: &[PlanRow<'_>]) -> BTreeSet<Role> {
+    let mut names: BTreeMap<Role, BTreeSet<&str>> = BTreeMap::new();
+    for (role, name) in rows.iter().flat_map(|row| &row.models) {
+        names.entry(*role).or_default().insert(name);
+    }
+    names.into_iter().filter(|(_, names)| names.len() > 1).map(|(role, _)| role).collect()
+}
+
+/// Returns the distinct models of some roles.
+fn models(row: &PlanRow<'_>, roles: &BTreeSet<Role>) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for (_, name) in row.models.iter().filter(|(role, _)| roles.contains(role)) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    names.join(" + ")
 }
 
 /// Describes the generation settings in which a configuration differs from the run.
@@ -241,13 +275,13 @@ fn changed(of_run: GenerationSettings, own: GenerationSettings) -> String {
 mod tests {
     use super::*;
 
-    fn row<'a>(label: &'a str, units: u64, priority: i32) -> PlanRow<'a> {
+    fn row(seed: u64, units: u64, priority: i32) -> PlanRow<'static> {
         PlanRow {
-            label,
+            label: "",
             benchmark: "gsm8k",
             formulation: "iterative",
             behaviour: "paper",
-            seed: 0,
+            seed,
             models: BTreeMap::new(),
             tools: BTreeMap::new(),
             generation: GenerationSettings::default(),
@@ -258,36 +292,55 @@ mod tests {
         }
     }
 
-    const LABEL: &str =
-        "gsm8k iterative corrected seed 12 [candle:checkpoints/step-100000 + candle:models/grounder]";
+    const MODELS: [&str; 2] = ["candle:checkpoints/step-100000", "candle:checkpoints/step-200000"];
 
     #[test]
     fn plans_fit_into_80_columns_and_show_what_differs() {
         let base = GenerationSettings::default();
         let sampling = Sampling::Random { temperature: 0.7, top_p: Some(0.9), top_k: None };
         let own = GenerationSettings { sampling, max_new_tokens: 64 };
-        let rows = [row(LABEL, 1319, 5), PlanRow { generation: own, ..row(LABEL, 1_000_000, 0) }];
+        let with = |row: PlanRow<'static>, planner| {
+            let models = BTreeMap::from([(Role::Planner, planner), (Role::Grounder, "candle:ground")]);
+            PlanRow { models, ..row }
+        };
+        let rows = [
+            with(row(0, 1319, 5), MODELS[0]),
+            with(PlanRow { generation: own, behaviour: "corrected", ..row(12, 1_000_000, 0) }, MODELS[1]),
+        ];
         let text = table(&rows, base, 80);
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}\n{text}");
         }
-        for part in ["1,319", "1,000,000", "22 minutes", "12 days", "priority"] {
+        for part in ["1,319", "1,000,000", "minutes", "days"] {
             assert!(text.contains(part), "{part}\n{text}");
         }
         let wide = table(&rows, base, 200);
+        let headers: Vec<&str> = wide.lines().next().unwrap().split_whitespace().collect();
+        let expected = [
+            "benchmark",
+            "formulation",
+            "behaviour",
+            "seed",
+            "models",
+            "units",
+            "settings",
+            "tokens",
+            "time",
+            "priority",
+        ];
+        assert_eq!(headers, expected);
         assert!(wide.contains("temperature 0.7, top_p 0.9, max_new_tokens 64"), "{wide}");
         assert!(wide.contains("758,425") && wide.contains("575,000,000"), "{wide}");
+        assert!(MODELS.iter().all(|name| wide.contains(name)) && !wide.contains("candle:ground"), "{wide}");
     }
 
     #[test]
     fn columns_without_values_are_left_out() {
-        let plain = PlanRow { tokens: None, seconds: None, ..row(LABEL, 3, 0) };
+        let plain = PlanRow { tokens: None, seconds: None, ..row(0, 3, 0) };
         let text = table(&[plain.clone(), plain.clone()], plain.generation, 120);
-        assert_eq!(
-            text.lines().next().unwrap().split_whitespace().collect::<Vec<_>>(),
-            ["configuration", "units"]
-        );
-        let known = table(&[row(LABEL, 3, 0), plain.clone()], plain.generation, 120);
+        let headers: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
+        assert_eq!(headers, ["benchmark", "formulation", "units"]);
+        let known = table(&[row(0, 3, 0), plain.clone()], plain.generation, 120);
         assert!(known.lines().last().unwrap().trim_end().ends_with('-'), "{known}");
     }
 }
