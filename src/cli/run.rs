@@ -21,7 +21,7 @@ The same command again continues the run. A complete run is not changed.";
 pub(crate) struct RunArgs {
     /// Read settings from a TOML file, same as --config
     ///
-    /// Takes precedence over --config and LUMOS_CONFIG. Example: lumos run sweep.toml --dry-run
+    /// Takes precedence over --config and LUMOS_CONFIG. Default: no file. Example: lumos run sweep.toml
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Read settings from a TOML file

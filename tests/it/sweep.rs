@@ -82,14 +82,14 @@ fn the_plan_is_a_table_and_nothing_is_written() {
         "gsm8k: 2 of 2 records",
         "benchmark  formulation  seed  models",
         "priority",
-        "temperature 0,",
-        "max_new_tokens 48",
+        "tokens  priority",
         "6 configurations, 78 units, order round-robin",
         "settings, data and models are valid",
     ]);
     for line in plan.stdout.lines() {
         assert!(line.chars().count() <= 80 || line.contains("(content"), "{line}\n{plan}");
     }
+    run(folder, "--dry-run").env("COLUMNS", "120").ok().prints(["temperature 0, max_new_tokens 48"]);
     let document = run(folder, "--dry-run --json").ok().json();
     let configurations = document["configurations"].as_array().unwrap();
     let column = |key: &str| configurations.iter().map(|one| one[key].clone()).collect::<Vec<_>>();
