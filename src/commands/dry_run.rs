@@ -210,21 +210,23 @@ fn table(rows: &[PlanRow<'_>], generation: GenerationSettings, width: u16) -> St
     }
     columns.push((Column::new("units").right(), values(&|row| thousands(row.units))));
     if rows.iter().any(|row| row.generation != generation) {
-        columns.push((Column::new("settings").rank(2), values(&settings)));
+        columns.push((Column::new("settings").rank(4), values(&settings)));
     }
     if rows.iter().any(|row| row.tokens.is_some()) {
         columns.push((
-            Column::new("tokens").right().rank(1),
+            Column::new("tokens").right().rank(3),
             values(&|row| row.tokens.map_or_else(unknown, thousands)),
         ));
     }
     if rows.iter().any(|row| row.seconds.is_some()) {
-        columns
-            .push((Column::new("time").right(), values(&|row| row.seconds.map_or_else(unknown, duration))));
+        columns.push((
+            Column::new("time").right().rank(2),
+            values(&|row| row.seconds.map_or_else(unknown, duration)),
+        ));
     }
     let priorities: BTreeSet<i32> = rows.iter().map(|row| row.priority).collect();
     if priorities.len() > 1 {
-        columns.push((Column::new("priority").right(), values(&|row| row.priority.to_string())));
+        columns.push((Column::new("priority").right().rank(1), values(&|row| row.priority.to_string())));
     }
     let (headers, cells): (Vec<Column>, Vec<Vec<String>>) = columns.into_iter().unzip();
     let line = |row: usize| cells.iter().map(|column| column[row].clone()).collect();
@@ -312,7 +314,9 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}\n{text}");
         }
-        for part in ["1,319", "1,000,000", "minutes", "days"] {
+        for part in
+            [" 1,319", " 1,000,000", " checkpoints/step-100000 ", "omitted: settings, tokens, time, priority"]
+        {
             assert!(text.contains(part), "{part}\n{text}");
         }
         let wide = table(&rows, base, 200);
@@ -331,7 +335,10 @@ mod tests {
         ];
         assert_eq!(headers, expected);
         assert!(wide.contains("temperature 0.7, top_p 0.9, max_new_tokens 64"), "{wide}");
-        assert!(wide.contains("758,425") && wide.contains("575,000,000"), "{wide}");
+        assert!(
+            wide.contains("758,425") && wide.contains("22 minutes") && wide.contains("575,000,000"),
+            "{wide}"
+        );
         assert!(wide.contains("  checkpoints/step-100000") && !wide.contains("ground"), "{wide}");
     }
 

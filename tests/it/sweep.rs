@@ -144,7 +144,10 @@ fn a_sweep_is_interrupted_resumed_split_and_merged() {
     run(folder, "--name interrupted").ok();
     // Another limit does not.
     sweep(folder, &SWEEP.replace("limit = 7", "limit = 8"));
-    run(folder, "--name interrupted").exits(2).reports(["contains a run with different settings"]);
+    run(folder, "--name interrupted").exits(2).reports([
+        "contains a run with different settings",
+        "`[[override]]`: other settings than those of the run",
+    ]);
 
     sweep(folder, SWEEP);
     for part in [1, 2] {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use lumos_tasks::{Behaviour, Formulation, Role};
 
 use super::resolved::{ItemChoice, ResolvedSpec};
-use super::rules::{Cell, CellSettings, ConfigurationFilter};
+use super::rules::{Cell, CellSettings, ConfigurationFilter, OverrideRule};
 use super::run_spec::Preset;
 
 /// Largest number of combinations, before exclusions.
@@ -81,15 +81,21 @@ impl ResolvedSpec {
         settings
     }
 
+    /// Returns the overrides that affect results, without priorities.
+    pub(crate) fn overriding(&self) -> Vec<OverrideRule> {
+        let plain = |rule: &OverrideRule| OverrideRule { priority: None, ..rule.clone() };
+        self.overrides.iter().map(plain).filter(OverrideRule::has_settings).collect()
+    }
+
     /// Returns the items of a benchmark that any of its configurations needs.
     pub fn needed_items(&self, task: &str) -> ItemChoice {
         let choice = self.items.get(task).cloned().unwrap_or(ItemChoice::All);
         if self.overrides.iter().all(|rule| rule.limit.is_none()) {
             return choice;
         }
-        let limits =
+        let mut limits =
             self.cells().filter(|(_, cell)| cell.task == task).map(|(_, cell)| self.settings_of(&cell).limit);
-        let most = limits.fold(Some(0), |most, limit| Some(most?.max(limit?)));
+        let most = limits.try_fold(0, |most: u64, limit| Some(most.max(limit?)));
         match (choice, most) {
             // Limits and chosen items exclude each other.
             (ItemChoice::Chosen(selection), _) => ItemChoice::Chosen(selection),

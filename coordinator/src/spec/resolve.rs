@@ -14,7 +14,7 @@ use super::file::SpecError;
 use super::matrix::{Axes, MOST_CONFIGURATIONS};
 use super::names::{expand_names, nearest};
 use super::resolved::{ItemChoice, ResolvedSpec, RunLimits};
-use super::rules::{Cell, CellSettings, ConfigurationFilter, MOST_RULES, OverrideRule, generated};
+use super::rules::{Cell, CellSettings, ConfigurationFilter, MOST_RULES, generated};
 use super::run_spec::{GenerationSpec, ModelSet, RunSpec};
 
 /// The benchmarks that a specification may name.
@@ -168,18 +168,9 @@ fn default_name(spec: &ResolvedSpec) -> String {
     } else {
         ContentHash::of_json(&(asked, "task files", &spec.task_files))
     };
-    let asked = if spec.exclude.is_empty() && spec.overrides.is_empty() {
-        asked
-    } else {
-        // The priority does not affect results.
-        let mut overrides = spec.overrides.clone();
-        overrides.iter_mut().for_each(|rule| rule.priority = None);
-        overrides
-            .retain(|rule| *rule != OverrideRule { filter: rule.filter.clone(), ..OverrideRule::default() });
-        match (spec.exclude.is_empty(), overrides.is_empty()) {
-            (true, true) => asked,
-            _ => ContentHash::of_json(&(asked, "rules", &spec.exclude, overrides)),
-        }
+    let asked = match (&spec.exclude, spec.overriding()) {
+        (exclude, overrides) if exclude.is_empty() && overrides.is_empty() => asked,
+        (exclude, overrides) => ContentHash::of_json(&(asked, "rules", exclude, overrides)),
     };
     let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>().join("-");
     let tasks = spec.tasks.join("-");
@@ -444,7 +435,7 @@ impl Problems {
     /// Checks the settings of rules.
     fn overrides(&mut self, spec: &RunSpec, generation: GenerationSettings) {
         for (index, rule) in spec.overrides.iter().flatten().enumerate() {
-            if *rule == (OverrideRule { filter: rule.filter.clone(), ..OverrideRule::default() }) {
+            if !rule.has_settings() {
                 self.rule(
                     spec,
                     "override",

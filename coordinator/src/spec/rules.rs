@@ -64,6 +64,13 @@ pub struct OverrideRule {
     pub priority: Option<i32>,
 }
 
+impl OverrideRule {
+    /// Whether the rule sets anything.
+    pub(super) fn has_settings(&self) -> bool {
+        *self != Self { filter: self.filter.clone(), ..Self::default() }
+    }
+}
+
 /// Order in which the units of a run are dispatched, within one priority.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
