@@ -162,7 +162,7 @@ async fn run(cli: Cli) -> CommandResult {
     let verbosity = cli.global.verbosity();
     let quiet = verbosity.quiet;
     match cli.command {
-        Command::Run(arguments) if arguments.dry_run => commands::run::validate(&arguments).await,
+        Command::Run(arguments) if arguments.dry_run => commands::dry_run::run(&arguments).await,
         Command::Run(arguments) => commands::run::run(&arguments, verbosity).await,
         Command::Resume(arguments) => commands::run::resume(&arguments, verbosity).await,
         Command::Worker(arguments) => commands::worker::run(&arguments, quiet).await,
@@ -171,7 +171,7 @@ async fn run(cli: Cli) -> CommandResult {
         Command::Cancel(arguments) => commands::queue::cancel(&arguments).await,
         Command::Merge(arguments) => commands::results::merge(&arguments).await,
         Command::Init(arguments) => commands::init::run(&arguments),
-        Command::Validate(arguments) => commands::run::validate(&arguments).await,
+        Command::Validate(arguments) => commands::dry_run::run(&arguments).await,
         Command::Report(arguments) => commands::results::report(&arguments, verbosity),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Gate(arguments) => commands::gate::run(&arguments),

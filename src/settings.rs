@@ -14,8 +14,8 @@ use std::time::Duration;
 use lumos_benchmarks::task_file::TaskFile;
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_coordinator::spec::{
-    BatchSize, FailOnError, GenerationSpec, LimitsSpec, ModelSet, Partition, Preset, ResolvedSpec, RunSpec,
-    expand_names, parse_samples, read_task_file,
+    BatchSize, FailOnError, GenerationSpec, LimitsSpec, ModelSet, Partition, Preset, ResolvedSpec,
+    RulePlaces, RunSpec, expand_names, parse_samples, read_task_file,
 };
 use lumos_engine::{DType, ModelSource};
 use lumos_http::AccessPolicy;
@@ -39,7 +39,7 @@ pub(crate) fn benchmark(name: &str) -> Result<&'static dyn Benchmark, Failure> {
 
 /// Resolves the settings of the file, if there is one, with the flags (which include the environment) on top.
 pub(crate) fn resolve(arguments: &RunArgs) -> Result<ResolvedSpec, Failure> {
-    let file = match &arguments.config {
+    let file = match arguments.settings_file() {
         Some(path) => RunSpec::from_file(path).map_err(Failure::usage)?,
         None => RunSpec::default(),
     };
@@ -211,6 +211,11 @@ fn flags(arguments: &RunArgs, tasks: &[String]) -> Result<RunSpec, Failure> {
         browser: models.browser.clone(),
         prompt_template: models.prompt_template.clone(),
         exemplars_per_prompt: models.exemplars_per_prompt,
+        // Rules are in files only.
+        exclude: None,
+        overrides: None,
+        order: None,
+        places: RulePlaces::default(),
     })
 }
 

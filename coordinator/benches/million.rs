@@ -112,7 +112,7 @@ fn manifest(items: &[Item]) -> Manifest {
     };
     Manifest::new(ManifestParts {
         spec: spec.resolve().expect("invalid specification"),
-        configurations: vec![configuration],
+        configurations: vec![configuration.into()],
         models: Vec::new(),
         data: vec![PlannedData {
             benchmark: "gsm8k",
@@ -120,7 +120,7 @@ fn manifest(items: &[Item]) -> Manifest {
             sha256: ContentHash::of_bytes(b"data"),
             records: items.len() as u64,
             invalid: 0,
-            items: &items.iter().map(|item| item.id.clone()).collect::<Vec<_>>(),
+            items: &items.iter().map(|item| (item.index, item.id.clone())).collect::<Vec<_>>(),
         }],
         git_revision: None,
         created: Timestamp::UNIX_EPOCH,

@@ -14,15 +14,23 @@ use serde::{Deserialize, Serialize};
 pub struct RunIdentity(ContentHash);
 
 impl RunIdentity {
-    /// Computes the identity of a run from its configurations and, by benchmark, its items.
+    /// Computes the identity of a run from its configurations, each with the number of its items if it has a limit of its
+    /// own, and, by benchmark, its items.
     pub(crate) fn of<'a, 'b>(
-        configurations: impl IntoIterator<Item = &'a Configuration>,
+        configurations: impl IntoIterator<Item = (&'a Configuration, Option<u64>)>,
         items: impl IntoIterator<Item = (&'b str, Vec<ItemId>)>,
     ) -> Self {
-        let mut configurations: Vec<ContentHash> =
-            configurations.into_iter().map(Configuration::identity).collect();
+        let mut limits: Vec<(ContentHash, u64)> = Vec::new();
+        let mut identities: Vec<ContentHash> = Vec::new();
+        for (configuration, limit) in configurations {
+            let identity = configuration.identity();
+            limits.extend(limit.map(|limit| (identity.clone(), limit)));
+            identities.push(identity);
+        }
+        let mut configurations = identities;
         configurations.sort();
         configurations.dedup();
+        limits.sort();
         let mut items: Vec<(&str, ContentHash)> = items
             .into_iter()
             .map(|(benchmark, mut items)| {
@@ -31,7 +39,12 @@ impl RunIdentity {
             })
             .collect();
         items.sort();
-        Self(ContentHash::of_json(&("run/1", configurations, items)))
+        // Added only if there are any, so that other runs keep the identity of earlier versions.
+        Self(if limits.is_empty() {
+            ContentHash::of_json(&("run/1", configurations, items))
+        } else {
+            ContentHash::of_json(&("run/1", configurations, items, limits))
+        })
     }
 
     /// Returns the first twelve digits, for display.
@@ -81,7 +94,9 @@ mod tests {
             let backwards: HashSet<_> = ids(&reversed, count).into_iter().collect();
             prop_assert_eq!(forwards, backwards);
             let identity =
-                |configurations: &[Configuration], items: Vec<_>| RunIdentity::of(configurations, [("gsm8k", items)]);
+                |configurations: &[Configuration], items: Vec<_>| {
+                    RunIdentity::of(configurations.iter().map(|one| (one, None)), [("gsm8k", items)])
+                };
             let items: Vec<_> = (0..count).map(|index| item(index).id).collect();
             let mut turned = items.clone();
             turned.reverse();

@@ -32,6 +32,6 @@ pub use {
     computing::{Computing, WorkerComputing},
     events::Event,
     merge::{MergeError, merge},
-    plan::{MatrixError, SelectError, Selected, expand, select},
+    plan::{MatrixError, PlannedCell, SelectError, Selected, expand, select},
     unit_view::{UnitView, for_each_unit, for_each_unit_of, unit_of},
 };

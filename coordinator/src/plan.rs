@@ -40,58 +40,75 @@ pub enum MatrixError<E: std::error::Error + 'static> {
     },
 }
 
-/// Expands the matrix, in the order of reports.
+/// A configuration of the matrix with the settings that are not part of its identity.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlannedCell {
+    /// The configuration.
+    pub configuration: Configuration,
+    /// Number of items of the benchmark, from the first; `None` for all selected items.
+    pub limit: Option<u64>,
+    /// Priority of its units; higher ones are dispatched first.
+    pub priority: i32,
+}
+
+impl From<Configuration> for PlannedCell {
+    fn from(configuration: Configuration) -> Self {
+        Self { configuration, limit: None, priority: 0 }
+    }
+}
+
+/// Expands the matrix, in the order of reports, without excluded configurations.
 ///
 /// `resolve_model` returns the identity of a named model, and `tools` the backends that a benchmark's
-/// episodes call. Equal cells (two names for the same weights) are merged.
+/// episodes call, where backends by tool replace those of the run. Equal cells (two names for the same weights) are
+/// merged.
 ///
 /// # Errors
 /// If a benchmark or a model is unknown.
 pub fn expand<E: std::error::Error + 'static>(
     spec: &ResolvedSpec,
     mut resolve_model: impl FnMut(&str, Role, Formulation) -> Result<ModelIdentity, E>,
-    tools: impl Fn(&dyn Benchmark) -> Vec<ToolBackend>,
-) -> Result<Vec<Configuration>, MatrixError<E>> {
-    let mut configurations = Vec::new();
+    tools: impl Fn(&dyn Benchmark, &BTreeMap<String, String>) -> Vec<ToolBackend>,
+) -> Result<Vec<PlannedCell>, MatrixError<E>> {
+    let mut cells = Vec::new();
     let mut known = HashSet::new();
-    for task in &spec.tasks {
+    for (named, cell) in spec.cells() {
+        let task = cell.task;
         let benchmark = spec.benchmark(task)?;
-        let mut tools = tools(benchmark);
+        let (formulation, behaviour, seed) = (cell.formulation, cell.behaviour, cell.seed);
+        let settings = spec.settings_of(&cell);
+        let mut models = BTreeMap::new();
+        for &role in benchmark.roles(formulation) {
+            let name = named.get(&role).ok_or(MatrixError::NoModel { formulation, role })?;
+            let identity = resolve_model(name, role, formulation).map_err(|source| MatrixError::Model {
+                role,
+                name: name.clone(),
+                source,
+            })?;
+            models.insert(role, identity);
+        }
+        // Formulations with a single model call no tools.
+        let mut tools =
+            if formulation.calls_tools() { tools(benchmark, &settings.tools) } else { Vec::new() };
         tools.sort();
-        for &formulation in &spec.formulation {
-            for named in &spec.models {
-                let mut models = BTreeMap::new();
-                for &role in benchmark.roles(formulation) {
-                    let name = named.get(&role).ok_or(MatrixError::NoModel { formulation, role })?;
-                    let identity = resolve_model(name, role, formulation)
-                        .map_err(|source| MatrixError::Model { role, name: name.clone(), source })?;
-                    models.insert(role, identity);
-                }
-                for &behaviour in &spec.behaviour {
-                    for &seed in &spec.seed {
-                        let configuration = Configuration {
-                            benchmark: task.clone(),
-                            formulation,
-                            behaviour,
-                            max_rounds: benchmark.max_rounds(behaviour),
-                            models: models.clone(),
-                            // Formulations with a single model call no tools.
-                            tools: if formulation.calls_tools() { tools.clone() } else { Vec::new() },
-                            generation: spec.generation,
-                            seed,
-                            prompts: benchmark.prompts_hash(),
-                            format: lumos_tasks::PromptFormat::default(),
-                            agent: benchmark.agent().filter(|_| formulation.has_modules()),
-                        };
-                        if known.insert(configuration.identity()) {
-                            configurations.push(configuration);
-                        }
-                    }
-                }
-            }
+        let configuration = Configuration {
+            benchmark: task.to_owned(),
+            formulation,
+            behaviour,
+            max_rounds: benchmark.max_rounds(behaviour),
+            models,
+            tools,
+            generation: settings.generation,
+            seed,
+            prompts: benchmark.prompts_hash(),
+            format: lumos_tasks::PromptFormat::default(),
+            agent: benchmark.agent().filter(|_| formulation.has_modules()),
+        };
+        if known.insert(configuration.identity()) {
+            cells.push(PlannedCell { configuration, limit: settings.limit, priority: settings.priority });
         }
     }
-    Ok(configurations)
+    Ok(cells)
 }
 
 /// Error of selecting items.
@@ -211,7 +228,7 @@ mod tests {
         }
     }
 
-    fn tools(_: &dyn Benchmark) -> Vec<ToolBackend> {
+    fn tools(_: &dyn Benchmark, _: &BTreeMap<String, String>) -> Vec<ToolBackend> {
         vec![ToolBackend { tool: "maths".to_owned(), backend: "native".to_owned(), version: 1 }]
     }
 
@@ -219,6 +236,7 @@ mod tests {
     fn the_matrix_has_every_cell_once_in_the_order_of_reports() {
         let spec = spec().resolve().unwrap();
         let cells = expand(&spec, |name, _, _| Ok::<_, Infallible>(model(name)), tools).unwrap();
+        let cells: Vec<Configuration> = cells.into_iter().map(|cell| cell.configuration).collect();
         // 2 benchmarks × 2 formulations × 2 models × 2 behaviours × 2 seeds.
         assert_eq!(cells.len(), 32);
         let identities: HashSet<_> = cells.iter().map(Configuration::identity).collect();

@@ -94,7 +94,7 @@ pub fn manifest_with(
         .collect();
     let mut manifest = Manifest::new(ManifestParts {
         spec,
-        configurations: configurations.to_vec(),
+        configurations: configurations.iter().cloned().map(Into::into).collect(),
         models,
         data: vec![PlannedData {
             benchmark: "svamp",
@@ -102,7 +102,7 @@ pub fn manifest_with(
             sha256: ContentHash::of_bytes(b"data"),
             records: 1000,
             invalid: 0,
-            items: &items.iter().map(|item| item.id.clone()).collect::<Vec<_>>(),
+            items: &items.iter().map(|item| (item.index, item.id.clone())).collect::<Vec<_>>(),
         }],
         git_revision: Some("0123abcd".to_owned()),
         created: "2025-01-02T03:04:05Z".parse().unwrap(),

@@ -64,6 +64,9 @@ pub fn for_each_unit_of<E: From<CheckpointError>>(
 ) -> Result<(), E> {
     for item in checkpoint.items(&configuration.configuration.benchmark) {
         let item = item?;
+        if !configuration.has_item(item.index) {
+            break;
+        }
         let unit = unit_of(configuration, &item);
         let mut earlier = checkpoint.records_of(&unit)?;
         let record = earlier.pop();

@@ -1,6 +1,6 @@
 //! Options of `run`, `validate` and `resume`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -10,7 +10,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   lumos run --tasks gsm8k --model builtin:tiny --limit 5
   lumos run --tasks gsm8k,svamp --formulation iterative,onetime --planner candle:models/plan --grounder candle:models/ground
-  lumos run --config sweep.toml --name sweep --temperature 0.7 --seed 0,1,2
+  lumos run sweep.toml --name sweep --temperature 0.7 --seed 0,1,2
   lumos run --preset paper --tasks svamp --model builtin:tiny --data data --record cases.jsonl
 
 The same command again continues the run. A complete run is not changed.";
@@ -19,6 +19,11 @@ The same command again continues the run. A complete run is not changed.";
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
+    /// Read settings from a TOML file, same as --config
+    ///
+    /// Takes precedence over --config and LUMOS_CONFIG. Default: no file. Example: lumos run sweep.toml
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
     /// Read settings from a TOML file
     ///
     /// Flags and environment variables override the file. Default: no file. Example: --config sweep.toml
@@ -26,9 +31,22 @@ pub(crate) struct RunArgs {
     pub(crate) config: Option<PathBuf>,
     /// Check settings, data and models, print the plan, and stop
     ///
-    /// Nothing is written and no episode runs. Default: off.
+    /// The plan has one row per configuration: units, estimated tokens and time, and priority. With --json it is one JSON
+    /// object. Nothing is written and no episode runs. Default: off.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Estimate the time of the plan from figures of `lumos bench engine`
+    ///
+    /// Needs --dry-run. The file is written by `lumos bench engine --output`. Default: no times. Example: --dry-run
+    /// --bench bench.json
+    #[arg(long, value_name = "PATH")]
+    pub(crate) bench: Option<PathBuf>,
+    /// Estimate the tokens of the plan from this run
+    ///
+    /// Needs --dry-run. A folder, or a name in --output-path. Default: the recorded cases of the original. Example:
+    /// --dry-run --like runs/pilot
+    #[arg(long, value_name = "RUN")]
+    pub(crate) like: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
     #[command(flatten)]
@@ -56,6 +74,13 @@ fn tasks() -> String {
          gsm8k,svamp or --tasks \"*qa\" or --tasks mine/task.toml",
         names.join(", ")
     )
+}
+
+impl RunArgs {
+    /// Returns the settings file, if there is one.
+    pub(crate) fn settings_file(&self) -> Option<&Path> {
+        self.file.as_deref().or(self.config.as_deref())
+    }
 }
 
 /// Options that select what is run.

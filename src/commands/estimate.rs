@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanDuration;
-use lumos_coordinator::expand;
 use lumos_coordinator::spec::RunSpec;
+use lumos_coordinator::{PlannedCell, expand};
 use lumos_engine::bench::BenchReport;
 use lumos_models::ModelName;
 use lumos_tasks::{ContentHash, Device, Formulation, ModelIdentity, Role, Step};
@@ -24,11 +24,11 @@ use crate::estimate::{
     Candidate, Fitting, Prediction, TokensPerItem, Use, Way, cycles, fit, nearest, predict, recorded,
 };
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::pipeline::count_items;
+use crate::pipeline::item_positions;
 use crate::settings;
 
 /// Kind of an episode: benchmark and formulation.
-type Kind = (String, Formulation);
+pub(super) type Kind = (String, Formulation);
 
 /// Estimate for one kind of episode.
 #[derive(Debug, Serialize)]
@@ -69,24 +69,28 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
     let (spec, files) = settings::with_task_files(spec)?;
     let spec = spec.resolve_with(&files).map_err(Failure::usage)?;
     // Only the models' names are needed; their files may be missing.
-    let configurations = expand(
+    let cells = expand(
         &spec,
         |name, _, _| {
             let content = ContentHash::of_bytes(name.as_bytes());
             Ok::<_, Infallible>(ModelIdentity { name: name.to_owned(), content, dtype: None })
         },
-        |_| Vec::new(),
+        |_, _| Vec::new(),
     )
     .map_err(Failure::usage)?;
     let mut units: BTreeMap<Kind, u64> = BTreeMap::new();
     for task in &spec.tasks {
-        let items = count_items(&spec, task)?;
-        for configuration in configurations.iter().filter(|one| one.benchmark == *task) {
-            *units.entry((task.clone(), configuration.formulation)).or_default() += items;
+        let items = item_positions(&spec, task)?;
+        for PlannedCell { configuration, limit, .. } in &cells {
+            if configuration.benchmark == *task {
+                let end = limit.map_or(items.len(), |limit| items.partition_point(|at| *at < limit));
+                *units.entry((task.clone(), configuration.formulation)).or_default() += end as u64;
+            }
         }
     }
-    let models: BTreeSet<Engine> = configurations
+    let models: BTreeSet<Engine> = cells
         .iter()
+        .map(|cell| &cell.configuration)
         .flat_map(|one| one.models.iter().map(|(role, model)| (*role, one.formulation, &model.name)))
         .filter_map(|(role, formulation, name)| Engine::of(role, formulation, name, spec.device.of(role)))
         .collect();
@@ -232,7 +236,7 @@ fn show_fitting(fitting: &Fitting, seconds: f64, out: &mut impl Write) -> io::Re
     )
 }
 
-fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     if seconds < 60.0 {
         return format!("{seconds:.1} seconds");
     }
@@ -240,7 +244,8 @@ fn duration(seconds: f64) -> String {
         .map_or_else(|_| "unlimited".to_owned(), |duration| HumanDuration(duration).to_string())
 }
 
-fn read(path: &Path) -> Result<BenchReport, Failure> {
+/// Reads the figures of `lumos bench engine`.
+pub(super) fn read(path: &Path) -> Result<BenchReport, Failure> {
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::input(format!("{}: {error}", path.display()))
             .hint("create the file with `lumos bench engine --output PATH`")
@@ -250,7 +255,7 @@ fn read(path: &Path) -> Result<BenchReport, Failure> {
 }
 
 /// Returns recorded tokens per item of a run, by kind.
-fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, Failure> {
+pub(super) fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, Failure> {
     let (manifest, checkpoint) = open(folder)?;
     let mut sums: BTreeMap<Kind, (u64, TokensPerItem)> = BTreeMap::new();
     checkpoint.for_each_settled(&manifest, |planned, _, record| {

@@ -5,6 +5,7 @@ pub(crate) mod compare;
 pub(crate) mod complete;
 pub(crate) mod data;
 pub(crate) mod doctor;
+pub(crate) mod dry_run;
 pub(crate) mod estimate;
 pub(crate) mod export;
 pub(crate) mod gate;

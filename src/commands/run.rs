@@ -1,4 +1,4 @@
-//! `lumos run`, `lumos resume` and `lumos validate`.
+//! `lumos run` and `lumos resume`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,15 @@ use lumos_coordinator::Checkpoint;
 use lumos_coordinator::manifest::Manifest;
 
 use crate::cli::{EngineArgs, ResumeArgs, RunArgs, Verbosity};
-use crate::exit::{CommandResult, Exit, Failure};
+use crate::exit::{CommandResult, Failure};
 use crate::pipeline::{Executor, Options, Plan, Run, Spec, manifest_failure, open_checkpoint};
 use crate::{fleet, settings, writable};
 
 pub(crate) async fn run(arguments: &RunArgs, verbosity: Verbosity) -> CommandResult {
+    if arguments.bench.is_some() || arguments.like.is_some() {
+        return Err(Failure::input("--bench and --like estimate a plan and need --dry-run")
+            .hint("add --dry-run to print the plan without running it"));
+    }
     let spec = Spec::of(arguments, verbosity)?.with_fleet(&arguments.fleet).await?;
     Plan::of(spec).await?.open().await?.finish().await
 }
@@ -64,41 +68,4 @@ fn named(folder: &Path) -> Result<(PathBuf, String), Failure> {
         (Some(parent), Some(name)) => Ok((parent.to_owned(), name)),
         _ => Err(Failure::input(format!("not a run folder: `{}`", folder.display()))),
     }
-}
-
-pub(crate) async fn validate(arguments: &RunArgs) -> CommandResult {
-    let Plan { manifest, executor, .. } = Plan::of(Spec::of(arguments, Verbosity::default())?).await?;
-    if executor.prepare(&manifest).await? {
-        println!("models are loaded in turns: each fits into memory, but not all together");
-    }
-    let folder = manifest.spec.folder();
-    println!("run {}, folder {}", manifest.spec.name, folder.display());
-    for data in &manifest.data {
-        println!(
-            "{}: {} of {} records from {} (sha256 {})",
-            data.benchmark,
-            data.selected,
-            data.records,
-            data.source,
-            data.sha256.short()
-        );
-    }
-    for model in &manifest.models {
-        println!("{} (content {})", model.identity.name, model.identity.content.short());
-    }
-    for planned in &manifest.configurations {
-        println!("{}: {} units", planned.label, planned.planned);
-    }
-    println!("{} units; settings, data and models are valid", manifest.planned());
-    match Manifest::read(&folder) {
-        Ok(found) if found.identity == manifest.identity => {
-            println!("the run exists: `lumos run` continues it");
-        }
-        // Returns the error with the differences.
-        Ok(_) => {
-            manifest.open_or_create(&folder).map_err(manifest_failure)?;
-        }
-        Err(_) => {}
-    }
-    Ok(Exit::Complete)
 }

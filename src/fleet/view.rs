@@ -214,7 +214,7 @@ fn figure(value: f64) -> String {
 }
 
 /// Formats 12345 as 12,345.
-fn thousands(number: u64) -> String {
+pub(crate) fn thousands(number: u64) -> String {
     HumanCount(number).to_string()
 }
 

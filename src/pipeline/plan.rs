@@ -14,8 +14,8 @@ use lumos_benchmarks::{Benchmark, DataError, DataSource};
 use lumos_coordinator::manifest::{
     FileRecord, Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData,
 };
-use lumos_coordinator::spec::{ItemChoice, ResolvedSpec};
-use lumos_coordinator::{Checkpoint, PlanMark, SelectError, expand, select};
+use lumos_coordinator::spec::ResolvedSpec;
+use lumos_coordinator::{Checkpoint, PlanMark, SelectError, Selected, expand, select};
 use lumos_models::{Identified, IdentifyError, ModelFile, hash_file};
 use lumos_tasks::families::shop::{self, Exemplars};
 use lumos_tasks::{ContentHash, Item, ItemId, Task, ToolBackend};
@@ -49,8 +49,8 @@ struct SelectedData {
     records: u64,
     /// Number of malformed records that were skipped.
     invalid: u64,
-    /// Identities of the selected items, by position.
-    items: Vec<ItemId>,
+    /// Positions and identities of the selected items.
+    items: Vec<(u64, ItemId)>,
 }
 
 impl Plan {
@@ -65,6 +65,7 @@ impl Plan {
     fn read(Spec { resolved: mut spec, executor }: Spec) -> Result<Self, Failure> {
         let Executor { models, tools, .. } = &executor;
         let backends = tool_backends(&spec, tools)?;
+        let replaced = replaced_backends(&spec, tools)?;
         let mut identified: Vec<Identified> = Vec::new();
         let mut configurations = expand(
             &spec,
@@ -75,16 +76,26 @@ impl Plan {
                 }
                 Ok::<_, IdentifyError>(model.identity)
             },
-            |benchmark| backends.get(benchmark.name()).cloned().unwrap_or_default(),
+            |benchmark, rules| {
+                let mut backends = backends.get(benchmark.name()).cloned().unwrap_or_default();
+                for backend in &mut backends {
+                    let rule = rules.get_key_value(&backend.tool);
+                    if let Some(other) = rule.and_then(|rule| replaced.get(&rule)) {
+                        *backend = other.clone();
+                    }
+                }
+                backends
+            },
         )
         .map_err(Failure::usage)?;
         let format = settings::prompt_format(&spec)?;
-        for configuration in &mut configurations {
-            configuration.format = format.clone();
+        for cell in &mut configurations {
+            cell.configuration.format = format.clone();
         }
         let exemplars = spec.exemplars.as_deref().map(read_exemplars).transpose()?;
         if let Some(exemplars) = &exemplars {
-            for configuration in configurations.iter_mut().filter(|one| one.benchmark == "webshop") {
+            let all = configurations.iter_mut().map(|cell| &mut cell.configuration);
+            for configuration in all.filter(|one| one.benchmark == "webshop") {
                 configuration.prompts = shop::prompts_hash(exemplars);
             }
         }
@@ -105,7 +116,7 @@ impl Plan {
             spec,
         });
         for data in &mut data {
-            data.items.retain(|id| partition.is_none_or(|partition| partition.keeps(id)));
+            data.items.retain(|(_, id)| partition.is_none_or(|partition| partition.keeps(id)));
         }
         Ok(Self { manifest, executor, data, exemplars })
     }
@@ -120,7 +131,7 @@ impl Plan {
             _ => None,
         };
         if let Some(mut found) = manifest.open_or_create(&folder).map_err(manifest_failure)? {
-            found.spec = manifest.spec;
+            found.adopt(manifest);
             manifest = found;
         }
         let stall_warning = executor.options.stall_warning;
@@ -147,7 +158,7 @@ impl SelectedData {
     fn read(spec: &ResolvedSpec, task: &str) -> Result<Self, Failure> {
         let benchmark = benchmark_of(spec, task)?;
         let data = LocalData::of(benchmark, spec.data.as_deref())?;
-        let choice = spec.items.get(task).cloned().unwrap_or(ItemChoice::All);
+        let choice = spec.needed_items(task);
         let mut told = 0u32;
         let items = benchmark.open(data.source.clone()).map_err(Failure::usage)?;
         let selected = select(task, items, &choice, |error: &DataError| {
@@ -166,8 +177,7 @@ impl SelectedData {
             DataSource::File(path) => hash(path)?,
             DataSource::Samples => ContentHash::of_bytes(benchmark.samples()),
         };
-        let items = selected.items.into_iter().map(|(_, id)| id).collect();
-        let (records, invalid) = (selected.records, selected.invalid);
+        let Selected { items, records, invalid } = selected;
         Ok(Self { benchmark, data, sha256, records, invalid, items })
     }
 
@@ -198,7 +208,7 @@ impl SelectedData {
             expected.peek()?;
             match item {
                 Ok(item) => {
-                    Some(expected.next_if(|id| **id == item.id).map(|_| with_exemplars(item, exemplars)))
+                    Some(expected.next_if(|(_, id)| *id == item.id).map(|_| with_exemplars(item, exemplars)))
                 }
                 // The record was also skipped during planning.
                 Err(error) if error.is_skippable() => Some(None),
@@ -298,6 +308,20 @@ fn tool_backends<'a>(
     if missing.is_empty() { Ok(backends) } else { Err(missing_tools(&missing)) }
 }
 
+/// Identifies the backends of rules, by tool and backend.
+fn replaced_backends<'a>(
+    spec: &'a ResolvedSpec,
+    tools: &ToolSets,
+) -> Result<BTreeMap<(&'a String, &'a String), ToolBackend>, Failure> {
+    let of_rules = spec.overrides.iter().flat_map(|rule| &rule.tools);
+    of_rules
+        .map(|(tool, backend)| {
+            let identified = tools.identify(tool, backend).map_err(Failure::usage)?;
+            Ok(((tool, backend), identified))
+        })
+        .collect()
+}
+
 /// Returns the default backend of a tool for a definition: its own one, otherwise one that needs no data.
 fn usual_backend_of(
     spec: &ResolvedSpec,
@@ -382,11 +406,11 @@ pub(crate) fn model_record(model: Identified) -> ModelRecord {
     ModelRecord { identity: model.identity, files: model.files.into_iter().map(file).collect() }
 }
 
-/// Counts the items of a benchmark that a run would select.
-pub(crate) fn count_items(spec: &ResolvedSpec, task: &str) -> Result<u64, Failure> {
+/// Returns the positions of the items of a benchmark that a run would select, in ascending order.
+pub(crate) fn item_positions(spec: &ResolvedSpec, task: &str) -> Result<Vec<u64>, Failure> {
     let items = SelectedData::read(spec, task)?.items;
-    let kept = |id: &&ItemId| spec.partition.is_none_or(|partition| partition.keeps(id));
-    Ok(items.iter().filter(kept).count() as u64)
+    let kept = |(_, id): &&(u64, ItemId)| spec.partition.is_none_or(|partition| partition.keeps(id));
+    Ok(items.iter().filter(kept).map(|(position, _)| *position).collect())
 }
 
 /// Computes the hash of a data file or folder.

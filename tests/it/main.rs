@@ -34,6 +34,7 @@ mod shopping_browser;
 mod sql;
 mod stall;
 mod support;
+mod sweep;
 mod viewer;
 mod waits;
 mod wording;

@@ -71,7 +71,7 @@ use crate::identity::RunIdentity;
 #[cfg(test)]
 pub(crate) use index::SettledIndex;
 pub(crate) use index::{Settlement, UnitStatus};
-pub(crate) use run_store::RunStore;
+pub(crate) use run_store::{ItemIds, RunStore};
 
 pub use {error::CheckpointError, reader::CheckpointReader, recovery::Damage};
 

@@ -35,7 +35,7 @@ pub(super) fn record(number: u64, attempt: u32, fault: bool) -> Record {
 }
 
 pub(super) fn identity() -> RunIdentity {
-    RunIdentity::of([&configuration(0)], [])
+    RunIdentity::of([(&configuration(0), None)], [])
 }
 
 #[tokio::test]

@@ -11,8 +11,9 @@ use lumos_tasks::{
     Assignment, Configuration, ContentHash, EpisodeUnit, Item, Outcome, RunToken, Target, WorkUnit,
 };
 
+use super::order::{groups, ranks};
 use super::unit_tracker::{UnitAttempt, UnitIndex, UnitTracker};
-use crate::checkpoint::{CheckpointError, RunStore};
+use crate::checkpoint::{CheckpointError, ItemIds, RunStore};
 use crate::manifest::Manifest;
 use crate::unit_key::UnitKey;
 
@@ -39,15 +40,48 @@ pub(crate) fn tracker(
     store: &dyn RunStore,
     retries: u32,
 ) -> Result<UnitTracker, CheckpointError> {
-    let mut tracker = UnitTracker::new(manifest.configurations.len(), retries);
+    let configurations = &manifest.configurations;
+    let mut tracker = UnitTracker::new(ranks(configurations), retries);
     let open = manifest.planned().saturating_sub(store.settled());
     tracker.reserve(usize::try_from(open).unwrap_or(0));
-    for (position, planned) in (0..).zip(&manifest.configurations) {
-        for item in store.item_ids(&planned.configuration.benchmark) {
-            let (item, id) = item?;
-            let unit = UnitKey::of(&EpisodeUnit::identity_of(&id, &planned.identity));
-            let status = store.unit_status(&unit);
-            tracker.add(position, item, unit, status);
+    for group in groups(configurations, manifest.spec.order) {
+        // The items of each benchmark of the group, with its configurations.
+        let mut benchmarks: Vec<(ItemIds<'_>, Vec<usize>)> = Vec::new();
+        let mut names: Vec<&str> = Vec::new();
+        for position in group {
+            let benchmark = configurations[position].configuration.benchmark.as_str();
+            match names.iter().position(|name| *name == benchmark) {
+                Some(at) => benchmarks[at].1.push(position),
+                None => {
+                    names.push(benchmark);
+                    benchmarks.push((store.item_ids(benchmark), vec![position]));
+                }
+            }
+        }
+        // One item of each benchmark in turn.
+        while !benchmarks.is_empty() {
+            let mut failed = None;
+            benchmarks.retain_mut(|(items, positions)| match items.next() {
+                Some(Ok((item, id))) => {
+                    for &position in
+                        positions.iter().filter(|&&position| configurations[position].has_item(item))
+                    {
+                        let unit =
+                            UnitKey::of(&EpisodeUnit::identity_of(&id, &configurations[position].identity));
+                        // Configurations are far fewer than 2^32.
+                        tracker.add(position as u32, item, unit, store.unit_status(&unit));
+                    }
+                    true
+                }
+                Some(Err(error)) => {
+                    failed = Some(error);
+                    false
+                }
+                None => false,
+            });
+            if let Some(error) = failed {
+                return Err(error);
+            }
         }
     }
     tracker.complete();

@@ -7,6 +7,7 @@
 mod assignments;
 mod control;
 mod ingest;
+mod order;
 mod results;
 mod run_stats;
 mod session;

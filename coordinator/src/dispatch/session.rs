@@ -227,7 +227,7 @@ impl<'a> Session<'a> {
         let mut tickets: Vec<UnitAttempt> =
             again.into_iter().filter(|unit_attempt| self.tracker.is_sending(unit_attempt)).collect();
         if tickets.is_empty() {
-            tickets = self.tracker.next(self.window(), UNITS);
+            tickets = self.tracker.next(self.window(), self.at_once(), UNITS);
         }
         if tickets.is_empty() {
             return Ok(None);

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::samples::{configuration, item, manifest_of};
+use crate::spec::DispatchOrder;
 
 /// Work of a worker on a unit: true for an answer, false for a fault.
 type Work = fn(&Assignment) -> bool;
@@ -225,4 +226,55 @@ async fn results_of_strangers_are_dropped() {
     let (summary, ()) = tokio::join!(session, worker);
     assert_eq!(summary.unwrap().settled, 2);
     assert_eq!(stage.checkpoint.records().count(), 2);
+}
+
+/// Returns the seeds and items of a run's units in the order in which they are published.
+async fn published(stage: &Stage) -> Vec<(u64, u64)> {
+    let work: MemoryQueue<Assignment> = MemoryQueue::bounded(64);
+    let results: MemoryQueue<Finished> = MemoryQueue::bounded(64);
+    let drain = CancellationToken::new();
+    let (events, _received) = mpsc::channel(1024);
+    let order = async {
+        let mut order = Vec::new();
+        loop {
+            let leases = work.claim(1).await.unwrap();
+            for lease in &leases {
+                let WorkUnit::Episode(unit) = &lease.body().unit;
+                let item = (0..20).find(|index| item(*index).id == unit.item).unwrap();
+                order.push((unit.configuration.seed, item));
+                let finished = finished(lease.body(), true);
+                results.publish(&finished.message_id(), finished).await.unwrap();
+            }
+            if leases.is_empty() {
+                results.close();
+                return order;
+            }
+            for lease in leases {
+                lease.acknowledge().await.unwrap();
+            }
+        }
+    };
+    let terms = stage.terms();
+    let dispatching = dispatch(&stage.manifest, &terms, &stage.checkpoint, &work, &results, &events, &drain);
+    let (summary, order) = tokio::join!(dispatching, order);
+    assert_eq!(summary.unwrap().outstanding(), 0);
+    order
+}
+
+#[tokio::test]
+async fn units_are_published_by_priority_and_order() {
+    let all = |seed: u64| (0..4).map(move |item| (seed, item));
+    assert_eq!(published(&Stage::new(4)).await, all(0).chain(all(1)).collect::<Vec<_>>());
+    let mut stage = Stage::new(4);
+    stage.manifest.configurations[1].priority = 1;
+    assert_eq!(published(&stage).await, all(1).chain(all(0)).collect::<Vec<_>>());
+    let mut stage = Stage::new(4);
+    stage.manifest.spec.order = DispatchOrder::RoundRobin;
+    // The second configuration has fewer items.
+    (stage.manifest.configurations[1].limit, stage.manifest.configurations[1].planned) = (Some(2), 2);
+    assert_eq!(published(&stage).await, [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (0, 3)]);
+    let mut stage = Stage::new(4);
+    stage.manifest.spec.order = DispatchOrder::ShortestFirst;
+    (stage.manifest.configurations[1].limit, stage.manifest.configurations[1].planned) = (Some(2), 2);
+    assert_eq!(published(&stage).await, [(1, 0), (1, 1), (0, 0), (0, 1), (0, 2), (0, 3)]);
 }

@@ -18,7 +18,7 @@ use std::collections::{HashSet, VecDeque};
 use crate::checkpoint::{Recorded, Settlement, UnitStatus};
 use crate::unit_key::UnitKey;
 
-/// Index of a unit, in the order of the plan.
+/// Index of a unit, in the order in which units are published first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct UnitIndex(u32);
 
@@ -115,13 +115,18 @@ pub(crate) struct UnitTracker {
     again: VecDeque<UnitIndex>,
     retries: u32,
     in_flight: usize,
+    /// Number of units in flight by rank of their configuration's priority; the highest priority has rank 0.
+    in_flight_by_rank: Vec<usize>,
+    /// Ranks of the configurations.
+    ranks: Vec<usize>,
     open: usize,
     tallies: Vec<Tally>,
 }
 
 impl UnitTracker {
-    /// Creates an empty tracker. Each unit gets `retries` attempts beyond its first.
-    pub(crate) fn new(configurations: usize, retries: u32) -> Self {
+    /// Creates an empty tracker for configurations with these ranks of priority; the highest priority has rank 0. Units
+    /// are added in the order in which they are published. Each unit gets `retries` attempts beyond its first.
+    pub(crate) fn new(ranks: Vec<usize>, retries: u32) -> Self {
         Self {
             units: Vec::new(),
             by_key: Vec::new(),
@@ -129,8 +134,10 @@ impl UnitTracker {
             again: VecDeque::new(),
             retries,
             in_flight: 0,
+            in_flight_by_rank: vec![0; ranks.iter().max().map_or(1, |most| most + 1)],
             open: 0,
-            tallies: vec![Tally::default(); configurations],
+            tallies: vec![Tally::default(); ranks.len()],
+            ranks,
         }
     }
 
@@ -197,42 +204,72 @@ impl UnitTracker {
         self.units.get(unit_index.0 as usize).map(|unit| (unit.configuration, unit.item))
     }
 
-    /// Returns the next units to publish: at most `together`, and so few that at most `window` units are in
-    /// flight.
-    pub(crate) fn next(&mut self, window: usize, together: usize) -> Vec<UnitAttempt> {
-        let room = window.saturating_sub(self.in_flight).min(together);
-        let mut tickets = Vec::with_capacity(room);
-        while tickets.len() < room {
-            let Some(unit_index) = self.next_seat() else { break };
+    /// Returns the next units to publish: at most `together`, and so few that at most `window` units are in flight.
+    ///
+    /// Units of a lower priority are published while units of a higher one are in flight only as far as at most
+    /// `at_once` units are: workers choose among what is published, so that otherwise they could start with the former.
+    pub(crate) fn next(&mut self, window: usize, at_once: usize, together: usize) -> Vec<UnitAttempt> {
+        let mut tickets = Vec::with_capacity(window.saturating_sub(self.in_flight).min(together));
+        while tickets.len() < together && self.in_flight < window {
+            let Some(unit_index) = self.next_unit(at_once) else { break };
             let Some(unit) = self.units.get_mut(unit_index.0 as usize) else { continue };
             if unit.state == State::Waiting {
                 unit.state = State::Sending;
-                self.in_flight += 1;
                 tickets.push(UnitAttempt { unit_index, unit: unit.key, attempt: unit.attempt });
+                let configuration = unit.configuration;
+                self.departs(configuration);
             }
         }
         tickets
     }
 
     /// Retries go first: at the end of a run they would delay its completion.
-    fn next_seat(&mut self) -> Option<UnitIndex> {
+    fn next_unit(&mut self, at_once: usize) -> Option<UnitIndex> {
         if let Some(unit_index) = self.again.pop_front() {
             return Some(unit_index);
         }
-        let unit_index = u32::try_from(self.fresh).ok().filter(|_| self.fresh < self.units.len())?;
+        let unit = self.units.get(self.fresh)?;
+        let rank = self.rank(unit.configuration);
+        let is_behind = self.in_flight_by_rank.iter().take(rank).any(|in_flight| *in_flight > 0);
+        if is_behind && self.in_flight >= at_once.max(1) {
+            return None;
+        }
+        let unit_index = u32::try_from(self.fresh).ok()?;
         self.fresh += 1;
         Some(UnitIndex(unit_index))
+    }
+
+    fn rank(&self, configuration: u32) -> usize {
+        self.ranks.get(configuration as usize).copied().unwrap_or(0)
+    }
+
+    fn departs(&mut self, configuration: u32) {
+        self.in_flight += 1;
+        let rank = self.rank(configuration);
+        if let Some(in_flight) = self.in_flight_by_rank.get_mut(rank) {
+            *in_flight += 1;
+        }
+    }
+
+    fn returns(&mut self, configuration: u32) {
+        self.in_flight -= 1;
+        let rank = self.rank(configuration);
+        if let Some(in_flight) = self.in_flight_by_rank.get_mut(rank) {
+            *in_flight -= 1;
+        }
     }
 
     /// Adopts units that an earlier session published and that still exist on the server, so that they are
     /// not published again.
     pub(crate) fn adopt(&mut self, present: &Present) {
+        let mut adopted = Vec::new();
         for unit in &mut self.units {
             if unit.state == State::Waiting && present.contains(&(unit.key, unit.attempt)) {
                 unit.state = State::Published { round: 0 };
-                self.in_flight += 1;
+                adopted.push(unit.configuration);
             }
         }
+        adopted.into_iter().for_each(|configuration| self.departs(configuration));
     }
 
     /// Whether an attempt must still be sent: its unit may have been settled while sending failed.
@@ -285,8 +322,9 @@ impl UnitTracker {
         }
         let was_open = unit.state != State::Faulted;
         let was_out = matches!(unit.state, State::Sending | State::Published { .. });
-        let tally = self.tallies.get_mut(unit.configuration as usize);
-        match settlement {
+        let configuration = unit.configuration;
+        let tally = self.tallies.get_mut(configuration as usize);
+        let transition = match settlement {
             Some(settlement) => {
                 unit.state = State::Settled;
                 if let Some(tally) = tally {
@@ -295,10 +333,9 @@ impl UnitTracker {
                     tally.faulted -= u64::from(!was_open);
                 }
                 self.open -= usize::from(was_open);
-                self.in_flight -= usize::from(was_out);
                 Transition::Settled(settlement)
             }
-            None if !was_open || attempt < unit.attempt => Transition::Late,
+            None if !was_open || attempt < unit.attempt => return Transition::Late,
             None => {
                 let will_retry = unit.retries_left > 0;
                 if will_retry {
@@ -313,10 +350,13 @@ impl UnitTracker {
                         tally.faulted += 1;
                     }
                 }
-                self.in_flight -= usize::from(was_out);
                 Transition::Faulted { will_retry }
             }
+        };
+        if was_out {
+            self.returns(configuration);
         }
+        transition
     }
 
     /// Requeues published units that are neither in `present` nor recorded, and returns how many. Considers
@@ -327,7 +367,7 @@ impl UnitTracker {
         round: u32,
         recorded: impl Fn(&UnitKey, u32) -> bool,
     ) -> u64 {
-        let mut missing = 0;
+        let mut missing = Vec::new();
         for (unit_index, unit) in (0..).zip(&mut self.units) {
             let State::Published { round: since } = unit.state else { continue };
             if since < round
@@ -336,10 +376,11 @@ impl UnitTracker {
             {
                 unit.state = State::Waiting;
                 self.again.push_back(UnitIndex(unit_index));
-                self.in_flight -= 1;
-                missing += 1;
+                missing.push(unit.configuration);
             }
         }
-        missing
+        let count = missing.len() as u64;
+        missing.into_iter().for_each(|configuration| self.returns(configuration));
+        count
     }
 }

@@ -70,7 +70,7 @@ struct World {
 impl World {
     fn new(window: usize, retries: u32) -> Self {
         let mut world = Self {
-            tracker: UnitTracker::new(0, 0),
+            tracker: UnitTracker::new(Vec::new(), 0),
             index: SettledIndex::default(),
             present: Vec::new(),
             answered: Vec::new(),
@@ -86,7 +86,7 @@ impl World {
     }
 
     fn restart(&mut self) {
-        let mut tracker = UnitTracker::new(CONFIGURATIONS as usize, self.retries);
+        let mut tracker = UnitTracker::new(vec![0; CONFIGURATIONS as usize], self.retries);
         for number in 0..UNITS {
             let unit = key(number);
             tracker.add(number as u32 % CONFIGURATIONS, number, unit, self.index.status(&unit));
@@ -101,7 +101,7 @@ impl World {
 
     fn publish(&mut self, together: usize) -> Result<usize, TestCaseError> {
         let adopted = self.tracker.in_flight();
-        let tickets = self.tracker.next(self.window, together);
+        let tickets = self.tracker.next(self.window, 1, together);
         prop_assert!(tickets.len() <= together);
         prop_assert!(self.tracker.in_flight() <= self.window.max(adopted));
         for unit_attempt in &tickets {
@@ -255,7 +255,7 @@ proptest! {
         let mut world = World::new(window, 0);
         let mut order = Vec::new();
         while !world.tracker.is_done() {
-            for unit_attempt in world.tracker.next(window, together) {
+            for unit_attempt in world.tracker.next(window, 1, together) {
                 prop_assert_eq!(unit_attempt.attempt, 1);
                 order.push(world.tracker.place(unit_attempt.unit_index).map(|(_, item)| item));
                 world.index.take(unit_attempt.unit, 1, Some(Settlement::Answered));
@@ -263,6 +263,37 @@ proptest! {
             }
         }
         prop_assert_eq!(order, (0..UNITS).map(Some).collect::<Vec<_>>());
+    }
+}
+
+proptest! {
+    #[test]
+    fn lower_priorities_only_fill_idle_slots(
+        window in 1usize..20, at_once in 1usize..6, together in 1usize..8, answers in proptest::collection::vec(any::<usize>(), 200),
+    ) {
+        let mut tracker = UnitTracker::new(vec![1, 0], 0);
+        // Configuration 1 has the higher priority.
+        for number in 0..UNITS {
+            let configuration = u32::from(number < UNITS / 2);
+            tracker.add(configuration, number, key(number), UnitStatus::Outstanding);
+        }
+        tracker.complete();
+        let mut out: Vec<UnitAttempt> = Vec::new();
+        let mut answers = answers.into_iter();
+        while !tracker.is_done() {
+            for unit_attempt in tracker.next(window, at_once, together) {
+                let is_high = |one: &UnitAttempt| tracker.place(one.unit_index).is_some_and(|(place, _)| place == 1);
+                if !is_high(&unit_attempt) && out.iter().any(is_high) {
+                    prop_assert!(out.len() < at_once, "{} in flight", out.len());
+                }
+                out.push(unit_attempt);
+            }
+            prop_assert!(!out.is_empty() && out.len() <= window, "a unit is always in flight");
+            prop_assert_eq!(out.len(), tracker.in_flight());
+            let unit_attempt = out.swap_remove(answers.next().unwrap_or(0) % out.len());
+            tracker.settle(unit_attempt.unit_index, 1, Recorded::First, Some(Settlement::Answered));
+        }
+        prop_assert_eq!((tracker.settled(), tracker.in_flight()), (UNITS, 0));
     }
 }
 
@@ -278,7 +309,7 @@ fn results_that_cannot_be_are_told_apart() {
 #[test]
 fn a_late_answer_mends_a_unit_that_was_given_up() {
     let mut world = World::new(1, 0);
-    let unit_attempt = world.tracker.next(1, 1)[0];
+    let unit_attempt = world.tracker.next(1, 1, 1)[0];
     let settle = |tracker: &mut UnitTracker, recorded, ending| {
         tracker.settle(unit_attempt.unit_index, 1, recorded, ending)
     };
@@ -300,5 +331,5 @@ fn what_was_published_after_the_question_is_not_missing() {
     assert_eq!(world.tracker.missing(&none, 2, |_, _| true), 0);
     assert_eq!(world.tracker.missing(&none, 2, |_, _| false), 2);
     assert_eq!(world.tracker.in_flight(), 0);
-    assert_eq!(world.tracker.next(4, 4).len(), 4);
+    assert_eq!(world.tracker.next(4, 4, 4).len(), 4);
 }

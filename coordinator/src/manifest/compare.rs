@@ -16,6 +16,12 @@ pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
     for flag in flags {
         lines.extend(instead(flag, before.get(flag), now.get(flag)));
     }
+    if found.spec.exclude != asked.spec.exclude {
+        lines.push("`[[exclude]]`: other exclusions than those of the run".to_owned());
+    }
+    if found.spec.overriding() != asked.spec.overriding() {
+        lines.push("`[[override]]`: other settings than those of the run".to_owned());
+    }
     for data in &asked.data {
         let benchmark = data.benchmark.as_str();
         let other = found.data_of(benchmark).filter(|other| other.items != data.items);

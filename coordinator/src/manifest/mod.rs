@@ -14,7 +14,8 @@ use jiff::Timestamp;
 use lumos_tasks::{Configuration, ContentHash, ItemId, ModelIdentity};
 use serde::{Deserialize, Serialize};
 
-use crate::spec::ResolvedSpec;
+use crate::plan::PlannedCell;
+use crate::spec::{ResolvedSpec, is_default};
 
 pub(crate) use file::FILE_NAME;
 pub use {crate::identity::RunIdentity, compare::settings, file::ManifestError};
@@ -61,8 +62,21 @@ pub struct PlannedConfiguration {
     pub label: String,
     /// Number of planned units.
     pub planned: u64,
+    /// Position after its last item, if it has fewer items than its benchmark has in this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// Priority of its units; higher ones are dispatched first.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: i32,
     /// The configuration.
     pub configuration: Arc<Configuration>,
+}
+
+impl PlannedConfiguration {
+    /// Whether the item at a position of the benchmark's data is one of the configuration's.
+    pub fn has_item(&self, position: u64) -> bool {
+        self.limit.is_none_or(|limit| position < limit)
+    }
 }
 
 /// A model and its files.
@@ -129,8 +143,8 @@ pub struct PlannedData<'a> {
     pub records: u64,
     /// Number of malformed records that were skipped.
     pub invalid: u64,
-    /// Identities of the selected items, in order; of all parts if the specification has a partition.
-    pub items: &'a [ItemId],
+    /// Positions and identities of the selected items, in order; of all parts if the specification has a partition.
+    pub items: &'a [(u64, ItemId)],
 }
 
 /// Input of [`Manifest::new`].
@@ -139,7 +153,7 @@ pub struct ManifestParts<'a> {
     /// The specification.
     pub spec: ResolvedSpec,
     /// The cells of the matrix.
-    pub configurations: Vec<Configuration>,
+    pub configurations: Vec<PlannedCell>,
     /// The models.
     pub models: Vec<ModelRecord>,
     /// The data, by benchmark.
@@ -152,40 +166,53 @@ pub struct ManifestParts<'a> {
 
 impl Manifest {
     /// Creates a manifest.
-    pub fn new(parts: ManifestParts<'_>) -> Self {
+    pub fn new(mut parts: ManifestParts<'_>) -> Self {
+        for cell in &mut parts.configurations {
+            // A limit that all items are below has no effect.
+            let data = parts.data.iter().find(|data| data.benchmark == cell.configuration.benchmark);
+            let last = data.and_then(|data| data.items.last()).map(|(position, _)| *position);
+            cell.limit = cell.limit.filter(|limit| last.is_some_and(|last| last >= *limit));
+        }
         let partition = parts.spec.partition;
-        let kept = |items: &[ItemId]| match partition {
-            Some(partition) => items.iter().filter(|item| partition.keeps(item)).cloned().collect(),
-            None => items.to_vec(),
+        let kept = |items: &[(u64, ItemId)]| -> Vec<(u64, ItemId)> {
+            let is_kept =
+                |(_, item): &&(u64, ItemId)| partition.is_none_or(|partition| partition.keeps(item));
+            items.iter().filter(is_kept).cloned().collect()
         };
-        let identity = RunIdentity::of(
-            &parts.configurations,
-            parts.data.iter().map(|data| (data.benchmark, kept(data.items))),
-        );
+        let ids =
+            |items: &[(u64, ItemId)]| -> Vec<ItemId> { items.iter().map(|(_, id)| id.clone()).collect() };
+        let cells = || parts.configurations.iter().map(|cell| (&cell.configuration, cell.limit));
         let whole = partition.map(|_| {
-            let all = parts.data.iter().map(|data| (data.benchmark, data.items.to_vec()));
-            RunIdentity::of(&parts.configurations, all)
+            RunIdentity::of(cells(), parts.data.iter().map(|data| (data.benchmark, ids(data.items))))
         });
-        let data: Vec<DataRecord> = parts
-            .data
-            .iter()
-            .map(|data| {
-                let items = kept(data.items);
-                DataRecord {
-                    benchmark: data.benchmark.to_owned(),
-                    source: data.source.clone(),
-                    sha256: data.sha256.clone(),
-                    records: data.records,
-                    selected: items.len() as u64,
-                    invalid: data.invalid,
-                    items: ContentHash::of_json(&items),
-                }
+        let items: Vec<Vec<(u64, ItemId)>> = parts.data.iter().map(|data| kept(data.items)).collect();
+        let by_benchmark = parts.data.iter().zip(&items);
+        let identity =
+            RunIdentity::of(cells(), by_benchmark.clone().map(|(data, items)| (data.benchmark, ids(items))));
+        let data: Vec<DataRecord> = by_benchmark
+            .map(|(data, items)| DataRecord {
+                benchmark: data.benchmark.to_owned(),
+                source: data.source.clone(),
+                sha256: data.sha256.clone(),
+                records: data.records,
+                selected: items.len() as u64,
+                invalid: data.invalid,
+                items: ContentHash::of_json(&ids(items)),
             })
             .collect();
+        let counts = |cell: &PlannedCell| {
+            let at = data.iter().position(|data| data.benchmark == cell.configuration.benchmark);
+            let items = at.and_then(|at| items.get(at)).map(Vec::as_slice).unwrap_or_default();
+            let end = cell.limit.map_or(items.len(), |limit| items.partition_point(|(at, _)| *at < limit));
+            end as u64
+        };
+        let planned_units: Vec<u64> = parts.configurations.iter().map(counts).collect();
         let prompts = parts
             .configurations
             .iter()
-            .map(|configuration| (configuration.benchmark.clone(), configuration.prompts.clone()))
+            .map(|PlannedCell { configuration, .. }| {
+                (configuration.benchmark.clone(), configuration.prompts.clone())
+            })
             .collect();
         Self {
             schema: SCHEMA,
@@ -194,7 +221,7 @@ impl Manifest {
             created: parts.created,
             versions: versions(&parts.spec),
             spec: parts.spec,
-            configurations: planned(parts.configurations, &data),
+            configurations: planned(parts.configurations, &planned_units),
             models: parts.models,
             data,
             prompts,
@@ -205,6 +232,17 @@ impl Manifest {
                 architecture: std::env::consts::ARCH.to_owned(),
             },
         }
+    }
+
+    /// Takes over the specification of the same run from another manifest, with settings that may change when a run is
+    /// continued.
+    pub fn adopt(&mut self, other: Self) {
+        let priorities: HashMap<&ContentHash, i32> =
+            other.configurations.iter().map(|planned| (&planned.identity, planned.priority)).collect();
+        for planned in &mut self.configurations {
+            planned.priority = priorities.get(&planned.identity).copied().unwrap_or_default();
+        }
+        self.spec = other.spec;
     }
 
     /// Returns the data of a benchmark.
@@ -227,17 +265,15 @@ fn versions(spec: &ResolvedSpec) -> BTreeMap<String, String> {
     versions
 }
 
-fn planned(configurations: Vec<Configuration>, data: &[DataRecord]) -> Vec<PlannedConfiguration> {
+fn planned(cells: Vec<PlannedCell>, planned_units: &[u64]) -> Vec<PlannedConfiguration> {
     let mut uses: HashMap<String, u32> = HashMap::new();
-    for configuration in &configurations {
-        *uses.entry(configuration.label()).or_default() += 1;
+    for cell in &cells {
+        *uses.entry(cell.configuration.label()).or_default() += 1;
     }
-    let selected = |benchmark: &str| {
-        data.iter().find(|data| data.benchmark == benchmark).map_or(0, |data| data.selected)
-    };
-    configurations
+    cells
         .into_iter()
-        .map(|configuration| {
+        .zip(planned_units)
+        .map(|(PlannedCell { configuration, limit, priority }, &planned)| {
             let mut label = configuration.label();
             if uses.get(&label).is_some_and(|uses| *uses > 1) {
                 label = format!("{label} [{}]", model_names(&configuration).join(" + "));
@@ -245,7 +281,9 @@ fn planned(configurations: Vec<Configuration>, data: &[DataRecord]) -> Vec<Plann
             PlannedConfiguration {
                 identity: configuration.identity(),
                 label,
-                planned: selected(&configuration.benchmark),
+                planned,
+                limit,
+                priority,
                 configuration: Arc::new(configuration),
             }
         })

@@ -156,3 +156,56 @@ fn cells_that_differ_by_models_alone_have_labels_of_their_own() {
         ]
     );
 }
+
+/// Returns a manifest whose second configuration has a limit.
+fn limited(limit: Option<u64>, partition: Option<&str>) -> Manifest {
+    let base = manifest_of(&[configuration(0)], &items(6));
+    let mut cells: Vec<PlannedCell> = [configuration(0), configuration(1)].map(Into::into).into();
+    cells[1].limit = limit;
+    let items: Vec<(u64, ItemId)> = items(6).into_iter().map(|item| (item.index, item.id)).collect();
+    Manifest::new(ManifestParts {
+        spec: ResolvedSpec { partition: partition.map(|part| part.parse().unwrap()), ..base.spec },
+        configurations: cells,
+        models: base.models,
+        data: vec![PlannedData {
+            benchmark: "svamp",
+            source: String::new(),
+            sha256: ContentHash::of_bytes(b"data"),
+            records: 6,
+            invalid: 0,
+            items: &items,
+        }],
+        git_revision: None,
+        created: Timestamp::UNIX_EPOCH,
+    })
+}
+
+#[test]
+fn limits_of_configurations_are_part_of_the_identity_where_they_have_an_effect() {
+    let units =
+        |manifest: &Manifest| -> Vec<u64> { manifest.configurations.iter().map(|one| one.planned).collect() };
+    let (whole, two) = (limited(None, None), limited(Some(2), None));
+    assert_eq!((units(&whole), units(&two)), (vec![6, 6], vec![6, 2]));
+    assert_eq!(whole.identity, manifest_of(&[configuration(0), configuration(1)], &items(6)).identity);
+    assert_ne!(whole.identity, two.identity);
+    assert_ne!(limited(Some(3), None).identity, two.identity);
+    let without_effect = limited(Some(6), None);
+    assert_eq!((without_effect.identity, without_effect.configurations[1].limit), (whole.identity, None));
+    // Parts add up to the whole.
+    let parts = ["hash:1/2", "hash:2/2"].map(|part| limited(Some(2), Some(part)));
+    assert_eq!(parts[0].whole, Some(two.identity.clone()));
+    assert_eq!(parts[1].whole, Some(two.identity.clone()));
+    assert_eq!(units(&parts[0])[1] + units(&parts[1])[1], 2);
+}
+
+#[test]
+fn a_continued_run_takes_over_priorities() {
+    let mut found = limited(None, None);
+    let mut asked = found.clone();
+    asked.configurations.reverse();
+    asked.configurations[0].priority = 7;
+    asked.spec.order = crate::spec::DispatchOrder::RoundRobin;
+    found.adopt(asked);
+    let priorities: Vec<i32> = found.configurations.iter().map(|one| one.priority).collect();
+    assert_eq!((priorities, found.spec.order.name()), (vec![0, 7], "round-robin"));
+}

@@ -238,7 +238,7 @@ fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Manifest, M
     }
     let manifest = manifest_of(opened, first, &items, into);
     let found = RunIdentity::of(
-        manifest.configurations.iter().map(|planned| planned.configuration.as_ref()),
+        manifest.configurations.iter().map(|planned| (planned.configuration.as_ref(), planned.limit)),
         items.iter().map(|(benchmark, places)| (*benchmark, ids(places))),
     );
     if found != first.whole {
@@ -285,7 +285,9 @@ fn manifest_of(
     }
     for planned in &mut manifest.configurations {
         let places = items.iter().find(|(benchmark, _)| *benchmark == planned.configuration.benchmark);
-        planned.planned = places.map_or(0, |(_, places)| places.len() as u64);
+        let limit = planned.limit.unwrap_or(u64::MAX);
+        planned.planned =
+            places.map_or(0, |(_, places)| places.partition_point(|(at, ..)| *at < limit) as u64);
     }
     manifest
 }

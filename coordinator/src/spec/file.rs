@@ -1,11 +1,19 @@
 //! Reads specification files (TOML).
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use thiserror::Error;
+use toml::de::{DeTable, DeValue, Deserializer};
 
+use super::lists::{self, ListError};
 use super::names::nearest;
-use super::run_spec::RunSpec;
+use super::run_spec::{RulePlaces, RunSpec};
+
+/// Largest size of a settings file in bytes.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// Error of a specification.
 #[derive(Debug, Error)]
@@ -43,11 +51,16 @@ pub enum SpecError {
         problems: Vec<String>,
     },
     /// The specification is complete and invalid. Lists all errors.
-    #[error("{}", problems.iter().map(|(field, text)| format!("{field}: {text}")).collect::<Vec<_>>().join("\n"))]
+    #[error("{}", problems.iter().map(|(field, text)| problem_text(field, text)).collect::<Vec<_>>().join("\n"))]
     Invalid {
-        /// The affected fields, each with the error and the expected value.
+        /// The affected fields, each with the error and the expected value. The field is empty if the error names its
+        /// place in a file.
         problems: Vec<(&'static str, String)>,
     },
+}
+
+fn problem_text(field: &str, text: &str) -> String {
+    if field.is_empty() { text.to_owned() } else { format!("{field}: {text}") }
 }
 
 fn key_text(key: Option<&str>) -> String {
@@ -55,34 +68,78 @@ fn key_text(key: Option<&str>) -> String {
 }
 
 impl RunSpec {
-    /// Reads a file.
+    /// Reads a file, and expands the path patterns and list files in its lists. They are relative to the file.
     ///
     /// # Errors
-    /// If it cannot be read or is invalid. The error contains file, line, key and, for an unknown key, the
-    /// most similar one.
+    /// If it cannot be read or is invalid, or a pattern matches nothing. The error contains file, line, key and, for an
+    /// unknown key, the most similar one.
     pub fn from_file(file: &Path) -> Result<Self, SpecError> {
-        let text = std::fs::read_to_string(file).map_err(|source| SpecError::Unreadable {
-            what: "settings file",
-            file: file.to_owned(),
-            source,
-        })?;
-        Self::from_toml(&text, &file.display().to_string())
+        let failed = |source| SpecError::Unreadable { what: "settings file", file: file.to_owned(), source };
+        let mut text = String::new();
+        File::open(file)
+            .and_then(|opened| opened.take(MOST_BYTES + 1).read_to_string(&mut text))
+            .map_err(failed)?;
+        if text.len() as u64 > MOST_BYTES {
+            let message = format!("longer than {MOST_BYTES} bytes");
+            return Err(failed(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message)));
+        }
+        let folder = file.parent().unwrap_or(Path::new(""));
+        Self::read(&text, &file.display().to_string(), Some(folder))
     }
 
-    /// Parses the text of a file. `file` is its name in messages.
+    /// Parses the text of a file. `file` is its name in messages. Path patterns and list files are not expanded.
     ///
     /// # Errors
     /// If it is not a valid specification.
     pub fn from_toml(text: &str, file: &str) -> Result<Self, SpecError> {
-        toml::from_str(text).map_err(|error| malformed(&error, text, file))
+        Self::read(text, file, None)
+    }
+
+    /// Parses the text of a file. Lists are expanded if its folder is given.
+    fn read(text: &str, file: &str, folder: Option<&Path>) -> Result<Self, SpecError> {
+        let malformed = |error: toml::de::Error| malformed(&error, text, file);
+        let mut table = DeTable::parse(text).map_err(malformed)?;
+        if let Some(folder) = folder {
+            lists::expand(table.get_mut(), folder).map_err(|error| unlisted(error, text, file))?;
+        }
+        let places = RulePlaces {
+            file: file.to_owned(),
+            exclude: lines_of(table.get_ref(), "exclude", text),
+            overrides: lines_of(table.get_ref(), "override", text),
+        };
+        let spec = Self::deserialize(Deserializer::from(table)).map_err(malformed)?;
+        let has_rules = spec.exclude.is_some() || spec.overrides.is_some();
+        Ok(Self { places: if has_rules { places } else { RulePlaces::default() }, ..spec })
     }
 }
 
-pub(super) fn malformed(error: &toml::de::Error, text: &str, file: &str) -> SpecError {
-    let at = error.span().map_or(0, |span| span.start).min(text.len());
-    let before = text.get(..at).unwrap_or_default();
-    let line = before.matches('\n').count() + 1;
+/// Returns the lines of the tables of an array.
+fn lines_of(table: &DeTable<'_>, key: &str, text: &str) -> Vec<usize> {
+    match table.get(key).map(toml::Spanned::get_ref) {
+        Some(DeValue::Array(tables)) => {
+            tables.iter().map(|table| position(text, table.span().start).0).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns line and column of an offset, counted from 1.
+fn position(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at.min(text.len())).unwrap_or_default();
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (before.matches('\n').count() + 1, column)
+}
+
+/// Converts the error of a list.
+fn unlisted(error: ListError, text: &str, file: &str) -> SpecError {
+    let ListError { span, key, message, hint } = error;
+    let (line, column) = position(text, span.start);
+    let hint = if hint.is_empty() { hint } else { format!("; {hint}") };
+    SpecError::Malformed { file: file.to_owned(), line, column, key: Some(key.to_owned()), message, hint }
+}
+
+pub(super) fn malformed(error: &toml::de::Error, text: &str, file: &str) -> SpecError {
+    let (line, column) = position(text, error.span().map_or(0, |span| span.start));
     let (message, hint) = explained(error.message());
     SpecError::Malformed { file: file.to_owned(), line, column, key: key_at(text, line), message, hint }
 }

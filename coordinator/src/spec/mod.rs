@@ -2,18 +2,25 @@
 //!
 //! A [`RunSpec`] is one layer, in which every field is optional. [`RunSpec::merge`] combines layers
 //! (defaults, file, environment, flags), and [`RunSpec::resolve`] turns the result into a complete
-//! [`ResolvedSpec`] or returns all errors.
+//! [`ResolvedSpec`] or returns all errors. Lists of a file may contain path patterns and list files (`lists`), and rules
+//! exclude configurations or change their settings ([`ConfigurationFilter`], [`OverrideRule`]).
 
 mod computing;
 mod file;
+mod lists;
+mod matrix;
 mod names;
 mod partition;
+mod path_pattern;
 mod resolve;
 mod resolved;
+mod rules;
 mod run_spec;
 mod selection;
 mod task_file;
 mod values;
+
+pub(crate) use rules::is_default;
 
 pub use {
     computing::MemorySize,
@@ -21,7 +28,8 @@ pub use {
     names::expand_names,
     partition::Partition,
     resolved::{ItemChoice, MissingBenchmark, ResolvedSpec, RunLimits},
-    run_spec::{GenerationSpec, LimitsSpec, ModelSet, Preset, RunSpec},
+    rules::{ConfigurationFilter, DispatchOrder, OverrideRule},
+    run_spec::{GenerationSpec, LimitsSpec, ModelSet, Preset, RulePlaces, RunSpec},
     selection::{Selection, parse_samples},
     task_file::{place_of_key, read_task_file},
     values::{BatchSize, FailOnError},

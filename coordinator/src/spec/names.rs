@@ -30,9 +30,14 @@ pub fn expand_names<'a>(words: impl IntoIterator<Item = &'a str>, known: &[&str]
     names
 }
 
+/// Whether a word is a pattern.
+pub(super) fn has_pattern(word: &str) -> bool {
+    word.contains(['*', '?'])
+}
+
 /// Whether a pattern matches the whole name: `*` matches any characters, `?` one character. Takes time
 /// proportional to the product of the lengths at most, because only the last `*` is retried.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
+pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut position) = (0, 0);
     let mut star = None;
     while position < name.len() {

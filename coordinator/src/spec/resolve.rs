@@ -1,6 +1,6 @@
 //! Resolves a specification: fills in defaults and validates it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use lumos_benchmarks::task_file::TaskFile;
@@ -11,15 +11,20 @@ use lumos_tasks::{
 };
 
 use super::file::SpecError;
+use super::matrix::{Axes, MOST_CONFIGURATIONS};
 use super::names::{expand_names, nearest};
 use super::resolved::{ItemChoice, ResolvedSpec, RunLimits};
-use super::run_spec::{ModelSet, RunSpec};
+use super::rules::{Cell, CellSettings, ConfigurationFilter, MOST_RULES, generated};
+use super::run_spec::{GenerationSpec, ModelSet, RunSpec};
 
 /// The benchmarks that a specification may name.
 type Known<'a> = &'a [&'static dyn Benchmark];
 
 /// Name of the default prompt template.
 const LUMOS_LAYOUT: &str = "tulu";
+
+/// Longest list of tasks in the name of a run, in bytes.
+const MOST_NAME: usize = 120;
 
 const DTYPES: [&str; 3] = ["f32", "bf16", "f16"];
 
@@ -56,17 +61,17 @@ impl RunSpec {
         let seed = problems.listed("seed", self.seed.clone(), 0);
         let asked: Vec<_> =
             known.iter().copied().filter(|one| tasks.iter().any(|task| task == one.name())).collect();
-        for benchmark in &asked {
-            let supported = benchmark.formulations();
-            for formulation in formulation.iter().filter(|one| !supported.contains(one)) {
-                let supported = supported.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
-                let name = benchmark.name();
-                problems.add(
-                    "formulation",
-                    format!("{name} does not support {formulation}; supported are {supported}"),
-                );
-            }
-        }
+        let models = problems.models(self.models.as_deref(), &formulation, &asked);
+        let axes = Axes {
+            tasks: &tasks,
+            formulations: &formulation,
+            models: &models,
+            behaviours: &behaviour,
+            seeds: &seed,
+        };
+        let kept = problems.matrix(&self, axes);
+        problems.formulations(&kept, &formulation, &asked);
+        problems.roles(&kept, &models, &asked);
         let own = asked.iter().filter_map(|one| one.task_file());
         let task_files: BTreeMap<_, _> =
             own.map(|file| (file.definition.name.clone(), file.clone())).collect();
@@ -75,12 +80,12 @@ impl RunSpec {
         if self.preset.is_some() && asked.iter().any(|one| one.definition().is_some()) {
             problems.add("preset", "presets are for the published benchmarks; omit it with your own");
         }
-        let models = problems.models(self.models.as_deref(), &formulation, &asked);
         let items = problems.items(&self, &tasks);
-        let generation = problems.generation(&self);
-        if generation.sampling == Sampling::Greedy {
-            problems.repetitions(&seed, &asked);
-        }
+        let generation = problems.generation(&self.generation, GenerationSettings::default());
+        problems.overrides(&self, generation);
+        problems.repetitions(&kept, &self, generation, &seed, &asked);
+        let tasks: Vec<String> =
+            tasks.iter().filter(|task| kept.iter().any(|(_, cell)| cell.task == *task)).cloned().collect();
         let limits = problems.limits(&self);
         problems.prompts(&self, &models);
         if let Some(dtype) = self.dtype.as_deref().filter(|dtype| !DTYPES.contains(dtype)) {
@@ -125,7 +130,11 @@ impl RunSpec {
             browser: self.browser,
             prompt_template: self.prompt_template.filter(|name| name != LUMOS_LAYOUT),
             exemplars_per_prompt: self.exemplars_per_prompt,
+            exclude: self.exclude.unwrap_or_default(),
+            overrides: self.overrides.unwrap_or_default(),
+            order: self.order.unwrap_or_default(),
         };
+        resolved.items.retain(|task, _| resolved.tasks.contains(task));
         if self.name.is_none() {
             resolved.name = default_name(&resolved);
         }
@@ -167,9 +176,21 @@ fn default_name(spec: &ResolvedSpec) -> String {
     } else {
         ContentHash::of_json(&(asked, "added benchmarks", &spec.added_benchmarks))
     };
+    let asked = match (&spec.exclude, spec.overriding()) {
+        (exclude, overrides) if exclude.is_empty() && overrides.is_empty() => asked,
+        (exclude, overrides) => ContentHash::of_json(&(asked, "rules", exclude, overrides)),
+    };
     let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>().join("-");
+    let tasks = spec.tasks.join("-");
+    let tasks = match spec.tasks.as_slice() {
+        // Folder names have a limited length.
+        [first, .., last] if tasks.len() > MOST_NAME => {
+            format!("{first}-to-{last}-{}-tasks", spec.tasks.len())
+        }
+        _ => tasks,
+    };
     let part = spec.partition.map(|one| format!("-part-{}-of-{}", one.part(), one.of())).unwrap_or_default();
-    format!("{}-{formulations}-{}{part}", spec.tasks.join("-"), &asked.as_str()[..6])
+    format!("{tasks}-{formulations}-{}{part}", &asked.as_str()[..6])
 }
 
 #[derive(Default)]
@@ -241,34 +262,151 @@ impl Problems {
                 "no model is set; pass `--model NAME`, or `--planner` and `--grounder` (builtin:tiny is built in)",
             );
         }
-        let mut needed: BTreeMap<Role, Formulation> = BTreeMap::new();
+        let mut needed: BTreeSet<Role> = BTreeSet::new();
         for benchmark in tasks {
             let supported = benchmark.formulations();
             for &formulation in formulations.iter().filter(|one| supported.contains(one)) {
-                for &role in benchmark.roles(formulation) {
-                    needed.entry(role).or_insert(formulation);
-                }
+                needed.extend(benchmark.roles(formulation));
             }
         }
-        let mut resolved = Vec::new();
-        for set in sets {
-            let mut models = BTreeMap::new();
-            for (&role, formulation) in &needed {
-                match set.role(role).map(str::trim).filter(|name| !name.is_empty()) {
-                    Some(name) => {
-                        models.insert(role, name.to_owned());
-                    }
-                    None => self.add(
+        let named = |set: &ModelSet| {
+            let role = |&role: &Role| {
+                let name = set.role(role).map(str::trim).filter(|name| !name.is_empty())?;
+                Some((role, name.to_owned()))
+            };
+            needed.iter().filter_map(role).collect()
+        };
+        unique(sets.iter().map(named))
+    }
+
+    /// Applies the exclusions and checks that every rule matches. Returns the configurations that are kept, each with the
+    /// index of its set of models.
+    fn matrix<'a>(&mut self, spec: &RunSpec, axes: Axes<'a>) -> Vec<(usize, Cell<'a>)> {
+        let exclude = spec.exclude.as_deref().unwrap_or_default();
+        let overrides = spec.overrides.as_deref().unwrap_or_default();
+        if axes.product() > MOST_CONFIGURATIONS {
+            let Axes { tasks, formulations, models, behaviours, seeds } = axes;
+            self.add(
+                "tasks",
+                format!(
+                    "{} tasks × {} formulations × {} sets of models × {} behaviours × {} seeds are {} configurations, \
+                     more than {MOST_CONFIGURATIONS}: split them into several runs",
+                    tasks.len(),
+                    formulations.len(),
+                    models.len(),
+                    behaviours.len(),
+                    seeds.len(),
+                    axes.product()
+                ),
+            );
+            return Vec::new();
+        }
+        if exclude.len() > MOST_RULES || overrides.len() > MOST_RULES {
+            self.add("exclude", format!("more than {MOST_RULES} rules of one kind"));
+            return Vec::new();
+        }
+        let cells: Vec<_> = axes.cells().collect();
+        let mut kept = cells.clone();
+        // Without a matrix, which has an error of its own, no rule can match.
+        if cells.is_empty() {
+            return kept;
+        }
+        let everything: Vec<Cell<'_>> = cells.into_iter().map(|(_, cell)| cell).collect();
+        let unmatched = |rule: &ConfigurationFilter, cells: &[Cell<'_>]| {
+            let why = rule.unmatched(cells);
+            format!(
+                "matches no configuration: {why}; correct or remove the rule (a flag replaces the list of the file)"
+            )
+        };
+        for (index, rule) in exclude.iter().enumerate() {
+            if rule.is_empty() {
+                self.rule(
+                    spec,
+                    "exclude",
+                    index,
+                    "excludes everything: set task, model, formulation, behaviour or seed",
+                );
+            } else if !everything.iter().any(|cell| rule.selects(cell)) {
+                self.rule(spec, "exclude", index, unmatched(rule, &everything));
+            }
+        }
+        kept.retain(|(_, cell)| !exclude.iter().any(|rule| !rule.is_empty() && rule.selects(cell)));
+        if kept.is_empty() {
+            self.rule(spec, "exclude", exclude.len() - 1, "all configurations are excluded");
+            return kept;
+        }
+        for (index, rule) in overrides.iter().enumerate() {
+            if rule.filter.is_empty() {
+                self.rule(
+                    spec,
+                    "override",
+                    index,
+                    "missing `match`: set the value for all configurations outside the rule",
+                );
+            } else if !kept.iter().any(|(_, cell)| rule.filter.selects(cell)) {
+                let cells: Vec<_> = kept.iter().map(|(_, cell)| cell.clone()).collect();
+                let excluded = everything.iter().any(|cell| rule.filter.selects(cell));
+                let why = if excluded {
+                    "matches only excluded configurations".to_owned()
+                } else {
+                    unmatched(&rule.filter, &cells)
+                };
+                self.rule(spec, "override", index, why);
+            }
+        }
+        kept
+    }
+
+    /// Adds the error of a rule, with its place in the file.
+    fn rule(&mut self, spec: &RunSpec, key: &'static str, index: usize, message: impl Into<String>) {
+        let lines = if key == "exclude" { &spec.places.exclude } else { &spec.places.overrides };
+        let message = message.into();
+        match lines.get(index) {
+            Some(line) => self.add("", format!("{}:{line}: `{key}`: {message}", spec.places.file)),
+            None => self.add(key, message),
+        }
+    }
+
+    /// Checks that benchmarks support the formulations of their configurations.
+    fn formulations(&mut self, kept: &[(usize, Cell<'_>)], formulations: &[Formulation], tasks: Known<'_>) {
+        for benchmark in tasks {
+            let supported = benchmark.formulations();
+            let name = benchmark.name();
+            for &formulation in formulations.iter().filter(|one| !supported.contains(one)) {
+                if !kept.iter().any(|(_, cell)| cell.task == name && cell.formulation == formulation) {
+                    continue;
+                }
+                let names = supported.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+                let mut message = format!("{name} does not support {formulation}; supported are {names}");
+                if formulations.iter().any(|one| supported.contains(one)) {
+                    message.push_str(&format!(
+                        " (or add [[exclude]] with task = \"{name}\" and formulation = \"{formulation}\")"
+                    ));
+                }
+                self.add("formulation", message);
+            }
+        }
+    }
+
+    /// Checks that every set of models has the roles of its configurations.
+    fn roles(&mut self, kept: &[(usize, Cell<'_>)], models: &[BTreeMap<Role, String>], tasks: Known<'_>) {
+        let mut missing: BTreeSet<(usize, Role)> = BTreeSet::new();
+        for (set, cell) in kept {
+            let benchmark = tasks.iter().find(|one| one.name() == cell.task);
+            let supported = benchmark.filter(|one| one.formulations().contains(&cell.formulation));
+            for &role in supported.map_or(&[][..], |one| one.roles(cell.formulation)) {
+                let has = models.get(*set).is_some_and(|set| set.contains_key(&role));
+                if !has && missing.insert((*set, role)) {
+                    let formulation = cell.formulation;
+                    self.add(
                         "models",
                         format!(
                             "formulation {formulation} needs a model for the {role}: pass `--{role}` or `--model`"
                         ),
-                    ),
+                    );
                 }
             }
-            resolved.push(models);
         }
-        unique(resolved)
     }
 
     fn items(&mut self, spec: &RunSpec, tasks: &[String]) -> BTreeMap<String, ItemChoice> {
@@ -302,10 +440,53 @@ impl Problems {
         tasks.iter().map(|task| (task.clone(), choice(task))).collect()
     }
 
+    /// Checks the settings of rules.
+    fn overrides(&mut self, spec: &RunSpec, generation: GenerationSettings) {
+        for (index, rule) in spec.overrides.iter().flatten().enumerate() {
+            if !rule.has_settings() {
+                self.rule(
+                    spec,
+                    "override",
+                    index,
+                    "sets nothing: expected limit, generation, tools or priority",
+                );
+            }
+            if rule.limit == Some(0) {
+                self.rule(spec, "override", index, "`limit`: expected a positive integer, found 0");
+            }
+            if rule.limit.is_some() && spec.samples.is_some() {
+                let message = "`limit` and `samples` exclude each other: remove one of them";
+                self.rule(spec, "override", index, message);
+            }
+            let mut of_rule = Self::default();
+            of_rule.generation(&rule.generation, generation);
+            for (_, message) in of_rule.0 {
+                self.rule(spec, "override", index, message);
+            }
+        }
+    }
+
     /// With greedy decoding, every seed yields the same episode.
-    fn repetitions(&mut self, seeds: &[u64], tasks: Known<'_>) {
-        let same: Vec<&str> = tasks.iter().filter(|one| !one.draws()).map(|one| one.name()).collect();
-        if seeds.len() > 1 && !same.is_empty() {
+    fn repetitions(
+        &mut self,
+        kept: &[(usize, Cell<'_>)],
+        spec: &RunSpec,
+        generation: GenerationSettings,
+        seeds: &[u64],
+        tasks: Known<'_>,
+    ) {
+        let rules = spec.overrides.as_deref().unwrap_or_default();
+        let mut seen = HashSet::new();
+        let mut repeated: BTreeSet<&str> = BTreeSet::new();
+        for (set, cell) in kept.iter().filter(|_| seeds.len() > 1) {
+            let is_greedy = CellSettings::of(cell, rules, generation).generation.sampling == Sampling::Greedy;
+            if is_greedy && !seen.insert((cell.task, cell.formulation, set, cell.behaviour)) {
+                repeated.insert(cell.task);
+            }
+        }
+        let is_same = |one: &&&'static dyn Benchmark| !one.draws() && repeated.contains(one.name());
+        let same: Vec<&str> = tasks.iter().filter(is_same).map(|one| one.name()).collect();
+        if !same.is_empty() {
             let given = seeds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
             self.add(
                 "seed",
@@ -318,9 +499,8 @@ impl Problems {
         }
     }
 
-    fn generation(&mut self, spec: &RunSpec) -> GenerationSettings {
-        let given = &spec.generation;
-        let default = GenerationSettings::default();
+    /// Checks generation settings and merges them over others.
+    fn generation(&mut self, given: &GenerationSpec, base: GenerationSettings) -> GenerationSettings {
         if given.max_new_tokens == Some(0) {
             self.add("generation", "invalid max_new_tokens 0: expected a positive integer");
         }
@@ -330,28 +510,20 @@ impl Problems {
         if given.top_k == Some(0) {
             self.add("generation", "invalid top_k 0: expected a positive integer; omit it for no limit");
         }
-        let temperature = given.temperature.unwrap_or(0.0);
-        if !(temperature.is_finite() && temperature >= 0.0) {
+        if let Some(temperature) = given.temperature.filter(|one| !(one.is_finite() && *one >= 0.0)) {
             self.add(
                 "generation",
                 format!("invalid temperature {temperature}: expected a number of at least 0"),
             );
         }
-        let sampling = if temperature > 0.0 {
-            Sampling::Random { temperature, top_p: given.top_p, top_k: given.top_k }
-        } else {
-            if given.top_p.is_some() || given.top_k.is_some() {
-                self.add(
-                    "generation",
-                    "top_p and top_k need a temperature above 0; decoding is greedy otherwise",
-                );
-            }
-            Sampling::Greedy
-        };
-        GenerationSettings {
-            sampling,
-            max_new_tokens: given.max_new_tokens.unwrap_or(default.max_new_tokens),
+        let settings = generated(base, given);
+        if settings.sampling == Sampling::Greedy && (given.top_p.is_some() || given.top_k.is_some()) {
+            self.add(
+                "generation",
+                "top_p and top_k need a temperature above 0; decoding is greedy otherwise",
+            );
         }
+        settings
     }
 
     /// Checks that every model can take the prompts.
@@ -557,6 +729,148 @@ mod tests {
         assert_eq!(seeded("mind2web", None).resolve_against(&known()).unwrap().seed.len(), 3);
         let drawing = lumos_benchmarks::all().iter().filter(|one| one.draws());
         assert_eq!(drawing.map(|one| one.name()).collect::<Vec<_>>(), ["mind2web"]);
+    }
+
+    /// Reads a sweep of two benchmarks and two models.
+    fn sweep(rules: &str) -> RunSpec {
+        let lists = "tasks = ['gsm8k', 'hotpotqa']\nformulation = ['iterative', 'cot']\nseed = '0-1'";
+        let models = "models = ['candle:m/a', 'candle:m/b']\n[generation]\ntemperature = 0.5";
+        RunSpec::from_toml(&format!("{lists}\n{models}\n{rules}"), "sweep.toml").unwrap()
+    }
+
+    fn cells_of(spec: &ResolvedSpec) -> Vec<String> {
+        let text = |cell: Cell<'_>| {
+            format!("{} {} {} {}", cell.task, cell.formulation, cell.models.join("+"), cell.seed)
+        };
+        spec.cells().map(|(_, cell)| text(cell)).collect()
+    }
+
+    #[test]
+    fn exclusions_leave_out_configurations_and_what_only_they_need() {
+        let whole = sweep("").resolve_against(&known()).unwrap();
+        assert_eq!((cells_of(&whole).len(), whole.exclude.len()), (16, 0));
+        let rules = "[[exclude]]\ntask = 'hotpot*'\n[[exclude]]\nmodel = 'b'\nformulation = 'cot'\nseed = 1";
+        let less = sweep(rules).resolve_against(&known()).unwrap();
+        assert_eq!(less.tasks, ["gsm8k"]);
+        assert_eq!(less.items.keys().collect::<Vec<_>>(), ["gsm8k"]);
+        let cells = cells_of(&less);
+        assert_eq!(cells.len(), 7, "{cells:?}");
+        assert!(!cells.iter().any(|cell| cell.contains("cot") && cell.ends_with("m/b 1")), "{cells:?}");
+        assert_ne!(less.name, sweep("[[exclude]]\ntask = 'hotpot*'").resolve_against(&known()).unwrap().name);
+        let text = serde_json::to_string(&less).unwrap();
+        assert_eq!(cells_of(&serde_json::from_str(&text).unwrap()), cells);
+
+        // A benchmark without the formulation, and a model without the roles, are fine if the cells are excluded.
+        let text = "tasks = ['gsm8k', 'webshop']\nformulation = ['iterative', 'cot']\n\
+                    models = [{ model = 'candle:a' }, { answerer = 'candle:chat' }]\n";
+        let read = |rules: &str| RunSpec::from_toml(&format!("{text}{rules}"), "sweep.toml").unwrap();
+        let message = refused(read("[[exclude]]\ntask = 'webshop'\nmodel = 'chat'"));
+        assert!(
+            message.contains("webshop does not support cot; supported are iterative (or add [[exclude]]"),
+            "{message}"
+        );
+        assert!(message.contains("formulation iterative needs a model for the planner"), "{message}");
+        let rules = "exclude = [{ task = 'webshop', formulation = 'cot' }, { model = 'chat', formulation = 'iterative' }]";
+        let spec = read(rules).resolve_against(&known()).unwrap();
+        let expected = [
+            "gsm8k iterative candle:a+candle:a+candle:a 0",
+            "gsm8k cot candle:a+candle:a+candle:a 0",
+            "gsm8k cot candle:chat 0",
+            "webshop iterative candle:a+candle:a+candle:a 0",
+        ];
+        assert_eq!(cells_of(&spec), expected);
+    }
+
+    #[test]
+    fn rules_that_have_no_effect_are_refused_with_their_line() {
+        let said = |rules: &str| refused(sweep(rules));
+        let line = sweep("").places;
+        assert_eq!(line, crate::spec::RulePlaces::default());
+        let message = said("[[exclude]]\ntask = 'gsm8k'\n\n[[exclude]]\ntask = 'hotpot'");
+        assert!(
+            message.starts_with(
+                "sweep.toml:10: `exclude`: matches no configuration: no configuration has task `hotpot`; \
+                 did you mean `hotpotqa`?"
+            ),
+            "{message}"
+        );
+        let pair = said("[[override]]\nmatch = { task = 'gsm8k', seed = 5 }\nlimit = 3");
+        assert!(
+            pair.starts_with(
+                "sweep.toml:7: `override`: matches no configuration: no configuration has seed `5`"
+            ),
+            "{pair}"
+        );
+        let cases = [
+            ("[[exclude]]", "`exclude`: excludes everything"),
+            ("[[exclude]]\nseed = '0-1'", "`exclude`: all configurations are excluded"),
+            ("[[override]]\nlimit = 3", "`override`: missing `match`"),
+            ("[[override]]\nmatch.task = 'gsm8k'", "`override`: sets nothing"),
+            ("[[override]]\nmatch.task = 'gsm8k'\nlimit = 0", "`limit`: expected a positive integer"),
+            ("[[override]]\nmatch.seed = 0\ngeneration.top_p = 2", "invalid top_p"),
+            ("[[override]]\nmatch.seed = 0\ngeneration.temperature = 0\ngeneration.top_k = 2", "above 0"),
+            ("[[override]]\nmatch.seed = 0\ngeneration.temperature = -1", "invalid temperature -1"),
+            (
+                "[[override]]\nmatch.task = 'gsm8k'\ngeneration.temperature = 0",
+                "greedy decoding gives the same",
+            ),
+            (
+                "[[exclude]]\nseed = 1\n[[override]]\nmatch.seed = 1\nlimit = 2",
+                "sweep.toml:9: `override`: matches only excluded configurations",
+            ),
+        ];
+        for (rules, expected) in cases {
+            let message = said(rules);
+            assert!(message.contains(expected), "{rules}:\n{message}");
+        }
+        let chosen = RunSpec {
+            samples: Some(BTreeMap::from([("gsm8k".to_owned(), Selection::of([1]))])),
+            ..sweep("[[override]]\nmatch.task = 'gsm8k'\nlimit = 3")
+        };
+        assert!(refused(chosen).contains("`limit` and `samples` exclude each other"));
+        // One seed remains where decoding is greedy.
+        let rules = "[[override]]\nmatch.task = 'gsm8k'\ngeneration.temperature = 0\n[[exclude]]\ntask = 'gsm8k'\nseed = 1";
+        assert_eq!(cells_of(&sweep(rules).resolve_against(&known()).unwrap()).len(), 12);
+    }
+
+    #[test]
+    fn the_size_of_the_matrix_is_bounded() {
+        let seeds = |count: u64| RunSpec { seed: Some((0..count).collect()), ..sweep("") };
+        assert!(seeds(1250).resolve_against(&known()).is_ok());
+        let message = refused(seeds(1251));
+        assert!(
+            message.contains("2 tasks × 2 formulations × 2 sets of models × 1 behaviours × 1251 seeds"),
+            "{message}"
+        );
+        assert!(message.contains("are 10008 configurations, more than 10000"), "{message}");
+    }
+
+    #[test]
+    fn limits_of_rules_decide_how_much_data_is_needed() {
+        let needed = |limit: Option<u64>, rules: &str| {
+            let spec = RunSpec { limit, ..sweep(rules) }.resolve_against(&known()).unwrap();
+            ["gsm8k", "hotpotqa"].map(|task| spec.needed_items(task))
+        };
+        let rule = |filter: &str, limit: u64| format!("[[override]]\nmatch.{filter}\nlimit = {limit}\n");
+        let first = ItemChoice::First;
+        assert_eq!(needed(None, ""), [ItemChoice::All, ItemChoice::All]);
+        assert_eq!(needed(None, &rule("task = 'gsm8k'", 5)), [first(5), ItemChoice::All]);
+        assert_eq!(needed(None, &rule("model = 'a'", 5)), [ItemChoice::All, ItemChoice::All]);
+        assert_eq!(needed(Some(3), &rule("model = 'a'", 5)), [first(5), first(5)]);
+        assert_eq!(needed(Some(9), &rule("model = 'a'", 5)), [first(9), first(9)]);
+        let two = rule("task = '*'", 5) + &rule("model = 'a'", 7);
+        assert_eq!(needed(Some(90), &two), [first(7), first(7)]);
+    }
+
+    #[test]
+    fn only_rules_that_affect_results_change_the_name() {
+        let name = |rules: &str| sweep(rules).resolve_against(&known()).unwrap().name;
+        let rule = |setting: &str| format!("[[override]]\nmatch.task = 'gsm8k'\n{setting}");
+        assert_eq!(name(&rule("priority = 3")), name(""));
+        assert_ne!(name(&rule("limit = 3")), name(""));
+        assert_ne!(name(&rule("limit = 3")), name(&rule("limit = 4")));
+        let order = RunSpec { order: Some(crate::spec::DispatchOrder::RoundRobin), ..sweep("") };
+        assert_eq!(order.resolve_against(&known()).unwrap().name, name(""));
     }
 
     #[test]

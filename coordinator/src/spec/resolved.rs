@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use super::computing::MemorySize;
 use super::partition::Partition;
+use super::rules::{ConfigurationFilter, DispatchOrder, OverrideRule, is_default};
 use super::run_spec::Preset;
 use super::selection::Selection;
 use super::values::{BatchSize, FailOnError};
@@ -88,6 +89,15 @@ pub struct ResolvedSpec {
     /// Number of worked examples before each conversation, if specified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exemplars_per_prompt: Option<u8>,
+    /// Configurations of the matrix that are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<ConfigurationFilter>,
+    /// Other settings for some configurations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<OverrideRule>,
+    /// Order in which units are dispatched.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub order: DispatchOrder,
 }
 
 /// Limits of a run.
@@ -226,9 +236,4 @@ pub enum MissingBenchmark {
         /// The version of the run.
         planned: String,
     },
-}
-
-/// Whether a value equals the default.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }

@@ -13,8 +13,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::computing::{MemorySize, placement};
 use super::partition::Partition;
+use super::rules::{ConfigurationFilter, DispatchOrder, OverrideRule};
 use super::selection::Selection;
-use super::values::{BatchSize, FailOnError, one_or_many};
+use super::values::{BatchSize, FailOnError, one_or_many, seeds};
 
 /// One layer of a request, in which every field is optional. [`RunSpec::merge`] combines layers.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -40,7 +41,7 @@ pub struct RunSpec {
     #[serde(alias = "model", deserialize_with = "one_or_many")]
     pub models: Option<Vec<ModelSet>>,
     /// Seeds, one repetition per seed.
-    #[serde(alias = "seeds", deserialize_with = "one_or_many")]
+    #[serde(alias = "seeds", deserialize_with = "seeds")]
     pub seed: Option<Vec<u64>>,
     /// Number of items of each benchmark, from the first.
     pub limit: Option<u64>,
@@ -90,22 +91,44 @@ pub struct RunSpec {
     /// Number of worked examples before each conversation.
     #[serde(alias = "exemplars-per-prompt")]
     pub exemplars_per_prompt: Option<u8>,
+    /// Configurations that are left out.
+    pub exclude: Option<Vec<ConfigurationFilter>>,
+    /// Other settings for some configurations.
+    #[serde(rename = "override")]
+    pub overrides: Option<Vec<OverrideRule>>,
+    /// Order in which units are dispatched.
+    pub order: Option<DispatchOrder>,
+    /// Where the rules are in the file.
+    #[serde(skip)]
+    pub places: RulePlaces,
+}
+
+/// Positions of rules in a file, for messages: `sweep.toml:12`. Empty if the rules are not from a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RulePlaces {
+    /// The file's name.
+    pub(super) file: String,
+    /// The lines of `[[exclude]]`.
+    pub(super) exclude: Vec<usize>,
+    /// The lines of `[[override]]`.
+    pub(super) overrides: Vec<usize>,
 }
 
 /// Generation settings of a layer.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GenerationSpec {
     /// Temperature; 0 means greedy decoding.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
     /// Nucleus sampling: cumulative probability of the considered tokens.
-    #[serde(alias = "top-p")]
+    #[serde(alias = "top-p", skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
     /// Number of most likely tokens that are considered.
-    #[serde(alias = "top-k")]
+    #[serde(alias = "top-k", skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u32>,
     /// Maximum number of tokens in a reply.
-    #[serde(alias = "max-new-tokens")]
+    #[serde(alias = "max-new-tokens", skip_serializing_if = "Option::is_none")]
     pub max_new_tokens: Option<u32>,
 }
 
@@ -305,6 +328,14 @@ impl RunSpec {
             browser: over.browser.or(self.browser),
             prompt_template: over.prompt_template.or(self.prompt_template),
             exemplars_per_prompt: over.exemplars_per_prompt.or(self.exemplars_per_prompt),
+            places: if over.exclude.is_some() || over.overrides.is_some() {
+                over.places
+            } else {
+                self.places
+            },
+            exclude: over.exclude.or(self.exclude),
+            overrides: over.overrides.or(self.overrides),
+            order: over.order.or(self.order),
         }
     }
 }

@@ -171,6 +171,65 @@ impl<'de> Deserialize<'de> for ScalarText {
     }
 }
 
+/// Largest number of seeds.
+const MOST_SEEDS: usize = 10_000;
+
+/// Parses seeds: `0-4,7`.
+pub(super) fn parse_seeds(text: &str) -> Result<Vec<u64>, String> {
+    let refused = || format!("invalid seeds `{text}`: expected whole numbers from 0 on, such as `0-4,7`");
+    let mut seeds = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: u64 = first.trim().parse().map_err(|_| refused())?;
+        let last: u64 = last.trim().parse().map_err(|_| refused())?;
+        if first > last {
+            return Err(refused());
+        }
+        let room = (MOST_SEEDS - seeds.len()) as u64;
+        if last - first >= room {
+            return Err(format!("invalid seeds `{text}`: more than {MOST_SEEDS}"));
+        }
+        seeds.extend(first..=last);
+    }
+    Ok(seeds)
+}
+
+/// Deserializes seeds: a list of numbers and ranges, a number, or a string such as `0-4,7`.
+pub(super) fn seeds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u64>>, D::Error> {
+    struct Seeds(Vec<u64>);
+
+    impl<'de> Deserialize<'de> for Seeds {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct NumberOrRange;
+            impl Visitor<'_> for NumberOrRange {
+                type Value = Seeds;
+                fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    formatter.write_str("a seed, or a range such as \"0-4\"")
+                }
+                fn visit_u64<E: Error>(self, seed: u64) -> Result<Seeds, E> {
+                    Ok(Seeds(vec![seed]))
+                }
+                fn visit_i64<E: Error>(self, seed: i64) -> Result<Seeds, E> {
+                    let refused =
+                        |_| E::custom(format!("invalid seed {seed}: expected a number of at least 0"));
+                    u64::try_from(seed).map(|seed| Seeds(vec![seed])).map_err(refused)
+                }
+                fn visit_str<E: Error>(self, text: &str) -> Result<Seeds, E> {
+                    parse_seeds(text).map(Seeds).map_err(E::custom)
+                }
+            }
+            deserializer.deserialize_any(NumberOrRange)
+        }
+    }
+
+    let listed: Option<Vec<Seeds>> = one_or_many(deserializer)?;
+    let seeds: Option<Vec<u64>> = listed.map(|listed| listed.into_iter().flat_map(|one| one.0).collect());
+    if seeds.as_ref().is_some_and(|seeds| seeds.len() > MOST_SEEDS) {
+        return Err(D::Error::custom(format!("more than {MOST_SEEDS} seeds")));
+    }
+    Ok(seeds)
+}
+
 /// Deserializes a list, a single value, or a string of comma-separated values.
 pub(crate) fn one_or_many<'de, D, T>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
 where
@@ -235,6 +294,20 @@ mod tests {
             let json = serde_json::to_string(&value).unwrap();
             assert_eq!(serde_json::from_str::<FailOnError>(&json).unwrap(), value);
         }
+    }
+
+    #[test]
+    fn seeds_are_numbers_and_ranges() {
+        assert_eq!(parse_seeds("0-2, 7,5"), Ok(vec![0, 1, 2, 7, 5]));
+        assert_eq!(parse_seeds("0-9999").map(|seeds| seeds.len()), Ok(MOST_SEEDS));
+        let every = format!("0-{}", u64::MAX);
+        for (text, why) in
+            [("", "whole"), ("3-1", "whole"), ("-1", "whole"), ("a", "whole"), (&every, "more than")]
+        {
+            let error = parse_seeds(text).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+        assert!(parse_seeds("0-5000,0-5000").unwrap_err().contains("more than 10000"));
     }
 
     #[test]

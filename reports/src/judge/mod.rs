@@ -128,12 +128,15 @@ pub fn plan(
     let Asked { model: judge, device, memory } = judge;
     let (questions, unasked) = questions(manifest, checkpoint)?;
     let configuration = configuration(&judge.identity);
-    let ids: Vec<ItemId> = questions.iter().map(|item| item.id.clone()).collect();
+    let ids: Vec<(u64, ItemId)> = questions.iter().map(|item| (item.index, item.id.clone())).collect();
     let spec = ResolvedSpec {
         name: format!("{} judged by {}", manifest.spec.name, judge.identity.name),
         generation: configuration.generation,
         // All items of a partial run are judged together.
         partition: None,
+        // The rules are about the run's own configurations.
+        exclude: Vec::new(),
+        overrides: Vec::new(),
         // The judge may be computed elsewhere than the run's own models.
         device,
         memory,
@@ -142,12 +145,12 @@ pub fn plan(
     let pass = passes(run).join(configuration.identity().short());
     let judged = Manifest::new(ManifestParts {
         spec,
-        configurations: vec![configuration],
+        configurations: vec![configuration.into()],
         models: vec![judge],
         data: vec![PlannedData {
             benchmark: BENCHMARK,
             source: "the outcomes of the run".to_owned(),
-            sha256: ContentHash::of_json(&ids),
+            sha256: ContentHash::of_json(&ids.iter().map(|(_, id)| id).collect::<Vec<_>>()),
             records: ids.len() as u64,
             invalid: 0,
             items: &ids,

@@ -65,7 +65,7 @@ pub(crate) struct CellRows {
     pub(crate) planned: PlannedConfiguration,
     /// The metrics that are measured, in the benchmark's order.
     pub(crate) metrics: Vec<MetricDefinition>,
-    /// One row per item of the benchmark, in their order.
+    /// One row per item of the configuration: the first items of the benchmark, in their order.
     pub(crate) rows: Vec<UnitRow>,
 }
 
@@ -234,7 +234,7 @@ impl TableBuilder {
         let name = view.configuration.configuration.benchmark.as_str();
         let Some(at) = benchmarks.iter().position(|items| items.benchmark.name() == name) else { return };
         let items = &mut benchmarks[at];
-        // The first configuration of a benchmark adds its items; all have the same ones in the same order.
+        // Configurations of a benchmark have the same first items in the same order. Those with more items add them.
         if items.ids.len() == cell.rows.len() {
             items.add(view.item, |name| {
                 let next = u32::try_from(clusters.len()).unwrap_or(u32::MAX);

@@ -61,6 +61,7 @@ pub fn find<'a>(
         let is_named = manifest.spec.task_files.get(benchmark).is_some_and(TaskFile::has_names);
         if let Some(position) = position
             && !is_named
+            && configuration.has_item(position)
             && let Some(item) = checkpoint.item(benchmark, position)?
         {
             let unit = unit_of(configuration, &item);
@@ -69,6 +70,9 @@ pub fn find<'a>(
         }
         for item in checkpoint.items(benchmark) {
             let item = item?;
+            if !configuration.has_item(item.index) {
+                break;
+            }
             if is_named && position == Some(item.index) && item.name.as_deref() != Some(asked) {
                 let unit = unit_of(configuration, &item);
                 by_position.push((configuration, item, unit));

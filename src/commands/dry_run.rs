@@ -1,0 +1,354 @@
+//! `lumos run --dry-run` and `lumos validate`: check everything that a run needs, and print its plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::path::Path;
+
+use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
+use lumos_engine::bench::BenchReport;
+use lumos_tasks::{Configuration, GenerationSettings, Role, Sampling};
+use serde::Serialize;
+
+use super::estimate::{Kind, duration, read, tokens_of};
+use crate::cli::{RunArgs, RunsArgs, Verbosity};
+use crate::estimate::{TokensPerItem, nearest, predict, recorded};
+use crate::exit::{CommandResult, Exit, Failure};
+use crate::fleet::view::thousands;
+use crate::pipeline::{Plan, Spec, manifest_failure};
+use crate::settings;
+use crate::table::{Column, render, width};
+
+/// One configuration of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct PlanRow<'a> {
+    label: &'a str,
+    benchmark: &'a str,
+    formulation: &'a str,
+    behaviour: &'a str,
+    seed: u64,
+    models: BTreeMap<Role, &'a str>,
+    tools: BTreeMap<&'a str, &'a str>,
+    generation: GenerationSettings,
+    units: u64,
+    priority: i32,
+    /// Estimated number of tokens that models compute for prompts and write, if known.
+    tokens: Option<u64>,
+    /// Estimated seconds of one worker, if known.
+    seconds: Option<f64>,
+}
+
+/// The plan as a JSON object.
+#[derive(Debug, Serialize)]
+struct PlanDocument<'a> {
+    run: &'a str,
+    folder: &'a Path,
+    /// Whether the run's folder exists, so that `lumos run` continues it.
+    exists: bool,
+    order: &'static str,
+    configurations: &'a [PlanRow<'a>],
+    units: u64,
+    /// `null` if that of a configuration is unknown.
+    tokens: Option<u64>,
+    seconds: Option<f64>,
+}
+
+/// Sources of estimates.
+#[derive(Debug, Default)]
+struct Estimates {
+    /// Tokens per item of another run.
+    known: BTreeMap<Kind, TokensPerItem>,
+    bench: Option<BenchReport>,
+    batch_size: Option<usize>,
+}
+
+impl Estimates {
+    fn of(arguments: &RunArgs, manifest: &Manifest) -> Result<Self, Failure> {
+        let runs = RunsArgs { output_path: manifest.spec.output_path.clone() };
+        let like = arguments.like.as_deref().map(|run| runs.folder(run)).transpose()?;
+        Ok(Self {
+            known: like.as_deref().map(tokens_of).transpose()?.unwrap_or_default(),
+            bench: arguments.bench.as_deref().map(read).transpose()?,
+            batch_size: settings::fixed(manifest.spec.batch_size),
+        })
+    }
+
+    /// Estimates tokens and seconds of a configuration.
+    fn predict(&self, configuration: &Configuration, units: u64) -> (Option<u64>, Option<f64>) {
+        let kind = (configuration.benchmark.clone(), configuration.formulation);
+        let known = self.known.get(&kind).copied();
+        let Some(per_item) = known.or_else(|| recorded(&configuration.benchmark, configuration.formulation))
+        else {
+            return (None, None);
+        };
+        // Numbers of tokens are far below 2^53.
+        let tokens = (units as f64 * (per_item.computed + per_item.written)).round() as u64;
+        let seconds = self.bench.as_ref().and_then(|bench| {
+            let cell = nearest(bench, self.batch_size)?;
+            Some(predict(bench, cell, per_item, units, 1).seconds)
+        });
+        (Some(tokens), seconds)
+    }
+
+    fn row<'a>(&self, planned: &'a PlannedConfiguration) -> PlanRow<'a> {
+        let configuration = &*planned.configuration;
+        let (tokens, seconds) = self.predict(configuration, planned.planned);
+        let names = configuration.models.iter().map(|(role, model)| (*role, model.name.as_str()));
+        let backends = configuration.tools.iter().map(|tool| (tool.tool.as_str(), tool.backend.as_str()));
+        PlanRow {
+            label: &planned.label,
+            benchmark: &configuration.benchmark,
+            formulation: configuration.formulation.name(),
+            behaviour: configuration.behaviour.name(),
+            seed: configuration.seed,
+            models: names.collect(),
+            tools: backends.collect(),
+            generation: configuration.generation,
+            units: planned.planned,
+            priority: planned.priority,
+            tokens,
+            seconds,
+        }
+    }
+}
+
+pub(crate) async fn run(arguments: &RunArgs) -> CommandResult {
+    let Plan { manifest, executor, .. } = Plan::of(Spec::of(arguments, Verbosity::default())?).await?;
+    let in_phases = executor.prepare(&manifest).await?;
+    let estimates = Estimates::of(arguments, &manifest)?;
+    let rows: Vec<PlanRow<'_>> =
+        manifest.configurations.iter().map(|planned| estimates.row(planned)).collect();
+    let folder = manifest.spec.folder();
+    let exists = match Manifest::read(&folder) {
+        Ok(found) if found.identity == manifest.identity => true,
+        // Returns the error with the differences.
+        Ok(_) => manifest.open_or_create(&folder).map_err(manifest_failure)?.is_some(),
+        Err(_) => false,
+    };
+    let out = io::stdout().lock();
+    if arguments.output.json {
+        let document = PlanDocument {
+            run: &manifest.spec.name,
+            folder: &folder,
+            exists,
+            order: manifest.spec.order.name(),
+            units: manifest.planned(),
+            tokens: rows.iter().map(|row| row.tokens).sum(),
+            seconds: rows.iter().map(|row| row.seconds).sum(),
+            configurations: &rows,
+        };
+        write_document(&document, out)?;
+    } else {
+        write_plan(&manifest, &rows, in_phases, exists, out)?;
+    }
+    Ok(Exit::Complete)
+}
+
+fn write_document(document: &PlanDocument<'_>, mut out: impl Write) -> Result<(), Failure> {
+    serde_json::to_writer(&mut out, document)?;
+    Ok(writeln!(out)?)
+}
+
+fn write_plan(
+    manifest: &Manifest,
+    rows: &[PlanRow<'_>],
+    in_phases: bool,
+    exists: bool,
+    mut out: impl Write,
+) -> io::Result<()> {
+    let folder = manifest.spec.folder();
+    writeln!(out, "run {}, folder {}", manifest.spec.name, folder.display())?;
+    for data in &manifest.data {
+        let (selected, records, source) = (data.selected, data.records, &data.source);
+        let sum = data.sha256.short();
+        writeln!(out, "{}: {selected} of {records} records from {source} (sha256 {sum})", data.benchmark)?;
+    }
+    for model in &manifest.models {
+        writeln!(out, "{} (content {})", model.identity.name, model.identity.content.short())?;
+    }
+    if in_phases {
+        writeln!(out, "models are loaded in turns: each fits into memory, but not all together")?;
+    }
+    writeln!(out, "\n{}", table(rows, manifest.spec.generation, width()))?;
+    let units = manifest.planned();
+    let count = rows.len();
+    let noun = if count == 1 { "configuration" } else { "configurations" };
+    writeln!(out, "{count} {noun}, {units} units, order {}", manifest.spec.order.name())?;
+    if let Some(tokens) = rows.iter().map(|row| row.tokens).sum::<Option<u64>>() {
+        writeln!(out, "about {} tokens", thousands(tokens))?;
+    }
+    if let Some(seconds) = rows.iter().map(|row| row.seconds).sum::<Option<f64>>() {
+        writeln!(out, "about {} for one worker; time of tools and loading not included", duration(seconds))?;
+    }
+    writeln!(out, "settings, data and models are valid")?;
+    if exists {
+        writeln!(out, "the run exists: `lumos run` continues it")?;
+    }
+    Ok(())
+}
+
+/// Formats the configurations as a table of at most `width` columns. Columns without values, and those that are the same
+/// everywhere except benchmark and formulation, are left out.
+fn table(rows: &[PlanRow<'_>], generation: GenerationSettings, width: u16) -> String {
+    let values = |value: &dyn Fn(&PlanRow<'_>) -> String| rows.iter().map(value).collect::<Vec<String>>();
+    let unknown = || "-".to_owned();
+    let settings = |row: &PlanRow<'_>| changed(generation, row.generation);
+    let varies =
+        |value: &dyn Fn(&PlanRow<'_>) -> String| values(value).iter().collect::<BTreeSet<_>>().len() > 1;
+    let mut columns = vec![
+        (Column::new("benchmark"), values(&|row| row.benchmark.to_owned())),
+        (Column::new("formulation"), values(&|row| row.formulation.to_owned())),
+    ];
+    if varies(&|row| row.behaviour.to_owned()) {
+        columns.push((Column::new("behaviour"), values(&|row| row.behaviour.to_owned())));
+    }
+    if varies(&|row| row.seed.to_string()) {
+        columns.push((Column::new("seed").right(), values(&|row| row.seed.to_string())));
+    }
+    let roles = varying_roles(rows);
+    if !roles.is_empty() {
+        columns.push((Column::new("models"), values(&|row| models(row, &roles))));
+    }
+    columns.push((Column::new("units").right(), values(&|row| thousands(row.units))));
+    if rows.iter().any(|row| row.generation != generation) {
+        columns.push((Column::new("settings").rank(4), values(&settings)));
+    }
+    if rows.iter().any(|row| row.tokens.is_some()) {
+        columns.push((
+            Column::new("tokens").right().rank(3),
+            values(&|row| row.tokens.map_or_else(unknown, thousands)),
+        ));
+    }
+    if rows.iter().any(|row| row.seconds.is_some()) {
+        columns.push((
+            Column::new("time").right().rank(2),
+            values(&|row| row.seconds.map_or_else(unknown, duration)),
+        ));
+    }
+    let priorities: BTreeSet<i32> = rows.iter().map(|row| row.priority).collect();
+    if priorities.len() > 1 {
+        columns.push((Column::new("priority").right().rank(1), values(&|row| row.priority.to_string())));
+    }
+    let (headers, cells): (Vec<Column>, Vec<Vec<String>>) = columns.into_iter().unzip();
+    let line = |row: usize| cells.iter().map(|column| column[row].clone()).collect();
+    let lines: Vec<Vec<String>> = (0..rows.len()).map(line).collect();
+    render(&headers, &lines, width)
+}
+
+/// Returns the roles that do not have the same model everywhere.
+fn varying_roles(rows: &[PlanRow<'_>]) -> BTreeSet<Role> {
+    let mut names: BTreeMap<Role, BTreeSet<&str>> = BTreeMap::new();
+    for (role, name) in rows.iter().flat_map(|row| &row.models) {
+        names.entry(*role).or_default().insert(name);
+    }
+    names.into_iter().filter(|(_, names)| names.len() > 1).map(|(role, _)| role).collect()
+}
+
+/// Returns the distinct models of some roles. Folders and files need no backend in their names.
+fn models(row: &PlanRow<'_>, roles: &BTreeSet<Role>) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for (_, name) in row.models.iter().filter(|(role, _)| roles.contains(role)) {
+        let name = name.strip_prefix("candle:").unwrap_or(name);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(" + ")
+}
+
+/// Describes the generation settings in which a configuration differs from the run.
+fn changed(of_run: GenerationSettings, own: GenerationSettings) -> String {
+    let mut words = Vec::new();
+    if own.sampling != of_run.sampling {
+        match own.sampling {
+            Sampling::Greedy => words.push("temperature 0".to_owned()),
+            Sampling::Random { temperature, top_p, top_k } => {
+                words.push(format!("temperature {temperature}"));
+                words.extend(top_p.map(|top_p| format!("top_p {top_p}")));
+                words.extend(top_k.map(|top_k| format!("top_k {top_k}")));
+            }
+        }
+    }
+    if own.max_new_tokens != of_run.max_new_tokens {
+        words.push(format!("max_new_tokens {}", own.max_new_tokens));
+    }
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(seed: u64, units: u64, priority: i32) -> PlanRow<'static> {
+        PlanRow {
+            label: "",
+            benchmark: "gsm8k",
+            formulation: "iterative",
+            behaviour: "paper",
+            seed,
+            models: BTreeMap::new(),
+            tools: BTreeMap::new(),
+            generation: GenerationSettings::default(),
+            units,
+            priority,
+            tokens: Some(575 * units),
+            seconds: Some(units as f64),
+        }
+    }
+
+    const MODELS: [&str; 2] = ["candle:checkpoints/step-100000", "candle:checkpoints/step-200000"];
+
+    #[test]
+    fn plans_fit_into_80_columns_and_show_what_differs() {
+        let base = GenerationSettings::default();
+        let sampling = Sampling::Random { temperature: 0.7, top_p: Some(0.9), top_k: None };
+        let own = GenerationSettings { sampling, max_new_tokens: 64 };
+        let with = |row: PlanRow<'static>, planner| {
+            let models = BTreeMap::from([(Role::Planner, planner), (Role::Grounder, "candle:ground")]);
+            PlanRow { models, ..row }
+        };
+        let rows = [
+            with(row(0, 1319, 5), MODELS[0]),
+            with(PlanRow { generation: own, behaviour: "corrected", ..row(12, 1_000_000, 0) }, MODELS[1]),
+        ];
+        let text = table(&rows, base, 80);
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}\n{text}");
+        }
+        for part in
+            [" 1,319", " 1,000,000", " checkpoints/step-100000 ", "omitted: settings, tokens, time, priority"]
+        {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let wide = table(&rows, base, 200);
+        let headers: Vec<&str> = wide.lines().next().unwrap().split_whitespace().collect();
+        let expected = [
+            "benchmark",
+            "formulation",
+            "behaviour",
+            "seed",
+            "models",
+            "units",
+            "settings",
+            "tokens",
+            "time",
+            "priority",
+        ];
+        assert_eq!(headers, expected);
+        assert!(wide.contains("temperature 0.7, top_p 0.9, max_new_tokens 64"), "{wide}");
+        assert!(
+            wide.contains("758,425") && wide.contains("22 minutes") && wide.contains("575,000,000"),
+            "{wide}"
+        );
+        assert!(wide.contains("  checkpoints/step-100000") && !wide.contains("ground"), "{wide}");
+    }
+
+    #[test]
+    fn columns_without_values_are_left_out() {
+        let plain = PlanRow { tokens: None, seconds: None, ..row(0, 3, 0) };
+        let text = table(&[plain.clone(), plain.clone()], plain.generation, 120);
+        let headers: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
+        assert_eq!(headers, ["benchmark", "formulation", "units"]);
+        let known = table(&[row(0, 3, 0), plain.clone()], plain.generation, 120);
+        assert!(known.lines().last().unwrap().trim_end().ends_with('-'), "{known}");
+    }
+}

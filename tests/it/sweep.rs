@@ -1,0 +1,234 @@
+//! Sweeps: one settings file with patterns, list files, exclusions and overrides. Planned, run, interrupted, resumed,
+//! split and merged.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Lumos, all, content, lumos, read_json, repository};
+
+/// Two planners whose numbers are in another order than their names, two benchmarks and two seeds.
+const SWEEP: &str = r#"
+name = "sweep"
+tasks = ["svamp", { file = "tasks.txt" }]
+seed = "0-1"
+order = "round-robin"
+batch_size = 1
+
+[[models]]
+planner = "checkpoints/step-*"
+grounder = "ground"
+
+[generation]
+temperature = 0.7
+
+[[exclude]]
+task = "gsm8k"
+seed = 1
+
+[[override]]
+match.task = "gsm8k"
+limit = 2
+generation = { temperature = 0, max_new_tokens = 48 }
+
+[[override]]
+match = { task = "svamp", seed = 1 }
+limit = 7
+
+[[override]]
+match.model = "step-10"
+priority = 5
+"#;
+
+/// Numbers of units by configuration, in the order of reports.
+const UNITS: [u64; 6] = [30, 7, 30, 7, 2, 2];
+
+/// Writes the settings file, its list file and the models into `exp`.
+fn sweep(folder: &Path, text: &str) {
+    let copy = |from: &str, name: &str| {
+        let model = folder.join("exp").join(name);
+        fs::create_dir_all(&model).unwrap();
+        for entry in fs::read_dir(repository("models/assets/tiny").join(from)).unwrap() {
+            let file = entry.unwrap();
+            fs::copy(file.path(), model.join(file.file_name())).unwrap();
+        }
+    };
+    copy("planner-iterative", "checkpoints/step-2");
+    copy("planner-onetime", "checkpoints/step-10");
+    copy("grounder", "ground");
+    fs::write(folder.join("exp/tasks.txt"), "# further benchmarks\ngsm8k\n").unwrap();
+    fs::write(folder.join("exp/sweep.toml"), text).unwrap();
+}
+
+fn run(folder: &Path, more: &str) -> Lumos {
+    lumos().within(folder).args("run exp/sweep.toml").args(more)
+}
+
+fn models(planned: &Value) -> Vec<&str> {
+    let models = planned["models"].as_object().unwrap().values();
+    models.map(|model| model.as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_plan_is_a_table_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    sweep(folder, SWEEP);
+    let before = all(folder);
+    let plan = run(folder, "--dry-run").ok().prints([
+        "svamp: 30 of 30 records",
+        "gsm8k: 2 of 2 records",
+        "benchmark  formulation  seed  models",
+        "priority",
+        "tokens  priority",
+        "6 configurations, 78 units, order round-robin",
+        "settings, data and models are valid",
+    ]);
+    for line in plan.stdout.lines() {
+        assert!(line.chars().count() <= 80 || line.contains("(content"), "{line}\n{plan}");
+    }
+    run(folder, "--dry-run").env("COLUMNS", "120").ok().prints(["temperature 0, max_new_tokens 48"]);
+    let document = run(folder, "--dry-run --json").ok().json();
+    let configurations = document["configurations"].as_array().unwrap();
+    let column = |key: &str| configurations.iter().map(|one| one[key].clone()).collect::<Vec<_>>();
+    assert_eq!(column("units"), UNITS.map(Value::from));
+    assert_eq!(column("priority"), [0, 0, 5, 5, 0, 5].map(Value::from));
+    assert_eq!(models(&configurations[0]), ["candle:exp/checkpoints/step-2", "candle:exp/ground"]);
+    assert_eq!(models(&configurations[5]), ["candle:exp/checkpoints/step-10", "candle:exp/ground"]);
+    assert_eq!(configurations[4]["generation"], json!({"sampling": "greedy", "max_new_tokens": 48}));
+    // 253.0 computed and 45.9 written tokens per item of SVAMP, 464.8 and 110.8 of GSM8K.
+    assert_eq!(column("tokens"), [8967, 2092, 8967, 2092, 1151, 1151].map(Value::from));
+    assert_eq!((&document["units"], &document["tokens"]), (&json!(78), &json!(24_420)));
+    assert_eq!((&document["exists"], &document["seconds"]), (&json!(false), &Value::Null));
+    assert!(all(folder) == before, "a dry run wrote files");
+    run(folder, "--bench bench.json").exits(2).reports(["--bench and --like", "hint: add --dry-run"]);
+}
+
+#[test]
+fn a_sweep_is_interrupted_resumed_split_and_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    sweep(folder, SWEEP);
+    let whole = run(folder, "--json --name whole").ok();
+    let mut settled: Vec<u64> = Vec::new();
+    for event in whole.lines() {
+        if event["event"] == "settled" {
+            settled.push(event["configuration"].as_u64().unwrap());
+        }
+    }
+    assert_eq!(settled.len(), 78);
+    // One episode at a time, so units settle in the order of dispatch: the higher priority first, and in each priority
+    // one unit of each configuration in turn.
+    let (first, second) = settled.split_at(39);
+    assert_eq!(&first[..5], [2, 3, 5, 2, 3], "{settled:?}");
+    assert!(first.iter().all(|one| [2, 3, 5].contains(one)), "{settled:?}");
+    assert_eq!(&second[..5], [0, 1, 4, 0, 1], "{settled:?}");
+
+    let expected = content(&folder.join("runs/whole"));
+    let rows: BTreeMap<&str, usize> =
+        expected.0.iter().map(|(task, rows)| (task.as_str(), rows.len())).collect();
+    assert_eq!(rows, BTreeMap::from([("gsm8k", 4), ("svamp", 74)]));
+
+    let mut interrupted = run(folder, "--json --name interrupted").follow();
+    interrupted.until("settled", 3);
+    interrupted.signal("-INT");
+    assert_eq!(interrupted.end(), Some(130), "{}", interrupted.said());
+    run(folder, "--dry-run --name interrupted").ok().prints(["the run exists: `lumos run` continues it"]);
+    lumos().within(folder).args("resume interrupted").ok();
+    assert!(content(&folder.join("runs/interrupted")) == expected, "the resumed run differs");
+    // Another priority and order belong to the same run, which is complete.
+    let other = SWEEP.replace("priority = 5", "priority = -5").replace("round-robin", "shortest-first");
+    sweep(folder, &other);
+    run(folder, "--name interrupted").ok();
+    // Another limit does not.
+    sweep(folder, &SWEEP.replace("limit = 7", "limit = 8"));
+    run(folder, "--name interrupted").exits(2).reports([
+        "contains a run with different settings",
+        "`[[override]]`: other settings than those of the run",
+    ]);
+
+    sweep(folder, SWEEP);
+    for part in [1, 2] {
+        run(folder, &format!("--partition hash:{part}/2 --name part-{part}")).ok();
+    }
+    lumos().within(folder).args("merge part-1 part-2 --into runs/merged").ok();
+    assert!(content(&folder.join("runs/merged")) == expected, "the merged run differs");
+    let manifest = read_json(&folder.join("runs/merged/manifest.json"));
+    let planned: Vec<u64> = manifest["configurations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["planned"].as_u64().unwrap())
+        .collect();
+    assert_eq!(planned, UNITS);
+    assert_eq!(manifest["spec"]["exclude"], json!([{"task": ["gsm8k"], "seed": [1]}]));
+
+    // An item that a configuration does not have is not shown as outstanding.
+    let shown = lumos().within(folder).args("show whole 20 --task svamp --json").ok();
+    let configurations: Vec<Value> = shown.lines().iter().map(|unit| unit["configuration"].clone()).collect();
+    assert_eq!(configurations, [0, 2], "{shown}");
+    lumos().within(folder).args("report whole").ok().prints(["svamp"]);
+}
+
+#[test]
+fn a_sweep_without_rules_is_the_run_of_its_flags() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    sweep(
+        folder,
+        "tasks = ['svamp']\nmodels = ['builtin:tiny']\nlimit = 2\nformulation = ['iter*', 'onetime']\n",
+    );
+    let flags = "--tasks svamp --model builtin:tiny --limit 2 --formulation iterative,onetime";
+    lumos().within(folder).args("run").args(flags).ok();
+    let first = all(&folder.join("runs"));
+    run(folder, "").ok();
+    let runs: Vec<_> = fs::read_dir(folder.join("runs")).unwrap().collect();
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    let manifest = |files: &BTreeMap<_, Option<Vec<u8>>>| {
+        files
+            .iter()
+            .find(|(path, _): &(&std::path::PathBuf, _)| path.ends_with("manifest.json"))
+            .unwrap()
+            .1
+            .clone()
+    };
+    assert_eq!(manifest(&first), manifest(&all(&folder.join("runs"))));
+}
+
+#[test]
+fn mistakes_name_file_line_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let cases = [
+        (
+            SWEEP.replace("step-*", "stop-*"),
+            "exp/sweep.toml:8:1: `models`: planner: `checkpoints/stop-*` matches no",
+        ),
+        (
+            SWEEP.replace("tasks.txt", "none.txt"),
+            "exp/sweep.toml:3:19: `tasks`: failed to read list file `exp/none.txt`",
+        ),
+        (
+            SWEEP.replace("\"svamp\", {", "\"gsm8k\", {"),
+            "exp/sweep.toml:3:19: `tasks`: `gsm8k` is listed twice",
+        ),
+        (
+            SWEEP.replace("seed = 1\n\n", "seed = 2\n\n"),
+            "exp/sweep.toml:15: `exclude`: matches no configuration",
+        ),
+        (
+            SWEEP.replace("\"step-10\"", "\"step-3\""),
+            "exp/sweep.toml:28: `override`: matches no configuration",
+        ),
+        (SWEEP.replace("round-robin", "random"), "exp/sweep.toml:5:9: `order`: unknown value `random`"),
+        (SWEEP.replace("priority = 5", "priorty = 5"), "did you mean `priority`?"),
+    ];
+    for (text, message) in cases {
+        sweep(folder, &text);
+        let ended = run(folder, "--dry-run").exits(2);
+        assert!(ended.stderr.contains(message), "{message}\n{ended}");
+    }
+    assert!(!folder.join("runs").exists());
+}
