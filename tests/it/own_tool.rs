@@ -17,6 +17,9 @@ family = "custom"
 [data]
 file = "questions.jsonl"
 
+[fields]
+id = "id"
+
 [answer]
 kind = "text"
 
