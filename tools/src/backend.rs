@@ -68,8 +68,11 @@ pub struct BackendDescription {
     pub forms: &'static [&'static str],
     /// Parses the name of a tool and of a backend, without the suffix of its content. Returns `None` if the name is not
     /// one of this backend.
-    pub parse: fn(&str, &str) -> Result<Option<Box<dyn NamedBackend>>, BackendError>,
+    pub parse: fn(&str, &str) -> ParsedBackend,
 }
+
+/// The result of parsing the name of a backend; `None` if it is a name of another one.
+pub type ParsedBackend = Result<Option<Box<dyn NamedBackend>>, BackendError>;
 
 /// A backend as named on the command line or in the configurations of a run.
 pub trait NamedBackend: Send + Sync {

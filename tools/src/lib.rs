@@ -24,7 +24,9 @@ pub mod sessions;
 mod tool;
 mod wolfram;
 
-pub use backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
+pub use backend::{
+    BackendDescription, BackendError, BackendResources, NamedBackend, ParsedBackend, hash_suffix,
+};
 pub use live::{LiveWiki, WikiSettings};
 pub use name::{TOOLS, ToolSetError, backends, is_known, needs_permission, register_backend};
 pub use ranking::rank_backend;
