@@ -296,7 +296,7 @@ fn the_strategyqa_task_file_passes_all_recorded_cases() {
     let changed = folder.path().join("changed.toml");
     let text = fs::read_to_string(&task_file).unwrap();
     fs::write(&changed, text.replace("Please ground", "Ground").replace("../../", "/")).unwrap();
-    replay(&changed, &["iterative"]).exits(100).prints(["0 passed, 120 failed"]);
+    replay(&changed, &["iterative"]).exits(100).prints(["grounder prompt 1: differs"]);
 }
 
 const MONEY: &str = r#"

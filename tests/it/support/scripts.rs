@@ -1,12 +1,11 @@
 //! Scripted agents that use the gold solutions, as recorded cases for `script:` models: one per line.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
 use lumos_benchmarks::{Benchmark, DataSource, get, replay};
-use lumos_tasks::recorded::Case;
+use lumos_tasks::recorded::{Case, Expected, Script};
 use lumos_tasks::{Completion, Configuration, Episode, EpisodeUnit, Formulation, Item, Next, Reply, Role};
 use lumos_tools::sessions::catalogue::ShopFiles;
 use lumos_tools::{ToolSets, Tools};
@@ -30,7 +29,7 @@ pub(crate) fn own_agent(task_file: &Path, tools: &[(&str, &str)], author: &Autho
     let (benchmark, source) = (file.benchmark(), DataSource::File(file.data_file()));
     let of = |formulation| {
         let case = async |item: &Item, configuration: &Arc<Configuration>, tools: &dyn Tools| {
-            own_case(item, configuration, tools, author).await
+            own_case(benchmark.name(), item, configuration, tools, author).await
         };
         script(benchmark, source.clone(), usize::MAX, formulation, tools, &case)
     };
@@ -38,6 +37,7 @@ pub(crate) fn own_agent(task_file: &Path, tools: &[(&str, &str)], author: &Autho
 }
 
 async fn own_case(
+    benchmark: &str,
     item: &Item,
     configuration: &Arc<Configuration>,
     tools: &dyn Tools,
@@ -46,21 +46,33 @@ async fn own_case(
     let unit =
         EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
     let mut episode = Episode::start(&unit);
-    let mut replies: BTreeMap<Role, usize> = BTreeMap::new();
+    let (mut script, mut prompts) = (Script::default(), Script::default());
     loop {
         let reply = match episode.next() {
             Next::Done => break,
             Next::Generate(request) => {
-                let number = replies.entry(request.role).or_default();
-                let text = author(request.role, *number, item);
-                *number += 1;
+                let text = author(request.role, script.of(request.role).len(), item);
+                prompts.push(request.role, request.prompt());
+                script.push(request.role, &text);
                 Reply::Completion(Completion::recorded(text))
             }
             Next::Call(call) => Reply::Tool(tools.call(call).await?),
         };
         episode.feed(reply)?;
     }
-    Ok(replay::record(item, &unit, &episode.finish())?)
+    Ok(Case {
+        id: unit.id.as_str().to_owned(),
+        benchmark: benchmark.to_owned(),
+        formulation: configuration.formulation,
+        tags: Vec::new(),
+        item: item.record.clone(),
+        script,
+        prompts,
+        tools: Vec::new(),
+        effective_turns: None,
+        expected: Expected::default(),
+        randint: Vec::new(),
+    })
 }
 
 fn line(case: &Case) -> String {
