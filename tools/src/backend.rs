@@ -71,7 +71,7 @@ pub struct BackendDescription {
     pub parse: fn(&str, &str) -> ParsedBackend,
 }
 
-/// A named backend; `None` if the name is not one of this kind of backend.
+/// The result of parsing the name of a backend; `None` if it is a name of another one.
 pub type ParsedBackend = Result<Option<Box<dyn NamedBackend>>, BackendError>;
 
 /// A backend as named on the command line or in the configurations of a run.

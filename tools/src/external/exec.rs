@@ -1,7 +1,7 @@
 //! Programs: `--tool NAME=exec:<program and arguments>`.
 //!
 //! A program reads one request per line on its standard input and writes one reply per line on its standard output
-//! ([`message`](super::message)). A process answers one call at a time; further processes start while all are busy. After
+//! ([`message`]). A process answers one call at a time; further processes start while all are busy. After
 //! a timeout or a bad reply, its process is killed, and the next call starts another one.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
 //! Servers: `--tool NAME=http://…` or `NAME=https://…`. A call is sent as a JSON object with POST
-//! ([`message`](super::message)); the reply is a JSON object with status 200.
+//! ([`message`]); the reply is a JSON object with status 200.
 //!
 //! A request is repeated after a lost connection and after statuses that may change (408, 409, 425, 429, 5xx), so a
 //! server may receive a call more than once.
