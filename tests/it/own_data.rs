@@ -287,7 +287,7 @@ fn the_strategyqa_task_file_passes_all_recorded_cases() {
     let task_file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/task_files/strategyqa.toml");
     let replay = |task_file: &Path, formulations: &[&str]| {
         let files = formulations.iter().map(|name| golden.join(format!("strategyqa_{name}.jsonl.gz")));
-        files.fold(lumos().args("replay --task-file").arg(task_file), |command, file| command.arg(file))
+        files.fold(lumos().args("replay --task-file").arg(task_file), Lumos::arg)
     };
     let all = replay(&task_file, &["iterative", "onetime", "cot", "direct"]).ok();
     assert_eq!(all.stdout, "320 passed, 0 failed\n");
@@ -351,7 +351,7 @@ fn an_own_agent_uses_an_mcp_server_and_an_http_service() {
     let folder = folder.path();
     let question = |amount: usize| {
         // Every fifth names a currency that the service does not have.
-        let currency = if amount % 5 == 0 { "thalers" } else { "yen" };
+        let currency = if amount.is_multiple_of(5) { "thalers" } else { "yen" };
         let question = format!("How many {currency} are {amount} euros, and 7 more?");
         let answer = format!("The sum of {0} and 7 is {1}.", 160 * amount, 160 * amount + 7);
         json!({"key": format!("e-{amount}"), "question": question, "answer": answer})

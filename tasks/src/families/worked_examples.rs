@@ -233,7 +233,7 @@ mod tests {
     fn replies_are_single_lines_and_variables_are_numbered() {
         for set in &SETS {
             for example in set.examples(u8::MAX) {
-                let turns = example.turns(Role::Grounder, &set, Formulation::Iterative);
+                let turns = example.turns(Role::Grounder, set, Formulation::Iterative);
                 let actions: Vec<_> = turns.iter().flat_map(|(_, reply)| reply.split("; ")).collect();
                 for (number, action) in (1..).zip(&actions) {
                     assert!(action.starts_with(&format!("R{number} = ")), "{action}");
@@ -241,7 +241,7 @@ mod tests {
                 }
                 for role in [Role::Planner, Role::Grounder] {
                     for formulation in [Formulation::Iterative, Formulation::OneTime] {
-                        for (prompt, reply) in example.turns(role, &set, formulation) {
+                        for (prompt, reply) in example.turns(role, set, formulation) {
                             assert!(!reply.contains('\n') && !reply.is_empty(), "{reply}");
                             assert!(prompt.ends_with(ASSISTANT) && !content(&prompt).is_empty(), "{prompt}");
                         }
