@@ -253,6 +253,7 @@ const LAYERS: [(&str, &[&str]); 4] = [
         "tools",
         &[
             "tool",
+            "process_group",
             "browser",
             "sessions",
             "browsers",

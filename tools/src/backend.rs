@@ -88,8 +88,8 @@ pub trait NamedBackend: Send + Sync {
         Ok(())
     }
 
-    /// Whether whoever starts a run must have named it: it starts a program or sends calls to a server. Such a backend
-    /// is not used only because a task file names it.
+    /// Whether whoever starts a run must have named it, and the operator of a worker must allow its name: it starts a
+    /// program or sends calls to a server. Such a backend is not used only because a task file names it.
     fn needs_permission(&self) -> bool {
         false
     }

@@ -16,6 +16,7 @@ mod external;
 mod live;
 mod maths;
 mod name;
+mod process_group;
 mod ranking;
 mod registry;
 mod replies;

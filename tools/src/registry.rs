@@ -92,7 +92,11 @@ impl ToolSets {
         let ToolBackend { tool, backend, .. } = planned;
         let parsed = parse_planned(tool, backend)?;
         let backend = without_hash(backend);
-        parsed.check(&self.access).map_err(|refusal| ToolSetError::NotAllowed {
+        let permission = match parsed.needs_permission() {
+            true => self.access.check_tool(&format!("{tool}={backend}")),
+            false => Ok(()),
+        };
+        permission.and_then(|()| parsed.check(&self.access)).map_err(|refusal| ToolSetError::NotAllowed {
             tool: tool.clone(),
             backend: backend.to_owned(),
             refusal,

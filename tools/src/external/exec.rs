@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use lumos_http::{AccessPolicy, AccessRefusal};
 use lumos_tasks::{ToolCall, ToolReply};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -27,24 +26,19 @@ pub(crate) const BACKEND: BackendDescription = BackendDescription {
     parse: |tool, backend| {
         let Some(command) = backend.strip_prefix("exec:") else { return Ok(None) };
         let command = CommandLine::parse(command)?;
-        Ok(Some(Box::new(NamedProgram { tool: tool.to_owned(), backend: backend.to_owned(), command })))
+        Ok(Some(Box::new(NamedProgram { tool: tool.to_owned(), command })))
     },
 };
 
 /// A program as named on the command line.
 struct NamedProgram {
     tool: String,
-    backend: String,
     command: CommandLine,
 }
 
 impl NamedBackend for NamedProgram {
     fn version(&self) -> u32 {
         1
-    }
-
-    fn check(&self, access: &AccessPolicy) -> Result<(), AccessRefusal> {
-        access.check_tool(&format!("{}={}", self.tool, self.backend))
     }
 
     fn needs_permission(&self) -> bool {

@@ -26,6 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::command::CommandLine;
 use super::message::quoted;
+use crate::process_group::ProcessGroup;
 
 /// Bytes of standard error that are kept for messages.
 const KEPT: usize = 2048;
@@ -43,7 +44,7 @@ pub(super) struct ToolProcess {
 
 /// A program's end and its messages. Dropping it kills the program.
 pub(super) struct Watched {
-    group: Arc<Mutex<Option<Group>>>,
+    group: Arc<Mutex<Option<ProcessGroup>>>,
     ended: oneshot::Receiver<io::Result<ExitStatus>>,
     tail: Arc<Mutex<VecDeque<u8>>>,
     reading: AbortOnDropHandle<()>,
@@ -171,7 +172,7 @@ impl Drop for Watched {
 /// Starts the program and waits for its end.
 fn supervise(
     mut command: Command,
-    group: &Mutex<Option<Group>>,
+    group: &Mutex<Option<ProcessGroup>>,
     started: oneshot::Sender<io::Result<Pipes>>,
     ended: oneshot::Sender<io::Result<ExitStatus>>,
 ) {
@@ -179,7 +180,7 @@ fn supervise(
         Ok(child) => child,
         Err(error) => return drop(started.send(Err(error))),
     };
-    *lock(group) = Group::of(child.id());
+    *lock(group) = ProcessGroup::of(child.id());
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let pipes = match pipes {
         (Some(input), Some(output), Some(errors)) => Ok(Pipes { input, output, errors }),
@@ -190,7 +191,7 @@ fn supervise(
     {
         group.kill();
     }
-    Group::wait(child.id());
+    ProcessGroup::wait(child.id());
     let mut group = lock(group);
     // Child processes of the program. Its number is not reused before it is reaped.
     if let Some(group) = group.take() {
@@ -309,43 +310,4 @@ async fn keep_tail(mut errors: ChildStderr, tail: Arc<Mutex<VecDeque<u8>>>) {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The process group of a program that has not been reaped.
-#[cfg(unix)]
-struct Group(rustix::process::Pid);
-
-#[cfg(unix)]
-impl Group {
-    fn of(child: u32) -> Option<Self> {
-        i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw).map(Self)
-    }
-
-    fn kill(&self) {
-        let _ = rustix::process::kill_process_group(self.0, rustix::process::Signal::KILL);
-    }
-
-    /// Waits until a child has ended, without reaping it.
-    fn wait(child: u32) {
-        use rustix::process::{WaitId, WaitIdOptions, waitid};
-
-        let Some(Self(child)) = Self::of(child) else { return };
-        while let Err(rustix::io::Errno::INTR) =
-            waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
-        {}
-    }
-}
-
-#[cfg(not(unix))]
-struct Group;
-
-#[cfg(not(unix))]
-impl Group {
-    fn of(_: u32) -> Option<Self> {
-        None
-    }
-
-    fn kill(&self) {}
-
-    fn wait(_: u32) {}
 }

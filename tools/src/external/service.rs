@@ -9,9 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use lumos_http::{
-    AccessPolicy, AccessRefusal, HttpClient, HttpError, HttpRequest, HttpResponse, HttpSettings, ServerKey,
-};
+use lumos_http::{HttpClient, HttpError, HttpRequest, HttpResponse, HttpSettings, ServerKey};
 use lumos_tasks::{ToolCall, ToolReply};
 use url::Url;
 
@@ -32,7 +30,7 @@ pub(crate) const BACKEND: BackendDescription = BackendDescription {
             return Ok(None);
         }
         let url = address(backend)?;
-        Ok(Some(Box::new(NamedService { tool: tool.to_owned(), backend: backend.to_owned(), url })))
+        Ok(Some(Box::new(NamedService { tool: tool.to_owned(), url })))
     },
 };
 
@@ -83,17 +81,12 @@ pub(super) fn client(tool: &str, url: &Url, limits: ToolLimits) -> Result<HttpCl
 /// A server as named on the command line.
 struct NamedService {
     tool: String,
-    backend: String,
     url: Url,
 }
 
 impl NamedBackend for NamedService {
     fn version(&self) -> u32 {
         1
-    }
-
-    fn check(&self, access: &AccessPolicy) -> Result<(), AccessRefusal> {
-        access.check_tool(&format!("{}={}", self.tool, self.backend))
     }
 
     fn needs_permission(&self) -> bool {

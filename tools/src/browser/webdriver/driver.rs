@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use super::error::BrowserFault;
 use super::leftovers::{MARK, Owner};
 use crate::browser::BrowserSettings;
+use crate::process_group::ProcessGroup;
 
 /// Operation named in errors.
 const DOING: &str = "starting chromedriver";
@@ -18,7 +19,7 @@ const LISTENS: &str = "started successfully on port ";
 /// A running driver. Dropping it kills the driver and its browser and removes their files.
 pub(super) struct Driver {
     child: Child,
-    group: Option<Group>,
+    group: Option<ProcessGroup>,
     port: u16,
     folder: tempfile::TempDir,
 }
@@ -47,7 +48,7 @@ impl Driver {
         #[cfg(unix)]
         command.process_group(0);
         let mut child = command.spawn().map_err(failed)?;
-        let group = child.id().and_then(Group::of);
+        let group = child.id().and_then(ProcessGroup::of);
         let output = child.stdout.take();
         let mut driver = Self { child, group, port: 0, folder };
         let output = output.ok_or_else(|| BrowserFault::new(DOING, "chromedriver has no standard output"))?;
@@ -106,31 +107,4 @@ async fn port(output: impl AsyncRead + Unpin + Send + 'static) -> Option<u16> {
         return Some(port);
     }
     None
-}
-
-/// A process group. Its leader is a child that has not been waited for, so its number cannot be reused.
-#[cfg(unix)]
-struct Group(rustix::process::Pid);
-
-#[cfg(unix)]
-impl Group {
-    fn of(child: u32) -> Option<Self> {
-        i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw).map(Self)
-    }
-
-    fn kill(self) {
-        let _ = rustix::process::kill_process_group(self.0, rustix::process::Signal::KILL);
-    }
-}
-
-#[cfg(not(unix))]
-struct Group;
-
-#[cfg(not(unix))]
-impl Group {
-    fn of(_: u32) -> Option<Self> {
-        None
-    }
-
-    fn kill(self) {}
 }

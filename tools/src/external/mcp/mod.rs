@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use connection::Connection;
-use lumos_http::{AccessPolicy, AccessRefusal};
 use lumos_tasks::{ToolCall, ToolReply};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
@@ -42,7 +41,7 @@ pub(crate) const BACKEND: BackendDescription = BackendDescription {
             true => Server::Http(address(server)?),
             false => Server::Program(CommandLine::parse(server)?),
         };
-        Ok(Some(Box::new(NamedServer { tool: tool.to_owned(), backend: backend.to_owned(), server })))
+        Ok(Some(Box::new(NamedServer { tool: tool.to_owned(), server })))
     },
 };
 
@@ -56,17 +55,12 @@ enum Server {
 /// A server as named on the command line.
 struct NamedServer {
     tool: String,
-    backend: String,
     server: Server,
 }
 
 impl NamedBackend for NamedServer {
     fn version(&self) -> u32 {
         1
-    }
-
-    fn check(&self, access: &AccessPolicy) -> Result<(), AccessRefusal> {
-        access.check_tool(&format!("{}={}", self.tool, self.backend))
     }
 
     fn needs_permission(&self) -> bool {
