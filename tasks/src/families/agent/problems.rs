@@ -132,12 +132,12 @@ mod tests {
             (r#"{"actions": [{"name": "A"}]}"#, "agent.actions.tool", "no action has a tool"),
             (
                 r#"{"actions": [{"name": "A", "tool": "x"}, {"name": "A", "tool": "x"}]}"#,
-                "agent.actions[0].name",
+                "agent.actions[1].name",
                 "two actions",
             ),
             (
                 r#"{"actions": [{"name": "A", "tool": "shop"}, {"name": "B", "tool": "x"}]}"#,
-                "agent.actions.tool",
+                "agent.actions[0].tool",
                 "only the family",
             ),
             (r#"{"actions": [{"name": "A", "tool": "X y"}]}"#, "agent.actions[0].tool", "invalid tool name"),
