@@ -172,6 +172,13 @@ impl Progress {
                 self.tally.ending = Some(*at_hand);
                 self.print(&self.tally.waits(reason, *at_hand, *at_most, now));
             }
+            Event::Stopped { label, reason, units, .. } => {
+                self.tally.planned = self.tally.planned.saturating_sub(*units);
+                if let Some(bar) = &self.bar {
+                    bar.set_length(self.tally.planned);
+                }
+                self.print(&format!("{label}: {reason}"));
+            }
             Event::Recovered { units } => {
                 tracing::info!(units, "requeued units whose message or worker was lost");
             }

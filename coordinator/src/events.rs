@@ -75,6 +75,17 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         at_most: Option<f64>,
     },
+    /// A stop rule ended a configuration.
+    Stopped {
+        /// Index of the configuration.
+        configuration: usize,
+        /// Its label.
+        label: String,
+        /// After how many items, and why.
+        reason: String,
+        /// Number of its units that are not dispatched.
+        units: u64,
+    },
     /// Units were published again because their message or their worker was lost.
     Recovered {
         /// Number of units.

@@ -9,7 +9,7 @@ use lumos_benchmarks::Benchmark;
 use lumos_tasks::{Configuration, Formulation, Item, ItemId, ModelIdentity, Role, ToolBackend};
 use thiserror::Error;
 
-use crate::spec::{ItemChoice, MissingBenchmark, ResolvedSpec};
+use crate::spec::{CellSettings, ItemChoice, MissingBenchmark, ResolvedSpec, StopRule};
 
 /// Error of expanding the matrix.
 #[derive(Debug, Error)]
@@ -49,11 +49,13 @@ pub struct PlannedCell {
     pub limit: Option<u64>,
     /// Priority of its units; higher ones are dispatched first.
     pub priority: i32,
+    /// When it ends before its last item.
+    pub stop: Option<StopRule>,
 }
 
 impl From<Configuration> for PlannedCell {
     fn from(configuration: Configuration) -> Self {
-        Self { configuration, limit: None, priority: 0 }
+        Self { configuration, limit: None, priority: 0, stop: None }
     }
 }
 
@@ -76,7 +78,7 @@ pub fn expand<E: std::error::Error + 'static>(
         let task = cell.task;
         let benchmark = spec.benchmark(task)?;
         let (formulation, behaviour, seed) = (cell.formulation, cell.behaviour, cell.seed);
-        let settings = spec.settings_of(&cell);
+        let CellSettings { generation, limit, tools: backends, priority, stop } = spec.settings_of(&cell);
         let mut models = BTreeMap::new();
         for &role in benchmark.roles(formulation) {
             let name = named.get(&role).ok_or(MatrixError::NoModel { formulation, role })?;
@@ -88,8 +90,7 @@ pub fn expand<E: std::error::Error + 'static>(
             models.insert(role, identity);
         }
         // Formulations with a single model call no tools.
-        let mut tools =
-            if formulation.calls_tools() { tools(benchmark, &settings.tools) } else { Vec::new() };
+        let mut tools = if formulation.calls_tools() { tools(benchmark, &backends) } else { Vec::new() };
         tools.sort();
         let configuration = Configuration {
             benchmark: task.to_owned(),
@@ -98,14 +99,14 @@ pub fn expand<E: std::error::Error + 'static>(
             max_rounds: benchmark.max_rounds(behaviour),
             models,
             tools,
-            generation: settings.generation,
+            generation,
             seed,
             prompts: benchmark.prompts_hash(),
             format: lumos_tasks::PromptFormat::default(),
             agent: benchmark.agent().filter(|_| formulation.has_modules()),
         };
         if known.insert(configuration.identity()) {
-            cells.push(PlannedCell { configuration, limit: settings.limit, priority: settings.priority });
+            cells.push(PlannedCell { configuration, limit, priority, stop });
         }
     }
     Ok(cells)

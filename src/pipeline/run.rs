@@ -71,7 +71,12 @@ impl Run {
             }
         };
         let interrupts = Interrupts::watch();
-        let dispatched = self.dispatch(in_phases, &interrupts.drain).await;
+        let mut dispatched = self.dispatch(in_phases, &interrupts.drain).await;
+        if let Ok(summary) = &mut dispatched
+            && self.manifest.stop(std::mem::take(&mut summary.stopped))
+        {
+            self.manifest.write(&self.folder).map_err(manifest_failure)?;
+        }
         let Self { manifest, folder, checkpoint, executor: Executor { options, .. }, budget, .. } = self;
         match dispatched {
             Ok(summary) => Ok(Report { manifest, folder, checkpoint, options, budget, summary, interrupts }),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use lumos_tasks::{Item, ItemId, UnitId};
+use lumos_tasks::{Item, ItemId, Outcome, UnitId};
 use proptest::prelude::*;
 
 use super::run_store::ItemIds;
@@ -90,6 +90,12 @@ impl RunStore for MemoryStore {
         let state = self.state();
         state.settled.contains_key(unit)
             || state.faulted.get(unit).is_some_and(|attempts| attempts.contains(&attempt))
+    }
+
+    fn outcome(&self, unit: &UnitId) -> Result<Option<Outcome>, CheckpointError> {
+        let state = self.state();
+        let settling = state.kept.iter().find(|record| record.unit == *unit && !record.outcome.is_fault());
+        Ok(settling.map(|record| record.outcome.clone()))
     }
 
     fn settled(&self) -> u64 {
@@ -231,6 +237,7 @@ proptest! {
                 model.state().kept.iter().filter(|record| record.unit == *unit).cloned().collect();
             kept.sort_by_key(|record| (Settlement::of(&record.outcome).is_some(), record.attempt));
             prop_assert_eq!(checkpoint.records_of(unit).unwrap(), kept);
+            prop_assert_eq!(checkpoint.outcome(unit).unwrap(), model.outcome(unit).unwrap());
         }
         checkpoint.close().unwrap();
     }

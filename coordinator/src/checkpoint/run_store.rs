@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use async_trait::async_trait;
-use lumos_tasks::{Item, ItemId};
+use lumos_tasks::{Item, ItemId, Outcome, UnitId};
 
 use super::error::CheckpointError;
 use super::index::UnitStatus;
@@ -66,6 +66,12 @@ pub(crate) trait RunStore: fmt::Debug + Send + Sync {
     /// Whether this attempt's fault or the unit's outcome is recorded.
     fn has(&self, unit: &UnitKey, attempt: u32) -> bool;
 
+    /// Returns the outcome that settled a unit; `None` if it is not settled.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn outcome(&self, unit: &UnitId) -> Result<Option<Outcome>, CheckpointError>;
+
     /// Number of settled units.
     fn settled(&self) -> u64;
 
@@ -108,6 +114,11 @@ impl RunStore for Checkpoint {
 
     fn has(&self, unit: &UnitKey, attempt: u32) -> bool {
         self.lock().index.has(unit, attempt)
+    }
+
+    fn outcome(&self, unit: &UnitId) -> Result<Option<Outcome>, CheckpointError> {
+        let last = self.reader.records_of(unit)?.pop();
+        Ok(last.map(|record| record.outcome).filter(|outcome| !outcome.is_fault()))
     }
 
     fn settled(&self) -> u64 {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lumos_benchmarks::{Benchmark, Scoring};
+use lumos_benchmarks::{Benchmark, ItemScore, Scoring};
 use lumos_tasks::{
     Assignment, Configuration, ContentHash, EpisodeUnit, Item, Outcome, RunToken, Target, WorkUnit,
 };
@@ -15,6 +15,7 @@ use super::order::{groups, ranks};
 use super::unit_tracker::{UnitAttempt, UnitIndex, UnitTracker};
 use crate::checkpoint::{CheckpointError, ItemIds, RunStore};
 use crate::manifest::Manifest;
+use crate::spec::StopWatch;
 use crate::unit_key::UnitKey;
 
 /// A configuration with values that would otherwise be computed for each unit.
@@ -42,6 +43,11 @@ pub(crate) fn tracker(
 ) -> Result<UnitTracker, CheckpointError> {
     let configurations = &manifest.configurations;
     let mut tracker = UnitTracker::new(ranks(configurations), retries);
+    for (position, planned) in (0..).zip(configurations) {
+        if let (Some(rule), None) = (&planned.stop, &planned.stopped) {
+            tracker.look(position, rule.after);
+        }
+    }
     let open = manifest.planned().saturating_sub(store.settled());
     tracker.reserve(usize::try_from(open).unwrap_or(0));
     for group in groups(configurations, manifest.spec.order) {
@@ -86,6 +92,38 @@ pub(crate) fn tracker(
     }
     tracker.complete();
     Ok(tracker)
+}
+
+/// Creates the watches of the configurations whose stop rules have not decided, with the outcomes recorded so far.
+pub(crate) fn watches(
+    manifest: &Manifest,
+    store: &dyn RunStore,
+    tracker: &UnitTracker,
+) -> Result<HashMap<u32, StopWatch>, CheckpointError> {
+    let mut watches = HashMap::new();
+    let Some(&scoring) = manifest.spec.scoring.first() else { return Ok(watches) };
+    for (position, planned) in (0..).zip(&manifest.configurations) {
+        let name = &planned.configuration.benchmark;
+        if let (Some(end), Some(rule), Ok(benchmark)) =
+            (tracker.end(position), &planned.stop, manifest.spec.benchmark(name))
+        {
+            let mut watch = StopWatch::new(rule.clone(), benchmark);
+            for place in store.item_ids(name) {
+                let (index, id) = place?;
+                if index >= end {
+                    break;
+                }
+                let unit = EpisodeUnit::identity_of(&id, &planned.identity);
+                let Some(outcome) = store.outcome(&unit)? else { continue };
+                let item = store.item(name, index)?;
+                if let Some(score) = item.and_then(|item| benchmark.score(&item.target, &outcome, scoring)) {
+                    watch.add(&score);
+                }
+            }
+            watches.insert(position, watch);
+        }
+    }
+    Ok(watches)
 }
 
 impl<'a> AssignmentBuilder<'a> {
@@ -135,24 +173,25 @@ impl<'a> AssignmentBuilder<'a> {
         Ok((assignment.message_id(), assignment))
     }
 
-    /// Whether an outcome reaches the full score in its main metric under the first scoring.
-    pub(crate) fn correct(
+    /// Returns the score of an outcome under the first scoring, and whether it is the full one of the main metric.
+    pub(crate) fn score(
         &mut self,
         tracker: &UnitTracker,
         unit_index: UnitIndex,
         outcome: &Outcome,
-    ) -> Option<bool> {
+    ) -> Option<(ItemScore, bool)> {
         let (configuration, item) = tracker.place(unit_index)?;
         let known = self.configurations.get(configuration as usize)?;
         let target = match self.targets.remove(&unit_index) {
             Some(target) => target,
-            // An earlier session published this unit. The running accuracy is for display only: items that
-            // cannot be read are left out, and scoring for the report returns the error.
+            // An earlier session published this unit. Items that cannot be read are left out: the running accuracy
+            // is for display only, a stop rule does not decide without them, and scoring for the report returns the error.
             None => self.store.item(&known.configuration.benchmark, item).ok()??.target,
         };
         let benchmark = known.benchmark?;
         let score = benchmark.score(&target, outcome, self.scoring?)?;
-        Some(score.is_full(benchmark.metrics().first()?.name))
+        let is_full = score.is_full(benchmark.metrics().first()?.name);
+        Some((score, is_full))
     }
 
     /// Drops the data of a unit that has no attempts left.

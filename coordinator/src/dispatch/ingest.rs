@@ -1,6 +1,7 @@
 //! Recording of claimed results.
 
 use futures::future::join_all;
+use lumos_benchmarks::ItemScore;
 use lumos_queue::Lease;
 use lumos_tasks::Ending;
 
@@ -15,13 +16,20 @@ pub(super) struct PendingResult {
     pub(super) unit_index: Option<UnitIndex>,
     pub(super) attempt: u32,
     pub(super) settlement: Option<Settlement>,
+    /// The score under the first scoring.
+    pub(super) score: Option<ItemScore>,
     pub(super) worker: String,
     /// The event, if the result has an effect.
     pub(super) event: Event,
 }
 
 impl PendingResult {
-    pub(super) fn of(record: &Record, unit_index: Option<UnitIndex>, correct: Option<bool>) -> Self {
+    pub(super) fn of(
+        record: &Record,
+        unit_index: Option<UnitIndex>,
+        scored: Option<(ItemScore, bool)>,
+    ) -> Self {
+        let (score, correct) = scored.unzip();
         let Record { item, attempt, outcome, telemetry, .. } = record;
         let (item, attempt) = (*item, *attempt);
         let (unit, configuration) = (record.unit.clone(), record.configuration as usize);
@@ -47,7 +55,7 @@ impl PendingResult {
             }
         };
         let settlement = Settlement::of(outcome);
-        Self { unit_index, attempt, settlement, worker: telemetry.worker.clone(), event }
+        Self { unit_index, attempt, settlement, score, worker: telemetry.worker.clone(), event }
     }
 }
 

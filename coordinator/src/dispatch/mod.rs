@@ -12,6 +12,8 @@ mod results;
 mod run_stats;
 mod session;
 #[cfg(test)]
+mod stop_tests;
+#[cfg(test)]
 mod tests;
 mod unit_tracker;
 #[cfg(test)]
@@ -27,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::events::Event;
 use crate::manifest::Manifest;
-use crate::spec::FailOnError;
+use crate::spec::{FailOnError, Stopped};
 
 pub(crate) use control::{Annotate, Asker, Command, ControlChannel, RunGauges};
 pub(crate) use run_stats::{RunStats, SessionName};
@@ -66,7 +68,7 @@ impl DispatchConfig {
 }
 
 /// Result of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// Total number of planned units.
     pub planned: u64,
@@ -78,6 +80,8 @@ pub struct Summary {
     pub too_many_faults: bool,
     /// Whether the run was cancelled.
     pub cancelled: bool,
+    /// Configurations that stop rules ended in this session, with their positions. [`Manifest::stop`] takes them.
+    pub stopped: Vec<(usize, Stopped)>,
 }
 
 impl Summary {

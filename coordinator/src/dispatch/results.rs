@@ -1,5 +1,6 @@
 //! Validates and records results, and applies them to the unit tracker.
 
+use lumos_benchmarks::ItemScore;
 use lumos_queue::Lease;
 use lumos_tasks::Finished;
 
@@ -62,14 +63,14 @@ impl Session<'_> {
         if let Some(link) = self.link.as_ref().filter(|_| outcome.is_fault()) {
             (link.annotate)(&format!("{unit}-{attempt}"), &mut outcome);
         }
-        let correct = match unit_index {
+        let scored = match unit_index {
             Some(unit_index) if !outcome.is_fault() => {
-                self.builder.correct(&self.tracker, unit_index, &outcome)
+                self.builder.score(&self.tracker, unit_index, &outcome)
             }
             _ => None,
         };
         let record = Record { unit, configuration, item, attempt, outcome, telemetry };
-        let note = PendingResult::of(&record, unit_index, correct);
+        let note = PendingResult::of(&record, unit_index, scored);
         Some((record, note))
     }
 
@@ -77,15 +78,27 @@ impl Session<'_> {
         matches!(self.store.unit_status(unit), UnitStatus::Settled(_))
     }
 
+    /// Adds a score for the stop rule of its configuration, if the item is one of the first.
+    fn watch(&mut self, configuration: usize, item: u64, score: Option<&ItemScore>) {
+        let Ok(configuration) = u32::try_from(configuration) else { return };
+        if self.tracker.end(configuration).is_some_and(|end| item < end)
+            && let (Some(watch), Some(score)) = (self.watches.get_mut(&configuration), score)
+        {
+            watch.add(score);
+        }
+    }
+
     /// Applies a recorded result to the unit tracker and emits the event.
     pub(super) async fn conclude(&mut self, note: PendingResult, recorded: Recorded) {
-        let PendingResult { unit_index, attempt, settlement, worker, mut event } = note;
+        let PendingResult { unit_index, attempt, settlement, score, worker, mut event } = note;
         let transition = match unit_index {
             Some(unit_index) => self.tracker.settle(unit_index, attempt, recorded, settlement),
             None => Transition::Duplicate,
         };
         match (transition, &mut event) {
-            (Transition::Settled(_), _) => {}
+            (Transition::Settled(_), Event::Settled { configuration, item, .. }) => {
+                self.watch(*configuration, *item, score.as_ref());
+            }
             (Transition::Late, _) => return,
             (Transition::Faulted { will_retry: retries }, Event::Faulted { unit, fault, will_retry, .. }) => {
                 *will_retry = retries;

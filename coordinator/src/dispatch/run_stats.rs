@@ -131,6 +131,11 @@ impl RunStats {
                 }
                 self.throughput.count(Instant::now(), prompt_tokens + completion_tokens);
             }
+            Event::Stopped { configuration, units, .. } => {
+                if let Some(one) = self.configurations.get_mut(*configuration) {
+                    one.planned = one.planned.saturating_sub(*units);
+                }
+            }
             Event::Duplicate { .. } => self.duplicates += 1,
             Event::Recovered { units } | Event::WorkerLost { recalled: units, .. } => self.recovered += units,
             _ => {}

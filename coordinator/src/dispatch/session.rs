@@ -4,6 +4,7 @@
 //! messages. It handles a temporary failure of either queue by retrying with a delay, and receives commands
 //! from the fleet tasks if there are any.
 
+use std::collections::HashMap;
 use std::future::pending;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::{Assignment, Finished};
 use tokio_util::sync::CancellationToken;
 
-use super::assignments::{AssignmentBuilder, tracker};
+use super::assignments::{AssignmentBuilder, tracker, watches};
 use super::control::{Asker, Command, ControlChannel, EventSink};
 use super::ingest::PendingResult;
 use super::unit_tracker::{UnitAttempt, UnitTracker};
@@ -21,6 +22,7 @@ use super::{DispatchConfig, DispatchError, Summary};
 use crate::checkpoint::{CheckpointError, Recorded, RunStore};
 use crate::events::Event;
 use crate::manifest::Manifest;
+use crate::spec::{StopWatch, Stopped};
 use crate::unit_key::UnitKey;
 
 /// Maximum number of result messages recorded together, with one flush.
@@ -57,6 +59,10 @@ pub(crate) struct Session<'a> {
     ending: bool,
     too_many_faults: bool,
     cancelled: bool,
+    /// Scores for the stop rules, by configuration.
+    pub(super) watches: HashMap<u32, StopWatch>,
+    /// Configurations that stop rules ended in this session.
+    stopped: Vec<(usize, Stopped)>,
     /// Number of consecutive failures of each queue.
     failures: [u32; 2],
     away_since: Option<Instant>,
@@ -94,19 +100,23 @@ impl<'a> Session<'a> {
         link: Option<ControlChannel>,
     ) -> Result<Self, CheckpointError> {
         let run = link.as_ref().map(|link| link.run.clone());
+        let tracker = tracker(manifest, store, terms.retry_on_error)?;
+        let watches = watches(manifest, store, &tracker)?;
         Ok(Self {
             terms,
             run: manifest.spec.name.clone(),
             labels: manifest.configurations.iter().map(|planned| planned.label.clone()).collect(),
             store,
             sink,
-            tracker: tracker(manifest, store, terms.retry_on_error)?,
+            tracker,
             builder: AssignmentBuilder::new(manifest, store, run),
             link,
             publishing: true,
             ending: false,
             too_many_faults: false,
             cancelled: false,
+            watches,
+            stopped: Vec::new(),
             failures: [0; 2],
             away_since: None,
             began: Instant::now(),
@@ -123,10 +133,11 @@ impl<'a> Session<'a> {
             faulted: self.tracker.faulted(),
             too_many_faults: self.too_many_faults,
             cancelled: self.cancelled,
+            stopped: self.stopped.clone(),
         }
     }
 
-    pub(crate) async fn start(&self) {
+    pub(crate) async fn start(&mut self) {
         self.sink
             .emit(Event::Started {
                 run: self.run.clone(),
@@ -135,6 +146,27 @@ impl<'a> Session<'a> {
                 configurations: self.labels.clone(),
             })
             .await;
+        self.apply_stop_rules().await;
+    }
+
+    /// Ends or continues the configurations whose first items have ended.
+    async fn apply_stop_rules(&mut self) {
+        for configuration in self.tracker.take_due() {
+            let decided = self.tracker.end(configuration).and_then(|end| {
+                let units = self.tracker.tallies().get(configuration as usize)?.planned;
+                self.watches.remove(&configuration)?.decide(end, units)
+            });
+            let Some(stopped) = decided else {
+                self.tracker.release(configuration);
+                continue;
+            };
+            let units = self.tracker.stop(configuration);
+            let configuration = configuration as usize;
+            let label = self.labels.get(configuration).cloned().unwrap_or_default();
+            let reason = stopped.describe();
+            self.sink.emit(Event::Stopped { configuration, label, reason, units }).await;
+            self.stopped.push((configuration, stopped));
+        }
     }
 
     pub(crate) async fn run<R: Into<Vec<Finished>> + Send + Sync>(
@@ -184,6 +216,7 @@ impl<'a> Session<'a> {
                     if self.seconds_noted.elapsed() >= NOTE_SECONDS_EVERY {
                         self.note_seconds(store)?;
                     }
+                    self.apply_stop_rules().await;
                     self.stop_if_too_many_faulted(work, drain).await;
                 }
                 (tickets, published) = going(&mut publishing) => {

@@ -15,14 +15,14 @@ use crate::spec::DispatchOrder;
 /// Work of a worker on a unit: true for an answer, false for a fault.
 type Work = fn(&Assignment) -> bool;
 
-struct Stage {
+pub(super) struct Stage {
     _folder: tempfile::TempDir,
-    manifest: Manifest,
+    pub(super) manifest: Manifest,
     checkpoint: Checkpoint,
 }
 
 impl Stage {
-    fn new(items: u64) -> Self {
+    pub(super) fn new(items: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let items: Vec<_> = (0..items).map(item).collect();
         let manifest = manifest_of(&[configuration(0), configuration(1)], &items);
@@ -31,7 +31,12 @@ impl Stage {
         Self { _folder: folder, manifest, checkpoint }
     }
 
-    async fn run(&self, terms: DispatchConfig, answers: Work, repeats: usize) -> (Summary, Vec<Event>, u64) {
+    pub(super) async fn run(
+        &self,
+        terms: DispatchConfig,
+        answers: Work,
+        repeats: usize,
+    ) -> (Summary, Vec<Event>, u64) {
         let work: MemoryQueue<Assignment> = MemoryQueue::bounded(64);
         let results: MemoryQueue<Finished> = MemoryQueue::bounded(64);
         let drain = CancellationToken::new();
@@ -53,7 +58,7 @@ impl Stage {
         (summary, seen.into_inner().unwrap(), worker.await.unwrap())
     }
 
-    fn terms(&self) -> DispatchConfig {
+    pub(super) fn terms(&self) -> DispatchConfig {
         DispatchConfig { retry_on_error: 1, window: 10, ..DispatchConfig::of(&self.manifest) }
     }
 }

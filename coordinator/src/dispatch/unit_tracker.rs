@@ -8,12 +8,15 @@
 //!    └──── fault, retries left ─────────┴──── fault, none left ─► faulted
 //! ```
 //!
+//! Units of a configuration with a stop rule are held back after its first ones: they stay waiting until the rule has
+//! decided, and are then published or dropped (stopped).
+//!
 //! A fault with retries left makes the unit wait again as its next attempt. A published unit whose message is
 //! lost is published again as the same attempt. [`UnitTracker`] holds the units, [`Present`] lists the attempts
 //! found on the server, and [`Transition`] is the effect of a result. The session's loop executes the
 //! decisions.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use crate::checkpoint::{Recorded, Settlement, UnitStatus};
 use crate::unit_key::UnitKey;
@@ -45,6 +48,8 @@ enum State {
     Settled,
     /// No attempts left.
     Faulted,
+    /// Its configuration ended before it.
+    Stopped,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +81,27 @@ impl Tally {
             Settlement::Answered => self.answered += 1,
             Settlement::GaveUp => self.gave_up += 1,
         }
+    }
+}
+
+/// The first units of a configuration, after which a stop rule decides. Later units are held back until then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Look {
+    /// Number of first units.
+    after: u64,
+    /// Number of units added so far.
+    added: u64,
+    /// Item of the first unit that is held back; `u64::MAX` before it was added.
+    end: u64,
+    /// Number of first units that are neither settled nor faulted.
+    open: u64,
+    held: Vec<UnitIndex>,
+}
+
+impl Look {
+    /// Whether a unit is one of the first.
+    fn covers(&self, item: u64) -> bool {
+        item < self.end
     }
 }
 
@@ -121,6 +147,12 @@ pub(crate) struct UnitTracker {
     ranks: Vec<usize>,
     open: usize,
     tallies: Vec<Tally>,
+    /// By configuration. `None` if it has no stop rule or the rule has decided.
+    looks: Vec<Option<Look>>,
+    /// Configurations whose rule can decide.
+    due: Vec<u32>,
+    /// Units that were held back and may be published.
+    released: BTreeSet<UnitIndex>,
 }
 
 impl UnitTracker {
@@ -137,7 +169,18 @@ impl UnitTracker {
             in_flight_by_rank: vec![0; ranks.iter().max().map_or(1, |most| most + 1)],
             open: 0,
             tallies: vec![Tally::default(); ranks.len()],
+            looks: vec![None; ranks.len()],
+            due: Vec::new(),
+            released: BTreeSet::new(),
             ranks,
+        }
+    }
+
+    /// Holds back the units of a configuration after its first ones, until its stop rule has decided. Called before its
+    /// units are added. Without effect if any later unit is settled or published: the rule came too late then.
+    pub(crate) fn look(&mut self, configuration: u32, after: u64) {
+        if let Some(look) = self.looks.get_mut(configuration as usize) {
+            *look = Some(Look { after, added: 0, end: u64::MAX, open: 0, held: Vec::new() });
         }
     }
 
@@ -154,6 +197,19 @@ impl UnitTracker {
             UnitStatus::Outstanding => 1,
             UnitStatus::Faulted { last, .. } => last + 1,
         };
+        if let Some(slot) = self.looks.get_mut(configuration as usize)
+            && let Some(look) = slot
+        {
+            look.added += 1;
+            let is_open = !matches!(status, UnitStatus::Settled(_));
+            if look.added <= look.after {
+                look.open += u64::from(is_open);
+            } else if is_open {
+                look.end = look.end.min(item);
+            } else {
+                *slot = None;
+            }
+        }
         if let Some(tally) = self.tallies.get_mut(configuration as usize) {
             tally.planned += 1;
             if let UnitStatus::Settled(settlement) = status {
@@ -171,6 +227,49 @@ impl UnitTracker {
         self.by_key = (0..).zip(&self.units).map(|(unit_index, _)| unit_index).collect();
         let units = &self.units;
         self.by_key.sort_unstable_by_key(|&unit_index| units.get(unit_index as usize).map(|unit| unit.key));
+        for (configuration, slot) in (0..).zip(&mut self.looks) {
+            // Without later units there is nothing to stop.
+            slot.take_if(|look| look.end == u64::MAX);
+            if slot.as_ref().is_some_and(|look| look.open == 0) {
+                self.due.push(configuration);
+            }
+        }
+    }
+
+    /// Returns the item at which a configuration ends if its stop rule says so; `None` if it has none or has decided.
+    pub(crate) fn end(&self, configuration: u32) -> Option<u64> {
+        Some(self.looks.get(configuration as usize)?.as_ref()?.end)
+    }
+
+    /// Takes the configurations whose first units have all ended, so that their stop rules can decide.
+    pub(crate) fn take_due(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.due)
+    }
+
+    /// Continues a configuration whose units were held back.
+    pub(crate) fn release(&mut self, configuration: u32) {
+        if let Some(look) = self.looks.get_mut(configuration as usize).and_then(Option::take) {
+            self.released.extend(look.held);
+        }
+    }
+
+    /// Ends a configuration: drops the units that were held back. Returns their number.
+    pub(crate) fn stop(&mut self, configuration: u32) -> u64 {
+        let Some(look) = self.looks.get_mut(configuration as usize).and_then(Option::take) else { return 0 };
+        let mut stopped = 0;
+        for unit in &mut self.units {
+            let is_held = unit.configuration == configuration && !look.covers(unit.item);
+            if is_held && unit.state == State::Waiting {
+                unit.state = State::Stopped;
+                stopped += 1;
+            }
+        }
+        // The number of units fits into memory.
+        self.open -= stopped as usize;
+        if let Some(tally) = self.tallies.get_mut(configuration as usize) {
+            tally.planned -= stopped;
+        }
+        stopped
     }
 
     pub(crate) fn tallies(&self) -> &[Tally] {
@@ -228,15 +327,35 @@ impl UnitTracker {
         if let Some(unit_index) = self.again.pop_front() {
             return Some(unit_index);
         }
-        let unit = self.units.get(self.fresh)?;
-        let rank = self.rank(unit.configuration);
-        let is_behind = self.in_flight_by_rank.iter().take(rank).any(|in_flight| *in_flight > 0);
-        if is_behind && self.in_flight >= at_once.max(1) {
-            return None;
+        // Released units come before fresh ones in the order, so they have at least their priority.
+        if let Some(&unit_index) = self.released.first() {
+            let unit = self.units.get(unit_index.0 as usize)?;
+            if self.waits(unit.configuration, at_once) {
+                return None;
+            }
+            return self.released.pop_first();
         }
-        let unit_index = u32::try_from(self.fresh).ok()?;
-        self.fresh += 1;
-        Some(UnitIndex(unit_index))
+        loop {
+            let unit = self.units.get(self.fresh)?;
+            let unit_index = UnitIndex(u32::try_from(self.fresh).ok()?);
+            let look = self.looks.get_mut(unit.configuration as usize).and_then(Option::as_mut);
+            if let Some(look) = look.filter(|look| !look.covers(unit.item)) {
+                look.held.push(unit_index);
+            } else if self.waits(unit.configuration, at_once) {
+                return None;
+            } else {
+                self.fresh += 1;
+                return Some(unit_index);
+            }
+            self.fresh += 1;
+        }
+    }
+
+    /// Whether units of a configuration wait for those of a higher priority.
+    fn waits(&self, configuration: u32, at_once: usize) -> bool {
+        let rank = self.rank(configuration);
+        let is_behind = self.in_flight_by_rank.iter().take(rank).any(|in_flight| *in_flight > 0);
+        is_behind && self.in_flight >= at_once.max(1)
     }
 
     fn rank(&self, configuration: u32) -> usize {
@@ -263,10 +382,14 @@ impl UnitTracker {
     /// not published again.
     pub(crate) fn adopt(&mut self, present: &Present) {
         let mut adopted = Vec::new();
+        let looks = &mut self.looks;
         for unit in &mut self.units {
             if unit.state == State::Waiting && present.contains(&(unit.key, unit.attempt)) {
                 unit.state = State::Published { round: 0 };
                 adopted.push(unit.configuration);
+                if let Some(slot) = looks.get_mut(unit.configuration as usize) {
+                    slot.take_if(|look| !look.covers(unit.item));
+                }
             }
         }
         adopted.into_iter().for_each(|configuration| self.departs(configuration));
@@ -302,6 +425,9 @@ impl UnitTracker {
         else {
             return Acceptance::Unknown;
         };
+        if unit.state == State::Stopped {
+            return Acceptance::Unknown;
+        }
         if attempt == 0 || attempt > unit.attempt {
             return Acceptance::NeverSent { attempt };
         }
@@ -322,7 +448,7 @@ impl UnitTracker {
         }
         let was_open = unit.state != State::Faulted;
         let was_out = matches!(unit.state, State::Sending | State::Published { .. });
-        let configuration = unit.configuration;
+        let (configuration, item) = (unit.configuration, unit.item);
         let tally = self.tallies.get_mut(configuration as usize);
         let transition = match settlement {
             Some(settlement) => {
@@ -356,7 +482,22 @@ impl UnitTracker {
         if was_out {
             self.returns(configuration);
         }
+        let ended = !matches!(transition, Transition::Faulted { will_retry: true });
+        if was_open && ended {
+            self.looked(configuration, item);
+        }
         transition
+    }
+
+    /// Counts the end of a unit for the stop rule of its configuration.
+    fn looked(&mut self, configuration: u32, item: u64) {
+        let look = self.looks.get_mut(configuration as usize).and_then(Option::as_mut);
+        if let Some(look) = look.filter(|look| look.covers(item)) {
+            look.open -= 1;
+            if look.open == 0 {
+                self.due.push(configuration);
+            }
+        }
     }
 
     /// Requeues published units that are neither in `present` nor recorded, and returns how many. Considers

@@ -15,7 +15,7 @@ use lumos_tasks::{Configuration, ContentHash, ItemId, ModelIdentity};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::PlannedCell;
-use crate::spec::{ResolvedSpec, is_default};
+use crate::spec::{ResolvedSpec, StopRule, Stopped, is_default};
 
 pub(crate) use file::FILE_NAME;
 pub use {crate::identity::RunIdentity, compare::settings, file::ManifestError};
@@ -68,6 +68,12 @@ pub struct PlannedConfiguration {
     /// Priority of its units; higher ones are dispatched first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
+    /// When it ends before its last item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopRule>,
+    /// Set once it ended before its last item. Number and positions of its units are those until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
     /// The configuration.
     pub configuration: Arc<Configuration>,
 }
@@ -75,7 +81,8 @@ pub struct PlannedConfiguration {
 impl PlannedConfiguration {
     /// Whether the item at a position of the benchmark's data is one of the configuration's.
     pub fn has_item(&self, position: u64) -> bool {
-        self.limit.is_none_or(|limit| position < limit)
+        let end = self.stopped.as_ref().map(|stopped| stopped.end);
+        [self.limit, end].into_iter().flatten().all(|end| position < end)
     }
 }
 
@@ -237,12 +244,34 @@ impl Manifest {
     /// Takes over the specification of the same run from another manifest, with settings that may change when a run is
     /// continued.
     pub fn adopt(&mut self, other: Self) {
-        let priorities: HashMap<&ContentHash, i32> =
-            other.configurations.iter().map(|planned| (&planned.identity, planned.priority)).collect();
+        let others: HashMap<&ContentHash, &PlannedConfiguration> =
+            other.configurations.iter().map(|planned| (&planned.identity, planned)).collect();
         for planned in &mut self.configurations {
-            planned.priority = priorities.get(&planned.identity).copied().unwrap_or_default();
+            let other = others.get(&planned.identity);
+            planned.priority = other.map_or(0, |other| other.priority);
+            let stop = other.and_then(|other| other.stop.clone());
+            // A configuration that another rule stopped continues.
+            if planned.stop != stop
+                && let Some(stopped) = planned.stopped.take()
+            {
+                planned.planned = stopped.units;
+            }
+            planned.stop = stop;
         }
         self.spec = other.spec;
+    }
+
+    /// Ends configurations before their last items: position of each configuration, and why it ended. Returns whether
+    /// there are any.
+    pub fn stop(&mut self, stopped: Vec<(usize, Stopped)>) -> bool {
+        let any = !stopped.is_empty();
+        for (position, stopped) in stopped {
+            if let Some(planned) = self.configurations.get_mut(position) {
+                planned.planned = stopped.after;
+                planned.stopped = Some(stopped);
+            }
+        }
+        any
     }
 
     /// Returns the data of a benchmark.
@@ -273,7 +302,7 @@ fn planned(cells: Vec<PlannedCell>, planned_units: &[u64]) -> Vec<PlannedConfigu
     cells
         .into_iter()
         .zip(planned_units)
-        .map(|(PlannedCell { configuration, limit, priority }, &planned)| {
+        .map(|(PlannedCell { configuration, limit, priority, stop }, &planned)| {
             let mut label = configuration.label();
             if uses.get(&label).is_some_and(|uses| *uses > 1) {
                 label = format!("{label} [{}]", model_names(&configuration).join(" + "));
@@ -284,6 +313,8 @@ fn planned(cells: Vec<PlannedCell>, planned_units: &[u64]) -> Vec<PlannedConfigu
                 planned,
                 limit,
                 priority,
+                stop,
+                stopped: None,
                 configuration: Arc::new(configuration),
             }
         })

@@ -81,9 +81,9 @@ impl ResolvedSpec {
         settings
     }
 
-    /// Returns the overrides that affect results, without priorities.
+    /// Returns the overrides that affect results, without priorities and stop rules.
     pub(crate) fn overriding(&self) -> Vec<OverrideRule> {
-        let plain = |rule: &OverrideRule| OverrideRule { priority: None, ..rule.clone() };
+        let plain = |rule: &OverrideRule| OverrideRule { priority: None, stop: None, ..rule.clone() };
         self.overrides.iter().map(plain).filter(OverrideRule::has_settings).collect()
     }
 

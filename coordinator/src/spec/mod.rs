@@ -3,7 +3,8 @@
 //! A [`RunSpec`] is one layer, in which every field is optional. [`RunSpec::merge`] combines layers
 //! (defaults, file, environment, flags), and [`RunSpec::resolve`] turns the result into a complete
 //! [`ResolvedSpec`] or returns all errors. Lists of a file may contain path patterns and list files (`lists`), and rules
-//! exclude configurations or change their settings ([`ConfigurationFilter`], [`OverrideRule`]).
+//! exclude configurations, change their settings or stop them early ([`ConfigurationFilter`], [`OverrideRule`],
+//! [`StopRule`]).
 
 mod computing;
 mod file;
@@ -19,10 +20,14 @@ mod rule_problems;
 mod rules;
 mod run_spec;
 mod selection;
+mod stop;
 mod task_file;
 mod values;
 
-pub(crate) use rules::is_default;
+pub(crate) use {
+    rules::{CellSettings, is_default},
+    stop::StopWatch,
+};
 
 pub use {
     computing::MemorySize,
@@ -33,6 +38,7 @@ pub use {
     rules::{ConfigurationFilter, DispatchOrder, OverrideRule},
     run_spec::{GenerationSpec, LimitsSpec, ModelSet, Preset, RulePlaces, RunSpec},
     selection::{Selection, parse_samples},
+    stop::{StopRule, Stopped},
     task_file::{place_of_key, read_task_file},
     values::{BatchSize, FailOnError},
 };

@@ -72,7 +72,7 @@ impl RunSpec {
         }
         let items = problems.items(&self, &tasks);
         let generation = problems.generation(&self.generation, GenerationSettings::default());
-        problems.overrides(&self, generation);
+        problems.overrides(&self, &kept, generation, &asked);
         problems.repetitions(&kept, &self, generation, &seed, &asked);
         let tasks: Vec<String> =
             tasks.iter().filter(|task| kept.iter().any(|(_, cell)| cell.task == *task)).cloned().collect();

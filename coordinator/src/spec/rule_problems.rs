@@ -158,14 +158,35 @@ impl Problems {
     }
 
     /// Checks the settings of rules.
-    pub(super) fn overrides(&mut self, spec: &RunSpec, generation: GenerationSettings) {
+    pub(super) fn overrides(
+        &mut self,
+        spec: &RunSpec,
+        kept: &[(usize, Cell<'_>)],
+        generation: GenerationSettings,
+        tasks: Known<'_>,
+    ) {
         for (index, rule) in spec.overrides.iter().flatten().enumerate() {
+            if let Some(stop) = &rule.stop {
+                let is_affected =
+                    |name: &str| kept.iter().any(|(_, cell)| cell.task == name && rule.filter.selects(cell));
+                let affected = tasks.iter().filter(|one| is_affected(one.name()));
+                let problem =
+                    stop.problem().or_else(|| affected.into_iter().find_map(|one| stop.unknown(*one)));
+                if let Some(problem) = problem {
+                    self.rule(spec, "override", index, problem);
+                }
+                if spec.partition.is_some() {
+                    let message =
+                        "`stop` and `partition` exclude each other: a part has too few of the first items";
+                    self.rule(spec, "override", index, message);
+                }
+            }
             if !rule.has_settings() {
                 self.rule(
                     spec,
                     "override",
                     index,
-                    "sets nothing: expected limit, generation, tools or priority",
+                    "sets nothing: expected limit, generation, tools, priority or stop",
                 );
             }
             if rule.limit == Some(0) {
@@ -305,6 +326,14 @@ mod tests {
             ("[[override]]\nmatch.seed = 0\ngeneration.temperature = 0\ngeneration.top_k = 2", "above 0"),
             ("[[override]]\nmatch.seed = 0\ngeneration.temperature = -1", "invalid temperature -1"),
             (
+                "[[override]]\nmatch.seed = 0\nstop = { after = 5 }",
+                "`stop`: expected `below`, `above` or both",
+            ),
+            (
+                "[[override]]\nmatch.task = '*'\nstop = { after = 5, below = 3, metric = 'f2' }",
+                "sweep.toml:6: `override`: `stop.metric`: gsm8k does not have the metric `f2`: expected one of exact_match",
+            ),
+            (
                 "[[override]]\nmatch.task = 'gsm8k'\ngeneration.temperature = 0",
                 "greedy decoding gives the same",
             ),
@@ -322,6 +351,11 @@ mod tests {
             ..sweep("[[override]]\nmatch.task = 'gsm8k'\nlimit = 3")
         };
         assert!(refused(chosen).contains("`limit` and `samples` exclude each other"));
+        let part = RunSpec {
+            partition: Some("hash:1/2".parse().unwrap()),
+            ..sweep("[[override]]\nmatch.task = 'gsm8k'\nstop = { after = 3, below = 5 }")
+        };
+        assert!(refused(part).contains("`stop` and `partition` exclude each other"));
         // One seed remains where decoding is greedy.
         let rules = "[[override]]\nmatch.task = 'gsm8k'\ngeneration.temperature = 0\n[[exclude]]\ntask = 'gsm8k'\nseed = 1";
         assert_eq!(cells_of(&sweep(rules).resolve_against(&known()).unwrap()).len(), 12);
@@ -361,6 +395,7 @@ mod tests {
         let name = |rules: &str| sweep(rules).resolve_against(&known()).unwrap().name;
         let rule = |setting: &str| format!("[[override]]\nmatch.task = 'gsm8k'\n{setting}");
         assert_eq!(name(&rule("priority = 3")), name(""));
+        assert_eq!(name(&rule("stop = { after = 3, below = 5 }")), name(""));
         assert_ne!(name(&rule("limit = 3")), name(""));
         assert_ne!(name(&rule("limit = 3")), name(&rule("limit = 4")));
         let order = RunSpec { order: Some(crate::spec::DispatchOrder::RoundRobin), ..sweep("") };

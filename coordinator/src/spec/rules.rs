@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::names::{matches, nearest};
 use super::run_spec::GenerationSpec;
+use super::stop::StopRule;
 use super::values::{one_or_many, seeds};
 
 /// Largest number of rules of one kind.
@@ -62,6 +63,9 @@ pub struct OverrideRule {
     /// Priority of the units; higher ones are dispatched first. The default is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
+    /// When the configuration ends before its last item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopRule>,
 }
 
 impl OverrideRule {
@@ -117,6 +121,7 @@ pub(crate) struct CellSettings {
     /// Backends that replace those of the run.
     pub(crate) tools: BTreeMap<String, String>,
     pub(crate) priority: i32,
+    pub(crate) stop: Option<StopRule>,
 }
 
 impl CellSettings {
@@ -128,6 +133,7 @@ impl CellSettings {
             settings.limit = rule.limit.or(settings.limit);
             settings.tools.extend(rule.tools.clone());
             settings.priority = rule.priority.unwrap_or(settings.priority);
+            settings.stop = rule.stop.clone().or(settings.stop);
         }
         settings
     }

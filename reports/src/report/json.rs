@@ -137,7 +137,7 @@ fn document(report: &Report, names: &ModelNames) -> Value {
             "configurations": by_key(&|planned, configuration| {
                 let attribution: Value =
                     configuration.attribution.iter().map(|(cause, count)| (cause.name(), *count)).collect();
-                json!({
+                let mut value = json!({
                     "label": configuration.label,
                     "identity": planned.identity,
                     "ledger": configuration.ledger,
@@ -146,7 +146,11 @@ fn document(report: &Report, names: &ModelNames) -> Value {
                     "faults": configuration.faults.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
                     "fault_messages": configuration.fault_messages,
                     "usage": configuration.usage,
-                })
+                });
+                if let Some(stopped) = &planned.stopped {
+                    value["stopped"] = json!(stopped);
+                }
+                value
             }),
         },
     });

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lumos_benchmarks::{Estimate, Unit};
 use lumos_coordinator::Computing;
+use lumos_coordinator::manifest::PlannedConfiguration;
 use lumos_tasks::{Device, Role, ServerUse};
 
 use crate::display::thousands;
@@ -230,6 +231,7 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
     std::iter::once(models(report))
         .chain(wall_time(report))
         .chain(costs(report))
+        .chain(stops(report))
         .chain(tools(report).into_iter().map(|(line, _)| line))
         .chain(formats(report))
         .chain(computing(report))
@@ -305,7 +307,17 @@ pub(super) fn faults(report: &Report) -> Vec<String> {
 
 /// Returns the lines of [`lines`] that readers of a figure must see.
 pub(super) fn warnings(report: &Report) -> Vec<String> {
-    tools(report).into_iter().filter_map(|(line, is_warning)| is_warning.then_some(line)).collect()
+    let of_tools = tools(report).into_iter().filter_map(|(line, is_warning)| is_warning.then_some(line));
+    stops(report).into_iter().chain(of_tools).collect()
+}
+
+/// Returns one line per configuration that a stop rule ended.
+fn stops(report: &Report) -> Vec<String> {
+    let configurations = &report.manifest.configurations;
+    let line = |planned: &PlannedConfiguration| {
+        Some(format!("{}: {}", planned.label, planned.stopped.as_ref()?.describe()))
+    };
+    configurations.iter().filter_map(line).collect()
 }
 
 /// Describes the backends for retrieval and ranking, if there are any, because figures depend on them. Each line
