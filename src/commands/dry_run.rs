@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
+use lumos_coordinator::spec::StopRule;
 use lumos_engine::bench::BenchReport;
 use lumos_tasks::{Configuration, GenerationSettings, Role, Sampling};
 use serde::Serialize;
@@ -31,6 +32,8 @@ struct PlanRow<'a> {
     generation: GenerationSettings,
     units: u64,
     priority: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop: Option<&'a StopRule>,
     /// Estimated number of tokens that models compute for prompts and write, if known.
     tokens: Option<u64>,
     /// Estimated seconds of one worker, if known.
@@ -105,6 +108,7 @@ impl Estimates {
             generation: configuration.generation,
             units: planned.planned,
             priority: planned.priority,
+            stop: planned.stop.as_ref(),
             tokens,
             seconds,
         }
@@ -228,6 +232,10 @@ fn table(rows: &[PlanRow<'_>], generation: GenerationSettings, width: u16) -> St
     if priorities.len() > 1 {
         columns.push((Column::new("priority").right().rank(1), values(&|row| row.priority.to_string())));
     }
+    if rows.iter().any(|row| row.stop.is_some()) {
+        let stop = |row: &PlanRow<'_>| row.stop.map_or_else(unknown, ToString::to_string);
+        columns.push((Column::new("stop after"), values(&stop)));
+    }
     let (headers, cells): (Vec<Column>, Vec<Vec<String>>) = columns.into_iter().unzip();
     let line = |row: usize| cells.iter().map(|column| column[row].clone()).collect();
     let lines: Vec<Vec<String>> = (0..rows.len()).map(line).collect();
@@ -290,6 +298,7 @@ mod tests {
             generation: GenerationSettings::default(),
             units,
             priority,
+            stop: None,
             tokens: Some(575 * units),
             seconds: Some(units as f64),
         }

@@ -1,5 +1,6 @@
 //! Guides that are followed as written: the commands of their `console` blocks run in a fresh folder, and print the lines
-//! that the guide shows. `…` stands for any text.
+//! that the guide shows. `…` stands for any text. A block whose language is followed by a name, such as `python weather.py`, is a
+//! file.
 
 use std::fs;
 use std::path::Path;
@@ -40,6 +41,18 @@ fn steps(guide: &str) -> Vec<Step> {
     steps
 }
 
+/// Returns the names and contents of the files of a guide.
+fn files(guide: &str) -> Vec<(&str, &str)> {
+    let blocks = guide.split("\n```").skip(1).step_by(2);
+    blocks
+        .filter_map(|block| {
+            let (language, content) = block.split_once('\n')?;
+            let (_, name) = language.split_once(' ')?;
+            Some((name, content))
+        })
+        .collect()
+}
+
 /// Follows a guide in a fresh folder, which has the examples of the repository.
 fn follow(guide: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -47,6 +60,9 @@ fn follow(guide: &str) {
     let steps = steps(&text);
     assert!(!steps.is_empty(), "{guide} has no commands");
     let folder = tempfile::tempdir().unwrap();
+    for (name, content) in files(&text) {
+        fs::write(folder.path().join(name), content).unwrap();
+    }
     for name in ["examples", "benchmarks"] {
         std::os::unix::fs::symlink(root.join(name), folder.path().join(name)).unwrap();
     }
@@ -77,6 +93,11 @@ fn follow(guide: &str) {
 #[test]
 fn own_data() {
     follow("docs/guide/own-data.md");
+}
+
+#[test]
+fn own_tool() {
+    follow("docs/guide/own-tool.md");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Lumos, all, content, lumos, read_json, repository};
+use crate::support::nats::NatsServer;
+use crate::support::{Fleet, Lumos, all, content, lumos, read_json, repository, set_up};
 
 /// Two planners whose numbers are in another order than their names, two benchmarks and two seeds.
 const SWEEP: &str = r#"
@@ -170,6 +171,76 @@ fn a_sweep_is_interrupted_resumed_split_and_merged() {
     let configurations: Vec<Value> = shown.lines().iter().map(|unit| unit["configuration"].clone()).collect();
     assert_eq!(configurations, [0, 2], "{shown}");
     lumos().within(folder).args("report whole").ok().prints(["svamp"]);
+}
+
+/// Two configurations, of which one is clearly below 50 % after 15 of 30 items.
+const STOPS: &str = r#"
+tasks = ["svamp"]
+batch_size = 1
+
+[[models]]
+planner = "checkpoints/step-*"
+grounder = "ground"
+
+[[override]]
+match.task = "svamp"
+stop = { after = 15, below = 50 }
+"#;
+
+#[test]
+fn stop_rules_end_configurations_early() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    sweep(folder, STOPS);
+    run(folder, "--dry-run").ok().prints(["stop after", "15 if below 50", "2 configurations, 60 units"]);
+    let events = run(folder, "--json --name whole").ok().lines();
+    let stops: Vec<&Value> = events.iter().filter(|event| event["event"] == "stopped").collect();
+    let [stop] = stops[..] else { panic!("{stops:?}") };
+    assert_eq!((&stop["configuration"], &stop["units"]), (&json!(1), &json!(15)));
+    assert_eq!(events.iter().filter(|event| event["event"] == "settled").count(), 45);
+
+    let expected = content(&folder.join("runs/whole"));
+    assert_eq!(expected.0["svamp"].len(), 45);
+    let said = stop["reason"].as_str().unwrap();
+    assert!(said.starts_with("stopped after 15 of 30 items: exact_match "), "{said}");
+    let report = lumos().within(folder).args("report whole").ok().prints(["outstanding 0"]);
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&report.stdout).contains(said), "{report}");
+    lumos().within(folder).args("ls runs").ok().prints(["45/45", "complete"]);
+    lumos().within(folder).args("compare whole --by model").ok().prints(["15 items settled on both sides"]);
+
+    let mut interrupted = run(folder, "--json --name interrupted").follow();
+    interrupted.until("settled", 3);
+    interrupted.signal("-INT");
+    assert_eq!(interrupted.end(), Some(130), "{}", interrupted.said());
+    lumos().within(folder).args("resume interrupted").ok();
+    assert!(content(&folder.join("runs/interrupted")) == expected, "the resumed run differs");
+
+    // Without the rule, the run continues.
+    sweep(folder, &STOPS[..STOPS.find("[[override]]").unwrap()]);
+    run(folder, "--name interrupted").ok();
+    run(folder, "--name without").ok();
+    assert!(content(&folder.join("runs/interrupted")) == content(&folder.join("runs/without")));
+
+    let Some(nats) = NatsServer::start() else { return };
+    set_up(&nats);
+    let fleet = Fleet::new(folder, &nats.url());
+    let workers = [(); 2].map(|()| fleet.worker_with(lumos().within(folder), "--concurrency 1"));
+    sweep(folder, STOPS);
+    let on_queue = format!("--queue {} --json", nats.url());
+    run(folder, &format!("{on_queue} --name queue")).ok();
+    assert!(content(&folder.join("runs/queue")) == expected, "the run on a queue differs");
+
+    // Priorities on a queue: units of the lower one wait until the higher one is nearly done.
+    sweep(folder, SWEEP);
+    let events = run(folder, &format!("{on_queue} --name priorities")).ok().lines();
+    let settled = events.iter().filter(|event| event["event"] == "settled");
+    let order: Vec<u64> = settled.map(|event| event["configuration"].as_u64().unwrap()).collect();
+    assert_eq!(order.len(), 78);
+    assert!(order[..37].iter().all(|one| [2, 3, 5].contains(one)), "{order:?}");
+    for worker in workers {
+        worker.drained();
+    }
 }
 
 #[test]

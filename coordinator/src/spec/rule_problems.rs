@@ -331,7 +331,7 @@ mod tests {
             ),
             (
                 "[[override]]\nmatch.task = '*'\nstop = { after = 5, below = 3, metric = 'f2' }",
-                "sweep.toml:6: `override`: `stop.metric`: gsm8k does not have the metric `f2`: expected one of exact_match",
+                "sweep.toml:7: `override`: `stop.metric`: gsm8k does not have the metric `f2`: expected one of exact_match",
             ),
             (
                 "[[override]]\nmatch.task = 'gsm8k'\ngeneration.temperature = 0",

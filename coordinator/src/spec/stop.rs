@@ -3,6 +3,8 @@
 //! A rule looks at a configuration once, after its first items. What it decides depends on their results only, so it is
 //! the same after an interruption and with any number of workers.
 
+use std::fmt;
+
 use lumos_benchmarks::{Benchmark, Estimate, ItemScore, MetricDefinition, MetricKind, Tally};
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +41,20 @@ pub struct Stopped {
     pub interval: (f64, f64),
     /// The bound that the interval is beyond, as in the rule: `below 5`.
     pub bound: String,
+}
+
+impl fmt::Display for StopRule {
+    /// `100 if below 20 or above 60`, for the column `stop after`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} if", self.after)?;
+        if let Some(metric) = &self.metric {
+            write!(formatter, " {metric}")?;
+        }
+        let below = self.below.map(|below| format!("below {below}"));
+        let above = self.above.map(|above| format!("above {above}"));
+        let bounds: Vec<String> = below.into_iter().chain(above).collect();
+        write!(formatter, " {}", bounds.join(" or "))
+    }
 }
 
 impl StopRule {

@@ -156,8 +156,8 @@ impl Builder<'_> {
         let (a, b) = (&side_a.table, &side_b.table);
         let benchmark = &matched.a.key.benchmark;
         let (items_a, items_b) = (a.items_of(benchmark)?, b.items_of(benchmark)?);
-        let pairs = pair_items(items_a, items_b);
-        let paired = self.check_items(benchmark, items_a, items_b, &pairs)?;
+        let pairs = pair_items((items_a, matched.a.group.items(a)), (items_b, matched.b.group.items(b)));
+        let paired = self.check_items(benchmark, &pairs)?;
         self.check_tools(matched);
         let cells_a = matched.a.group.first(a);
         let cells_b = matched.b.group.first(b);
@@ -231,14 +231,9 @@ impl Builder<'_> {
     }
 
     /// Whether items are paired; `None` if the comparison is refused.
-    fn check_items(
-        &mut self,
-        benchmark: &str,
-        a: &BenchmarkItems,
-        b: &BenchmarkItems,
-        pairs: &ItemPairs,
-    ) -> Option<bool> {
-        let (count_a, count_b, common) = (a.ids.len() as u64, b.ids.len() as u64, pairs.pairs.len() as u64);
+    fn check_items(&mut self, benchmark: &str, pairs: &ItemPairs) -> Option<bool> {
+        let common = pairs.pairs.len() as u64;
+        let (count_a, count_b) = (common + pairs.only_a, common + pairs.only_b);
         if common == count_a && common == count_b {
             return Some(true);
         }

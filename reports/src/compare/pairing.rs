@@ -15,13 +15,19 @@ pub(crate) struct ItemPairs {
     pub(crate) only_b: u64,
 }
 
-/// Pairs items with the same record. If a data set contains a record more than once, its occurrences are paired in
+/// Pairs items with the same record: each side has its first items up to a number, because a configuration may have fewer
+/// than the benchmark has in its run. If a data set contains a record more than once, its occurrences are paired in
 /// order. Positions do not matter: the first run may have other items in between.
-pub(crate) fn pair_items(a: &BenchmarkItems, b: &BenchmarkItems) -> ItemPairs {
+pub(crate) fn pair_items(
+    (a, len_a): (&BenchmarkItems, usize),
+    (b, len_b): (&BenchmarkItems, usize),
+) -> ItemPairs {
+    let ids = (a.ids.iter().take(len_a), b.ids.iter().take(len_b));
+    let (count_a, count_b) = (ids.0.len(), ids.1.len());
     let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-    let of_b: HashMap<_, u32> = b.ids.iter().enumerate().map(|(at, id)| (id, position(at))).collect();
+    let of_b: HashMap<_, u32> = ids.1.enumerate().map(|(at, id)| (id, position(at))).collect();
     let pairs: Vec<(u32, u32)> =
-        a.ids.iter().enumerate().filter_map(|(at, id)| Some((position(at), *of_b.get(id)?))).collect();
+        ids.0.enumerate().filter_map(|(at, id)| Some((position(at), *of_b.get(id)?))).collect();
     let paired = pairs.len();
-    ItemPairs { only_a: (a.ids.len() - paired) as u64, only_b: (b.ids.len() - paired) as u64, pairs }
+    ItemPairs { only_a: (count_a - paired) as u64, only_b: (count_b - paired) as u64, pairs }
 }

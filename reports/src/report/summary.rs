@@ -153,7 +153,10 @@ fn common_ending(report: &Report) -> String {
     }
     // Every label keeps its first word.
     common.drain(..common.len().saturating_sub(shortest.saturating_sub(1)));
-    common.join(" ")
+    // Models are in brackets, which stay together.
+    let is_cut =
+        common.iter().any(|word| word.ends_with(']')) && !common.iter().any(|word| word.starts_with('['));
+    if is_cut { String::new() } else { common.join(" ") }
 }
 
 /// Describes the most frequent causes of units that are recorded and not correct.

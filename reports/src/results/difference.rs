@@ -38,7 +38,7 @@ pub(crate) type ItemShares = Vec<Option<Share>>;
 
 /// Returns the shares of every item of a group, in the order of items.
 pub(crate) fn item_shares(table: &RunTable, group: &SeedGroup, metric: usize) -> Vec<ItemShares> {
-    let items = group.cells.iter().map(|&cell| table.cells[cell].rows.len()).max().unwrap_or(0);
+    let items = group.items(table);
     let share = |item: usize, cell: usize| {
         let row = table.cells[cell].rows.get(item)?;
         if row.is_settled() { row.share(metric).map(Some) } else { Some(None) }

@@ -138,10 +138,14 @@ fn judged(
     let mut others = Vec::new();
     for (row, _) in known().filter(|(row, _)| *row != best) {
         let Some((of_row, other_seeds)) = shares(row) else { continue };
+        // Configurations may have fewer items than the benchmark has in the run.
+        let common = of_row.len().min(of_best.len());
         let paired = PairedItems {
             metric,
             items: of_row.iter().zip(&of_best).map(|(a, b)| ItemPair { a, b }).collect(),
-            clusters: items.filter(|items| items.is_clustered).map(|items| items.clusters.clone()),
+            clusters: items
+                .filter(|items| items.is_clustered)
+                .map(|items| items.clusters.iter().take(common).copied().collect()),
             seeds: (other_seeds, seeds),
         };
         if let Some(compared) = paired.compare() {

@@ -107,7 +107,7 @@ pub(crate) fn pooled(table: &RunTable, group: &SeedGroup, metric: usize) -> Pool
 
 /// Returns each item's shares, by seed.
 pub(crate) fn shares_by_item(table: &RunTable, group: &SeedGroup, metric: usize) -> Vec<Vec<Share>> {
-    let items = group.cells.iter().map(|&cell| table.cells[cell].rows.len()).max().unwrap_or(0);
+    let items = group.items(table);
     let rows = |item: usize| group.cells.iter().filter_map(move |&cell| table.cells[cell].rows.get(item));
     (0..items).map(|item| rows(item).filter_map(|row| row.share(metric)).collect()).collect()
 }

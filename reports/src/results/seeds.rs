@@ -17,6 +17,11 @@ pub(crate) struct SeedGroup {
 }
 
 impl SeedGroup {
+    /// Number of items of its configurations, at most those of the benchmark.
+    pub(crate) fn items(&self, table: &RunTable) -> usize {
+        self.cells.iter().map(|&cell| table.cells[cell].rows.len()).max().unwrap_or(0)
+    }
+
     /// Returns the first configuration.
     pub(crate) fn configuration<'a>(&self, table: &'a RunTable) -> &'a Configuration {
         &self.first(table).planned.configuration
