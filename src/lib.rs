@@ -1,6 +1,6 @@
 //! Distributed batch evaluation of Lumos language agents: planning, grounding, execution.
 //!
-//! This crate is the command line, as a library: [`Program`] runs it, also with benchmarks and tools of your own, in a
+//! This crate is the command line, as a library: [`Program`] runs it, also with benchmarks, tools and models of your own, in a
 //! binary of your own ([docs/guide/extending.md]). `cli` defines the arguments, `settings` resolves them, `commands`
 //! contains the commands by subject, and `pipeline` has the stages of a run. `exit` determines the exit code.
 //!
@@ -24,6 +24,7 @@ mod table;
 mod writable;
 
 pub use lumos_benchmarks as benchmarks;
+pub use lumos_models as models;
 pub use lumos_tasks as tasks;
 pub use lumos_tools as tools;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use lumos_benchmarks::{Benchmark, BenchmarkBuilder};
+use lumos_models::ModelDescription;
 use lumos_tools::BackendDescription;
 
 use crate::cli::{self, Cli, Command};
@@ -15,7 +16,7 @@ use crate::{commands, logging, memory};
 /// How long the exit waits for blocking work in progress.
 const SHUTDOWN: Duration = Duration::from_millis(500);
 
-/// The program `lumos`, with benchmarks and tools of your own. `examples/own-crate` is a whole crate.
+/// The program `lumos`, with benchmarks, tools and models of your own. `examples/own-crate` is a whole crate.
 ///
 /// ```
 /// use std::process::ExitCode;
@@ -51,6 +52,7 @@ const SHUTDOWN: Duration = Duration::from_millis(500);
 pub struct Program {
     benchmarks: Vec<BenchmarkBuilder>,
     tools: Vec<&'static BackendDescription>,
+    models: Vec<&'static ModelDescription>,
 }
 
 impl Program {
@@ -73,6 +75,13 @@ impl Program {
         self
     }
 
+    /// Adds a backend of models, which `--model <backend>:<model>` then selects. Workers on a queue run the same program,
+    /// so that they have it too.
+    pub fn model(mut self, backend: &'static ModelDescription) -> Self {
+        self.models.push(backend);
+        self
+    }
+
     /// Runs the command line of this process, and returns its exit code. As [`run_with`](Self::run_with).
     #[must_use = "return it from `main`"]
     pub fn run(self) -> ExitCode {
@@ -82,7 +91,7 @@ impl Program {
     /// Runs a command line, whose first argument is the program's name, and returns its exit code.
     ///
     /// Call it once per process, outside of async code: it starts the async runtime, logging and the handling of panics
-    /// and signals, and adds the benchmarks and tools to those of the process.
+    /// and signals, and adds the benchmarks, tools and models to those of the process.
     #[must_use = "return it from `main`"]
     pub fn run_with(self, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         // First, because parsing the arguments takes the stack's first growth.
@@ -111,8 +120,11 @@ impl Program {
         exit.into()
     }
 
-    /// Adds the benchmarks and tools to those of the process.
+    /// Adds the benchmarks, tools and models to those of the process.
     fn register(self) -> Result<(), Failure> {
+        for backend in self.models {
+            lumos_models::register_backend(backend).map_err(Failure::usage)?;
+        }
         for backend in self.tools {
             lumos_tools::register_backend(backend).map_err(Failure::usage)?;
         }

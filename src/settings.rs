@@ -489,6 +489,9 @@ pub(crate) fn model_source(name: &str, role: Role, formulation: Formulation) -> 
             "unsupported model `{name}`: this command computes models in this process; pass candle:<folder> or \
              builtin:tiny"
         ))),
+        ModelName::Added(_) => Err(Failure::input(format!(
+            "unsupported model `{name}`: this command computes models of the engine; pass candle:<folder> or builtin:tiny"
+        ))),
         ModelName::Script(_) => Err(Failure::input(format!(
             "unsupported model `{name}`: a script cannot generate; pass candle:<folder> or builtin:tiny"
         ))),

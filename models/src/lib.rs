@@ -7,6 +7,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod added;
 mod arrangement;
 mod bos;
 #[cfg(feature = "candle-transformers")]
@@ -35,8 +36,9 @@ use async_trait::async_trait;
 use lumos_tasks::{Completion, Request};
 use thiserror::Error;
 
-pub use arrangement::{Arrangement, DoesNotFit, Need, arrange};
 #[cfg(feature = "candle-transformers")]
+pub use added::{AddedName, InvalidModelBackend, ModelDescription, register_backend};
+pub use arrangement::{Arrangement, DoesNotFit, Need, arrange};
 pub use candle_transformers::{CandleTransformersBackend, ReferenceChoice, ReferenceTrace};
 pub use chat::check_prompt_template;
 pub(crate) use engine::EngineBackend;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use super::added::AddedName;
 use super::lumos::LumosName;
 use super::openai::OpenAiName;
 use crate::hub::HubName;
@@ -26,6 +27,8 @@ pub enum ModelName {
     Script(PathBuf),
     /// A published Lumos pair on the hub.
     Lumos(LumosName),
+    /// A model of a backend that the program adds ([`register_backend`](super::register_backend)).
+    Added(AddedName),
 }
 
 /// Forms of a name, for error messages.
@@ -33,7 +36,7 @@ const FORMS: &str = "candle:<folder>, candle:<file.gguf>, candle:<hub id>, candl
                      openai:<model>@<base url>, openai-chat:<model>@<base url>, builtin:tiny, script:<cases file>";
 
 /// Names of backends, before the colon.
-const BACKENDS: [&str; 6] = ["candle", "openai", "openai-chat", "builtin", "script", "lumos"];
+pub(crate) const BACKENDS: [&str; 6] = ["candle", "openai", "openai-chat", "builtin", "script", "lumos"];
 
 /// Prefixes that other programs use for hub models.
 const HUB: [&str; 4] = ["hf", "huggingface", "hub", "transformers"];
@@ -125,7 +128,11 @@ impl FromStr for ModelName {
             }
             Some(("builtin", "tiny")) => Ok(Self::BuiltinTiny),
             Some(("builtin", other)) => Err(error(&format!("unknown built-in model `{other}`"))),
-            Some((backend, _)) => Err(error(&format!("unknown backend `{backend}`"))),
+            Some((backend, model)) => match AddedName::of(backend, model) {
+                Some(name) if !model.is_empty() => Ok(Self::Added(name)),
+                Some(_) => Err(error(&format!("missing value after `{backend}:`"))),
+                None => Err(error(&format!("unknown backend `{backend}`"))),
+            },
             None if name.starts_with(['.', '/', '~']) || name.ends_with(".gguf") => {
                 Err(error("file or folder not found"))
             }
@@ -142,6 +149,7 @@ impl fmt::Display for ModelName {
             Self::BuiltinTiny => formatter.write_str("builtin:tiny"),
             Self::Script(file) => write!(formatter, "script:{}", file.display()),
             Self::Lumos(name) => name.fmt(formatter),
+            Self::Added(name) => name.fmt(formatter),
         }
     }
 }

@@ -52,7 +52,7 @@ impl Engine {
     /// Returns the engine for a role's model, or `None` if no engine computes it.
     fn of(role: Role, formulation: Formulation, name: &str, device: Device) -> Option<Self> {
         let part = match name.parse() {
-            Ok(ModelName::Script(_) | ModelName::OpenAi(_)) => return None,
+            Ok(ModelName::Script(_) | ModelName::OpenAi(_) | ModelName::Added(_)) => return None,
             // There is one planner per formulation, and one grounder.
             Ok(ModelName::BuiltinTiny | ModelName::Lumos(_)) if role == Role::Planner => {
                 Some((role, formulation.to_string()))

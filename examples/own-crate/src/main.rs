@@ -1,4 +1,4 @@
-//! lumos with a benchmark and a tool of its own:
+//! lumos with a benchmark, a tool and a backend of models of its own:
 //!
 //! ```sh
 //! cargo run -- run --tasks stamps --model builtin:tiny
@@ -6,6 +6,7 @@
 
 mod abacus;
 mod benchmark;
+mod says;
 
 use std::process::ExitCode;
 
@@ -15,5 +16,5 @@ use lumos_eval::Program;
 static ALLOCATOR: lumos_eval::Allocator = lumos_eval::Allocator;
 
 fn main() -> ExitCode {
-    Program::new().benchmark(benchmark::stamps()).tool(&abacus::INTEGERS).run()
+    Program::new().benchmark(benchmark::stamps()).tool(&abacus::INTEGERS).model(&says::SAYS).run()
 }

@@ -51,6 +51,13 @@ fn the_benchmark_runs_with_its_tool_and_is_reported() {
         assert_eq!(row["solved"].as_f64(), Some(if distance == 0.0 { 1.0 } else { 0.0 }), "{row}");
     }
 
+    // A backend of models: every prompt gets the same reply.
+    program(folder, "run --tasks stamps --model says:nonsense --name says");
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(folder.join("says/manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["models"][0]["name"], "says:nonsense");
+    assert!(text(folder, "report says").contains("planned 4 = answered 0 + gave up 4"));
+
     // A complete run has nothing to resume, and equals a second run.
     program(folder, "resume first");
     program(folder, "run --tasks stamps --model builtin:tiny --name second");

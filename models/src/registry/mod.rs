@@ -103,6 +103,9 @@ impl<T> Slot<T> {
     }
 }
 
+/// A model of a backend that the program adds.
+struct AddedModel(Arc<dyn ModelBackend>);
+
 /// The models of a worker.
 pub struct ModelRegistry {
     pub(super) settings: ModelsSettings,
@@ -112,6 +115,7 @@ pub struct ModelRegistry {
     engines: Mutex<HashMap<Key, Slot<EngineBackend>>>,
     scripts: Mutex<HashMap<ContentHash, Slot<Script>>>,
     remotes: Mutex<HashMap<ContentHash, Slot<OpenAiBackend>>>,
+    added: Mutex<HashMap<ContentHash, Slot<AddedModel>>>,
     servers: Arc<Servers>,
     hub: Arc<Hub>,
 }
@@ -128,6 +132,7 @@ impl ModelRegistry {
             engines: Mutex::default(),
             scripts: Mutex::default(),
             remotes: Mutex::default(),
+            added: Mutex::default(),
             servers: Arc::default(),
             hub,
         }
@@ -149,6 +154,11 @@ impl ModelRegistry {
         let mut known_as = name.to_owned();
         let (files, dtype) = match self.permitted(name)? {
             ModelName::OpenAi(here) => return self.identify_remote(name, &here),
+            ModelName::Added(here) => {
+                let content = here.content().map_err(|message| IdentifyError::unusable(name, message))?;
+                let identity = ModelIdentity { name: known_as, content, dtype: None };
+                return Ok(Identified { identity, files: Vec::new() });
+            }
             ModelName::BuiltinTiny => {
                 let files = files::builtin_files(role, formulation).ok_or_else(|| unsupported(name, role))?;
                 (files::builtin_listed(files), Some(engine.computed_in(true)))
@@ -179,6 +189,7 @@ impl ModelRegistry {
                 let wrong = |message| IdentifyError::unusable(&here, message);
                 access.check_url(&server.clone().resolved().map_err(wrong)?.1)
             }
+            ModelName::Added(name) => (name.description.check)(&name.model, &access),
             ModelName::BuiltinTiny | ModelName::Candle(_) | ModelName::Lumos(_) => Ok(()),
         };
         let refused = |refusal| IdentifyError::NotAllowed { name: name.to_owned(), refusal };
@@ -285,6 +296,13 @@ impl ModelRegistry {
                 }));
             }
             ModelName::OpenAi(name) => return Ok(self.remote(name, identity).await?),
+            ModelName::Added(name) => {
+                let cell = cell(&self.added, identity.content.clone(), identity).await;
+                let open = move || (name.description.open)(&name.model).map(|model| (AddedModel(model), 0));
+                let open = || blocking(move || open().map_err(io::Error::other));
+                let loaded = cell.get_or_try_init(open).await.map_err(|error| failed(error.to_string()))?;
+                return Ok(Arc::clone(&loaded.backend.0));
+            }
             ModelName::BuiltinTiny | ModelName::Candle(_) | ModelName::Lumos(_) => {}
         }
         let key = self.key(identity, role);
@@ -357,7 +375,10 @@ impl ModelRegistry {
 
     /// Whether the model runs on an engine in this process.
     pub(super) fn is_engine(&self, identity: &ModelIdentity) -> Result<bool, LoadModelError> {
-        Ok(!matches!(self.name_of(identity)?, ModelName::Script(_) | ModelName::OpenAi(_)))
+        Ok(!matches!(
+            self.name_of(identity)?,
+            ModelName::Script(_) | ModelName::OpenAi(_) | ModelName::Added(_)
+        ))
     }
 
     /// Returns how to load the engine of a model.
@@ -378,7 +399,7 @@ impl ModelRegistry {
                 let asked = pair.resolve(role, formulation).map_err(failed)?;
                 Place::Path(asked.to_string().into())
             }
-            ModelName::Script(_) | ModelName::OpenAi(_) => {
+            ModelName::Script(_) | ModelName::OpenAi(_) | ModelName::Added(_) => {
                 return Err(failed("not a model of the engine".to_owned()));
             }
         };
@@ -402,9 +423,11 @@ impl ModelRegistry {
         let phased = self.placed.unload(same).await;
         let script = self.scripts.lock().await.remove(&identity.content);
         let remote = self.remotes.lock().await.remove(&identity.content);
+        let added = self.added.lock().await.remove(&identity.content);
         phased
             || engines.iter().any(|(_, slot)| slot.loaded.initialized())
             || remote.is_some_and(|slot| slot.loaded.initialized())
+            || added.is_some_and(|slot| slot.loaded.initialized())
             || script.is_some_and(|slot| slot.loaded.initialized())
     }
 
@@ -414,6 +437,7 @@ impl ModelRegistry {
         listed.extend(self.placed.listed());
         listed.extend(self.scripts.lock().await.values().filter_map(Slot::listed));
         listed.extend(self.remotes.lock().await.values().filter_map(Slot::listed));
+        listed.extend(self.added.lock().await.values().filter_map(Slot::listed));
         listed.sort_by(|one, other| {
             let key = |model: &LoadedModel| (model.identity.content.clone(), model.identity.dtype.clone());
             key(one).cmp(&key(other))

@@ -14,6 +14,7 @@ use crate::name::ModelName;
 use crate::openai::server_request;
 
 const SERVER_BOS: &str = "none in the text; the server is asked not to add one (`add_special_tokens`)";
+const ADDED_BOS: &str = "decided by the backend, which receives this text or the messages";
 const SCRIPT_BOS: &str = "none; recorded replies are selected by the recorded text";
 
 /// What a model receives for a request.
@@ -50,6 +51,8 @@ enum Kind {
     Server,
     /// Recorded replies, which are selected by the recorded layout.
     Script,
+    /// A model of a backend that the program adds.
+    Added,
 }
 
 impl ModelRegistry {
@@ -67,6 +70,7 @@ impl ModelRegistry {
         let kind = match self.name_of(identity)? {
             ModelName::Script(_) => Kind::Script,
             ModelName::OpenAi(_) => Kind::Server,
+            ModelName::Added(_) => Kind::Added,
             ModelName::BuiltinTiny | ModelName::Candle(_) | ModelName::Lumos(_) => {
                 let source = self.engine_source(identity, role, formulation)?;
                 let renderer = source.source().and_then(|source| in_process(&source));
@@ -105,6 +109,9 @@ impl PromptRenderer {
                 Input::Raw(text) => Ok(SentPrompt::Text { text, bos: SERVER_BOS.to_owned() }),
                 Input::Tokens(_) => Err("the request has token ids instead of a text".to_owned()),
             },
+            Kind::Added => {
+                Ok(SentPrompt::Text { text: request.prompt().to_owned(), bos: ADDED_BOS.to_owned() })
+            }
             Kind::Script => {
                 Ok(SentPrompt::Text { text: request.prompt().to_owned(), bos: SCRIPT_BOS.to_owned() })
             }
