@@ -57,7 +57,6 @@ pub(crate) fn resolve(arguments: &RunArgs) -> Result<ResolvedSpec, Failure> {
     spec.models = spec.models.map(|sets| sets.into_iter().map(|set| set.map_names(model_name)).collect());
     let spec = spec.resolve_with(&files).map_err(Failure::usage)?;
     check_preset_data(&spec)?;
-    check_record(arguments.output.record.as_deref(), &spec)?;
     Ok(spec)
 }
 
@@ -133,15 +132,6 @@ fn task_files_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// Returns a model's name as stored in a manifest: adds the backend to an existing folder or GGUF file.
 pub(crate) fn model_name(given: String) -> String {
     ModelName::of_path(given.trim()).map_or(given, |name| name.to_string())
-}
-
-/// Recorded cases are replayed with a built-in benchmark.
-pub(crate) fn check_record(record: Option<&Path>, spec: &ResolvedSpec) -> Result<(), Failure> {
-    if record.is_none() || spec.task_files.is_empty() && spec.added_benchmarks.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::input("--record writes cases of built-in benchmarks, not of your own")
-        .hint("omit --record; `lumos show` prints recorded trajectories"))
 }
 
 /// The paper preset needs the published items, which the built-in samples are not.

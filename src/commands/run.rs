@@ -24,7 +24,6 @@ pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> Comm
     let mut manifest = Manifest::read(&folder).map_err(manifest_failure)?;
     manifest.spec.check_benchmarks().map_err(Failure::usage)?;
     writable::check_folder(&folder, None)?;
-    settings::check_record(arguments.record.as_deref(), &manifest.spec)?;
     arguments.record.as_deref().map_or(Ok(()), writable::check_file)?;
     // Memory settings of this command replace those of the run.
     let (spec, memory) = (&mut manifest.spec, &arguments.memory);

@@ -4,6 +4,7 @@
 mod reference;
 
 use std::collections::BTreeMap;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -197,7 +198,8 @@ async fn again(sampled: Sampled, executor: &Executor) -> Result<(Sampled, Compar
 /// `lumos replay`: runs recorded cases with the current code and compares the results.
 pub(crate) fn replay(arguments: &ReplayArgs) -> CommandResult {
     let mut out = io::stdout().lock();
-    let (mut passed, mut failed, mut skipped) = (0u64, 0u64, 0u64);
+    let (mut passed, mut failed) = (0u64, 0u64);
+    let mut skipped: BTreeMap<String, u64> = BTreeMap::new();
     let benchmark = arguments.task_file.as_deref().map(settings::task_file).transpose()?;
     for file in &arguments.files {
         for recorded in replay::read_cases(file).map_err(Failure::usage)? {
@@ -208,15 +210,21 @@ pub(crate) fn replay(arguments: &ReplayArgs) -> CommandResult {
             };
             print(&mut out, &verdict, arguments.json)?;
             match &verdict {
-                ReplayResult { skipped: Some(_), .. } => skipped += 1,
+                ReplayResult { skipped: Some(reason), .. } => {
+                    *skipped.entry(reason.clone()).or_default() += 1
+                }
                 ReplayResult { difference: Some(_), .. } => failed += 1,
                 ReplayResult { .. } => passed += 1,
             }
         }
     }
     if !arguments.json {
-        let skipped = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
-        writeln!(out, "{passed} passed, {failed} failed{skipped}")?;
+        let count: u64 = skipped.values().sum();
+        let of_skipped = if count > 0 { format!(", {count} skipped") } else { String::new() };
+        writeln!(out, "{passed} passed, {failed} failed{of_skipped}")?;
+        for (reason, count) in skipped {
+            writeln!(out, "{count} skipped: {reason}")?;
+        }
     }
     Ok(if failed > 0 { Exit::CheckFailed } else { Exit::Complete })
 }

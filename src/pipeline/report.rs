@@ -154,7 +154,8 @@ fn record_cases(manifest: &Manifest, checkpoint: &Checkpoint, path: &Path) -> Re
     checkpoint.for_each_settled(manifest, |planned, item, record| {
         let Item { id, task, setup, .. } = item.clone();
         let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&planned.configuration));
-        let case = lumos_benchmarks::replay::record(item, &unit, &record.outcome)?;
+        let benchmark = manifest.spec.benchmark(&planned.configuration.benchmark)?;
+        let case = lumos_benchmarks::replay::record_on(item, &unit, &record.outcome, benchmark)?;
         serde_json::to_writer(&mut out, &case)?;
         out.write_all(b"\n").map_err(unwritable)
     })?;

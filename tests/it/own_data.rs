@@ -153,12 +153,14 @@ fn own_maths_questions_are_run_reported_and_compared() {
     fs::write(&tasks, MATHS.replace("items = 200", "items = 200\ntraining = true")).unwrap();
     run(&tasks, "--limit 8", folder, "training").ok();
     annotations("training").ok();
-    run(&tasks, "--record cases.jsonl", folder, "recorded")
-        .exits(2)
-        .reports(["--record writes cases of built-in"]);
-
-    let resumed = lumos().args("resume --record cases.jsonl").arg(folder.join("whole"));
-    resumed.exits(2).reports(["--record writes cases of built-in"]);
+    let cases = folder.join("cases.jsonl");
+    run(&tasks, &format!("--limit 8 --record '{}'", cases.display()), folder, "recorded").ok();
+    lumos().args("replay").arg(&cases).ok().prints([
+        "0 passed, 0 failed, 8 skipped",
+        "8 skipped: unknown benchmark `shelves`; `lumos replay --task-file",
+    ]);
+    let replayed = lumos().args("replay").arg(&cases).args("--task-file").arg(&tasks);
+    replayed.ok().prints(["8 passed, 0 failed"]);
 
     let changed = folder.join("training/manifest.json");
     let manifest = fs::read_to_string(&changed).unwrap();
@@ -396,6 +398,22 @@ fn an_own_agent_uses_an_mcp_server_and_an_http_service() {
     lumos().args("show").arg(&whole).args("e-3").ok().prints(["sums: get-sum", "rates: convert"]);
     let compared = lumos().args("compare --by formulation").arg(&whole).ok();
     assert!(unwrapped(&compared.stdout).contains("20 items settled on both sides"), "{compared}");
+
+    // Recorded results, without the tools.
+    let recorded = folder.join("recorded.jsonl");
+    lumos().args("resume --record").arg(&recorded).arg(&whole).ok();
+    let replayed = lumos().args("replay").arg(&recorded).args("--task-file").arg(&tasks);
+    replayed.ok().prints(["40 passed, 0 failed"]);
+    let offline =
+        ["rates", "sums"].map(|tool| format!("--tool '{tool}=recorded:{}'", recorded.display())).join(" ");
+    let offline =
+        lumos().args(format!("run {offline} --model '{model}' --formulation iterative,onetime --tasks"));
+    offline.arg(&tasks).output(folder, "offline").ok();
+    let results = |name: &str| -> Vec<Value> {
+        let rows = content(&folder.join(name)).0.into_values().flatten();
+        rows.map(|row| json!([row["doc"]["key"], row["filtered_resps"], row["exact_match"]])).collect()
+    };
+    assert_eq!(results("offline"), results("whole"));
 
     // A service that is gone is a fault: retried, reported apart, and never scored.
     drop(runtime);

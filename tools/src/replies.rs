@@ -19,7 +19,7 @@ use serde::Serialize;
 use tokio::sync::OnceCell;
 
 use super::backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
-use super::{ToolFault, Tools};
+use super::{ToolFault, ToolOperation, Tools};
 
 /// `recorded:<cases file>` for a tool; for every tool that is not built in if `tool` is `None`.
 pub(super) const fn recorded(tool: Option<&'static str>) -> BackendDescription {
@@ -164,6 +164,14 @@ impl Tools for Remembering {
             Ok(reply)
         });
         reply.await.cloned()
+    }
+
+    async fn operations(&self) -> Result<Vec<ToolOperation>, ToolFault> {
+        self.tools.operations().await
+    }
+
+    async fn shut_down(&self) {
+        self.tools.shut_down().await;
     }
 }
 

@@ -23,7 +23,7 @@ use crate::benchmark::Benchmark;
 
 pub use drive::configuration;
 pub use read::{CaseError, Cases, RecordedRow, read_cases};
-pub use record::{NotRecordable, record};
+pub use record::{NotRecordable, record, record_on};
 pub use requests::{RecordedRequest, recorded_requests};
 
 /// Returns the data folder for recorded cases: `LUMOS_DATA`, or `../../data` relative to their
@@ -76,8 +76,15 @@ impl ReplayResult {
 pub fn replay(case: &Case) -> ReplayResult {
     match crate::registry::find(&case.benchmark) {
         Some(benchmark) => replay_on(case, benchmark),
-        None => ReplayResult::skip(&case.id, format!("unknown benchmark `{}`", case.benchmark)),
+        None => ReplayResult::skip(&case.id, unknown(&case.benchmark)),
     }
+}
+
+/// States why cases of a benchmark are not replayed.
+fn unknown(benchmark: &str) -> String {
+    format!(
+        "unknown benchmark `{benchmark}`; `lumos replay --task-file <file>` replays the cases of a task file"
+    )
 }
 
 /// Replays a recorded case on another benchmark than the one it names, such as one that a task file describes.

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::shop::{self, ShopCase};
 use super::sql::SqlRow;
 use super::unit::{UnitRow, replay_unit};
-use super::{ReplayResult, replay};
+use super::{ReplayResult, replay, unknown};
 use crate::loading::{Flaw, Lines, Located};
 
 /// A row of a file of recorded cases.
@@ -62,7 +62,11 @@ impl RecordedRow {
                 })
             }
             (None, Some(benchmark)) if crate::registry::find(&benchmark).is_none() => {
-                other(format!("unknown benchmark `{benchmark}`"))
+                // It may be the benchmark of a task file, which the caller has.
+                match serde_json::from_value(value.clone()) {
+                    Ok(case) => Ok(Row::Case(Box::new(case))),
+                    Err(_) => other(unknown(&benchmark)),
+                }
             }
             (None, Some(_)) if has("catalogue") => serde_json::from_value(value)
                 .map(|case: ShopCase| Row::Shop(Box::new(ShopCase { folder: folder.to_owned(), ..case }))),

@@ -11,6 +11,7 @@ use thiserror::Error;
 use super::compare::{main_metric, taken_for};
 use super::drive::{CORRECTED, MAX_ROUNDS};
 use super::web;
+use crate::benchmark::Benchmark;
 use crate::metrics::F1;
 use crate::registry::{UnknownBenchmark, get};
 use crate::score::Scoring;
@@ -36,9 +37,21 @@ pub enum NotRecordable {
 /// # Errors
 /// If the outcome is a fault or the unit's benchmark is unknown.
 pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case, NotRecordable> {
+    record_on(item, unit, outcome, get(&unit.configuration.benchmark)?)
+}
+
+/// As [`record`], with the benchmark of a task file.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_on(
+    item: &Item,
+    unit: &EpisodeUnit,
+    outcome: &Outcome,
+    benchmark: &dyn Benchmark,
+) -> Result<Case, NotRecordable> {
     let evidence = outcome.evidence.as_ref().ok_or(NotRecordable::Faulted)?;
     let configuration = &unit.configuration;
-    let benchmark = get(&configuration.benchmark)?;
     let score = benchmark.score(&item.target, outcome, Scoring::Paper).ok_or(NotRecordable::Faulted)?;
 
     let mut case = Case {

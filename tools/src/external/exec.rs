@@ -17,6 +17,7 @@ use super::limits::{LARGEST_REPLY, ToolLimits, turn};
 use super::message::{self, Request};
 use super::process::ToolProcess;
 use crate::backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
+use crate::replies::Remembering;
 use crate::tool::{ToolFault, Tools};
 
 /// `NAME=exec:<command>`.
@@ -56,7 +57,7 @@ impl NamedBackend for NamedProgram {
     fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
         self.check_host().map_err(BackendError::Unusable)?;
         let limits = ToolLimits::from_environment()?;
-        Ok(Arc::new(ExecTool::new(&self.tool, self.command.clone(), limits)))
+        Ok(Arc::new(Remembering::new(Arc::new(ExecTool::new(&self.tool, self.command.clone(), limits)))))
     }
 }
 

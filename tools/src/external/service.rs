@@ -16,6 +16,7 @@ use url::Url;
 use super::limits::{LARGEST_REPLY, ToolLimits};
 use super::message::{self, Request};
 use crate::backend::{BackendDescription, BackendError, BackendResources, NamedBackend};
+use crate::replies::Remembering;
 use crate::tool::{ToolFault, Tools};
 
 /// Start of the variable with the key of a tool's server; the tool's name follows in capitals.
@@ -95,12 +96,9 @@ impl NamedBackend for NamedService {
 
     fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
         let client = client(&self.tool, &self.url, ToolLimits::from_environment()?)?;
-        Ok(Arc::new(ServiceTool {
-            tool: self.tool.clone(),
-            url: self.url.clone(),
-            client,
-            requests: AtomicU64::new(0),
-        }))
+        let requests = AtomicU64::new(0);
+        let tool = ServiceTool { tool: self.tool.clone(), url: self.url.clone(), client, requests };
+        Ok(Arc::new(Remembering::new(Arc::new(tool))))
     }
 }
 

@@ -29,6 +29,7 @@ use super::limits::{ToolLimits, turn};
 use super::message;
 use super::service::{address, is_address};
 use crate::backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
+use crate::replies::Remembering;
 use crate::tool::{ToolFault, ToolOperation, Tools};
 
 /// `NAME=mcp:<command>`, `NAME=mcp:http://…`.
@@ -83,7 +84,8 @@ impl NamedBackend for NamedServer {
 
     fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
         self.check_host().map_err(BackendError::Unusable)?;
-        Ok(Arc::new(McpTool::new(&self.tool, self.server.clone(), ToolLimits::from_environment()?)))
+        let tool = McpTool::new(&self.tool, self.server.clone(), ToolLimits::from_environment()?);
+        Ok(Arc::new(Remembering::new(Arc::new(tool))))
     }
 }
 
