@@ -4,7 +4,6 @@
 mod reference;
 
 use std::collections::BTreeMap;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
