@@ -23,6 +23,8 @@ pub(crate) struct TokensPerItem {
     pub(crate) rounds: f64,
     /// Number of rounds of the longest item.
     pub(crate) most_rounds: u32,
+    /// Cost of models on servers with a price, in US dollars; 0 if it is unknown or there is none.
+    pub(crate) dollars: f64,
 }
 
 /// Means over the recorded cases of the original scripts (40 or 66 per row), in tokens of Llama 2. The
@@ -56,6 +58,7 @@ pub(crate) fn recorded(benchmark: &str, formulation: Formulation) -> Option<Toke
         longest,
         rounds,
         most_rounds,
+        dollars: 0.0,
     })
 }
 
@@ -284,8 +287,14 @@ mod tests {
     fn times_add_up_and_memory_is_that_of_a_full_batch() {
         let report = report();
         let cell = nearest(&report, Some(8)).unwrap();
-        let tokens =
-            TokensPerItem { computed: 200.0, written: 40.0, longest: 50, rounds: 1.0, most_rounds: 1 };
+        let tokens = TokensPerItem {
+            computed: 200.0,
+            written: 40.0,
+            longest: 50,
+            rounds: 1.0,
+            most_rounds: 1,
+            dollars: 0.0,
+        };
         let prediction = predict(&report, cell, tokens, 10, 2);
         assert!((prediction.seconds - 25.0).abs() < 1e-9, "{prediction:?}");
         assert_eq!((prediction.weight_bytes, prediction.cache_bytes), (2000, 2400));

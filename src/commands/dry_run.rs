@@ -36,6 +36,9 @@ struct PlanRow<'a> {
     stop: Option<&'a StopRule>,
     /// Estimated number of tokens that models compute for prompts and write, if known.
     tokens: Option<u64>,
+    /// Estimated cost in US dollars, if the run of `--like` used models with a price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dollars: Option<f64>,
     /// Estimated seconds of one worker, if known.
     seconds: Option<f64>,
 }
@@ -52,6 +55,8 @@ struct PlanDocument<'a> {
     units: u64,
     /// `null` if that of a configuration is unknown.
     tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dollars: Option<f64>,
     seconds: Option<f64>,
 }
 
@@ -75,13 +80,13 @@ impl Estimates {
         })
     }
 
-    /// Estimates tokens and seconds of a configuration.
-    fn predict(&self, configuration: &Configuration, units: u64) -> (Option<u64>, Option<f64>) {
+    /// Estimates tokens, dollars and seconds of a configuration.
+    fn predict(&self, configuration: &Configuration, units: u64) -> (Option<u64>, Option<f64>, Option<f64>) {
         let kind = (configuration.benchmark.clone(), configuration.formulation);
         let known = self.known.get(&kind).copied();
         let Some(per_item) = known.or_else(|| recorded(&configuration.benchmark, configuration.formulation))
         else {
-            return (None, None);
+            return (None, None, None);
         };
         // Numbers of tokens are far below 2^53.
         let tokens = (units as f64 * (per_item.computed + per_item.written)).round() as u64;
@@ -89,12 +94,13 @@ impl Estimates {
             let cell = nearest(bench, self.batch_size)?;
             Some(predict(bench, cell, per_item, units, 1).seconds)
         });
-        (Some(tokens), seconds)
+        let dollars = Some(units as f64 * per_item.dollars).filter(|dollars| *dollars > 0.0);
+        (Some(tokens), dollars, seconds)
     }
 
     fn row<'a>(&self, planned: &'a PlannedConfiguration) -> PlanRow<'a> {
         let configuration = &*planned.configuration;
-        let (tokens, seconds) = self.predict(configuration, planned.planned);
+        let (tokens, dollars, seconds) = self.predict(configuration, planned.planned);
         let names = configuration.models.iter().map(|(role, model)| (*role, model.name.as_str()));
         let backends = configuration.tools.iter().map(|tool| (tool.tool.as_str(), tool.backend.as_str()));
         PlanRow {
@@ -110,6 +116,7 @@ impl Estimates {
             priority: planned.priority,
             stop: planned.stop.as_ref(),
             tokens,
+            dollars,
             seconds,
         }
     }
@@ -137,6 +144,7 @@ pub(crate) async fn run(arguments: &RunArgs) -> CommandResult {
             order: manifest.spec.order.name(),
             units: manifest.planned(),
             tokens: rows.iter().map(|row| row.tokens).sum(),
+            dollars: dollars(&rows),
             seconds: rows.iter().map(|row| row.seconds).sum(),
             configurations: &rows,
         };
@@ -180,6 +188,9 @@ fn write_plan(
     if let Some(tokens) = rows.iter().map(|row| row.tokens).sum::<Option<u64>>() {
         writeln!(out, "about {} tokens", thousands(tokens))?;
     }
+    if let Some(dollars) = dollars(rows) {
+        writeln!(out, "about {dollars:.4} US dollars for models with a price")?;
+    }
     if let Some(seconds) = rows.iter().map(|row| row.seconds).sum::<Option<f64>>() {
         writeln!(out, "about {} for one worker; time of tools and loading not included", duration(seconds))?;
     }
@@ -188,6 +199,11 @@ fn write_plan(
         writeln!(out, "the run exists: `lumos run` continues it")?;
     }
     Ok(())
+}
+
+/// Sums the costs that are known; `None` if none is.
+fn dollars(rows: &[PlanRow<'_>]) -> Option<f64> {
+    rows.iter().filter_map(|row| row.dollars).reduce(|sum, one| sum + one)
 }
 
 /// Formats the configurations as a table of at most `width` columns. Columns without values, and those that are the same
@@ -221,6 +237,10 @@ fn table(rows: &[PlanRow<'_>], generation: GenerationSettings, width: u16) -> St
             Column::new("tokens").right().rank(3),
             values(&|row| row.tokens.map_or_else(unknown, thousands)),
         ));
+    }
+    if rows.iter().any(|row| row.dollars.is_some()) {
+        let cost = |row: &PlanRow<'_>| row.dollars.map_or_else(unknown, |dollars| format!("{dollars:.4}"));
+        columns.push((Column::new("US dollars").right().rank(1), values(&cost)));
     }
     if rows.iter().any(|row| row.seconds.is_some()) {
         columns.push((
@@ -300,6 +320,7 @@ mod tests {
             priority,
             stop: None,
             tokens: Some(575 * units),
+            dollars: None,
             seconds: Some(units as f64),
         }
     }

@@ -13,7 +13,7 @@ use lumos_coordinator::spec::RunSpec;
 use lumos_coordinator::{PlannedCell, expand};
 use lumos_engine::bench::BenchReport;
 use lumos_models::ModelName;
-use lumos_tasks::{ContentHash, Device, Formulation, ModelIdentity, Role, Step};
+use lumos_tasks::{ContentHash, Device, Formulation, ModelIdentity, NanoDollars, Role, Step};
 use serde::Serialize;
 use serde_json::json;
 
@@ -266,6 +266,7 @@ pub(super) fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, 
         *units += 1;
         sum.computed += read.saturating_sub(record.telemetry.cached_tokens) as f64;
         sum.written += written as f64;
+        sum.dollars += record.telemetry.cost.map_or(0.0, NanoDollars::dollars);
         let lengths = record.outcome.steps.iter().filter_map(|step| match step {
             Step::Generate { prompt_tokens, completion_tokens, .. } => {
                 Some(prompt_tokens.unwrap_or(0) + completion_tokens.unwrap_or(0))
@@ -286,6 +287,7 @@ pub(super) fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, 
                 computed: mean(sum.computed),
                 written: mean(sum.written),
                 rounds: mean(sum.rounds),
+                dollars: mean(sum.dollars),
                 ..sum
             };
             (kind, tokens)

@@ -49,6 +49,10 @@ fn a_server_s_failures_are_faults_and_its_key_is_nowhere() {
     ended
         .reports(["0 units are outstanding and 1 faulted"])
         .prints(["models cost 0.0011 US dollars for 3 items"]);
+    let planned = |arguments: &str| run(&server, "tiny", arguments, folder.path(), "planned");
+    let like =
+        format!("--tasks gsm8k --limit 12 --dry-run --like '{}'", folder.path().join("remote").display());
+    planned(&like).ok().prints(["US dollars", "about 0.0043 US dollars for models with a price"]);
     let run = folder.path().join("remote");
     let (samples, _) = content(&run);
     let rows = &samples["gsm8k"];
