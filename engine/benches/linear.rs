@@ -6,12 +6,15 @@
 //! single rounds. One thread is measured in processor time, several threads in wall-clock time. The weights
 //! are larger than the caches and are used in turn. `share` is the minimum time that the limits allow,
 //! relative to the measured time. The limits are measured in the same run: memory bandwidth (the better of
-//! one stream and eight, on the same number of threads), and the rate of the path's kernel with all data in
-//! the first-level cache.
+//! one stream and eight, on the same number of threads), and the rate of the path's multiply-adds in registers. Both
+//! are independent of the kernels.
 
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/model/elementwise.rs"]
 mod elementwise;
+#[allow(dead_code, unreachable_pub, unused_imports)]
+#[path = "../src/huge_pages.rs"]
+mod huge_pages;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/model/kernel.rs"]
 mod kernel;
@@ -36,7 +39,7 @@ use pulp::{Arch, Simd, WithSimd};
 use quantized::QuantizedPanels;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::time::{ClockId, clock_gettime};
-use simd::{DType, Kernel, PANEL, Path, QuantizedFormat, QuantizedPath, Target, Unit, for_each_window};
+use simd::{DType, PANEL, Path, QuantizedFormat, QuantizedPath, Target};
 use support::Uniform;
 use vector::AlignedBuffer;
 
@@ -131,32 +134,11 @@ fn bandwidth<const STREAMS: usize>(pool: &ThreadPool) -> f64 {
     WEIGHT_BYTES as f64 * 1e-9 / seconds
 }
 
-/// Measures the rate of the kernel on one thread in GFLOP/s, with all data in the first-level cache.
-fn rate(path: Path, element: DType) -> f64 {
-    const LINES: usize = 8;
-    const REPEAT: usize = 100;
-    let rows = path.block_rows() * if path == Path::Amx { 2 } else { 4 };
-    let inputs = LINES * path.line_inputs();
-    let activations = AlignedBuffer::<f32>::zeros(rows * LINES * simd::LINE);
-    let weights = AlignedBuffer::<u8>::zeros(inputs * PANEL * element.width());
-    let mut output = AlignedBuffer::<f32>::zeros(rows * PANEL);
-    let seconds = best(50 * ROUNDS, false, || {
-        for_each_window(Target::whole(&mut output, PANEL), PANEL, false, |_, mut window| {
-            let kernel = Kernel::new(path);
-            for _ in 0..REPEAT {
-                let output = window.narrow(0, PANEL);
-                kernel.multiply(Unit {
-                    dtype: element,
-                    weights: &weights,
-                    activations: &activations,
-                    first_line: 0,
-                    lines: LINES,
-                    output,
-                });
-            }
-        });
-    });
-    (2 * rows * inputs * PANEL * REPEAT) as f64 * 1e-9 / seconds
+/// Measures the peak rate of a path on one thread in GFLOP/s, in registers.
+fn rate(path: Path) -> f64 {
+    let mut operations = 0;
+    let seconds = best(50 * ROUNDS, false, || operations = simd::float_operations(path));
+    operations as f64 * 1e-9 / seconds
 }
 
 /// Creates layers of one shape until they have [`WEIGHT_BYTES`].
@@ -211,7 +193,7 @@ fn main() {
                 .collect();
             let mut layers = if paths.is_empty() { Vec::new() } else { layers(element, inputs, outputs) };
             for path in paths {
-                let rate = rate(path, element);
+                let rate = rate(path);
                 layers = layers.into_iter().filter_map(|layer| layer.with_path(path)).collect();
                 for (pool, bandwidth) in pools.iter().zip(&bandwidths) {
                     for rows in ROWS {

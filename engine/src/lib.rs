@@ -25,6 +25,7 @@ mod encoder;
 mod engine;
 mod error;
 mod external;
+mod huge_pages;
 mod load;
 mod loaded;
 mod machine;

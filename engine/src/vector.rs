@@ -10,6 +10,8 @@ use std::ops::{Deref, DerefMut};
 use bytemuck::Pod;
 use pulp::{Arch, Simd, WithSimd};
 
+use crate::huge_pages;
+
 /// The activation of a gated feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activation {
@@ -103,7 +105,9 @@ impl<T: Pod> AlignedBuffer<T> {
     /// A buffer of `length` zeros.
     pub(crate) fn zeros(length: usize) -> Self {
         let lines = (length * size_of::<T>()).div_ceil(LINE);
-        Self { lines: vec![Line([0; LINE]); lines], length, number: PhantomData }
+        let mut buffer = huge_pages::with_capacity(lines);
+        buffer.resize(lines, Line([0; LINE]));
+        Self { lines: buffer, length, number: PhantomData }
     }
 
     /// Changes the length. Previous contents become unspecified values.

@@ -152,6 +152,29 @@ impl Tiles {
         }
     }
 
+    /// Multiplies tiles of zeros into four tiles of sums, `rounds` times. Returns the number of operations.
+    pub(super) fn multiply_in_registers(&self, rounds: usize) -> u64 {
+        const SUMS: usize = 4;
+        // SAFETY: the guard has configured the tiles, and these instructions use nothing else.
+        unsafe {
+            zero!(0);
+            zero!(1);
+            zero!(2);
+            zero!(3);
+            zero!(4);
+            zero!(5);
+            zero!(6);
+            zero!(7);
+            for _ in 0..rounds {
+                multiply!(0, 4, 6);
+                multiply!(1, 4, 7);
+                multiply!(2, 5, 6);
+                multiply!(3, 5, 7);
+            }
+        }
+        (rounds * SUMS * TILE_ROWS * TILE_OUTPUTS * 2 * LINE * 2) as u64
+    }
+
     /// Multiplies one block of rows starting with `first` or, if `BOTH`, two.
     ///
     /// # Safety

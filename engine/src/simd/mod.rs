@@ -21,6 +21,7 @@ mod amx;
 mod columns;
 mod lanes;
 mod path;
+mod peak;
 mod quantized;
 mod tile;
 #[cfg(target_arch = "x86_64")]
@@ -29,6 +30,7 @@ mod x86;
 pub(crate) use columns::{Columns, Target, for_each_window};
 pub use path::DType;
 pub(crate) use path::Path;
+pub(crate) use peak::{byte_operations, float_operations};
 pub(crate) use quantized::{
     BLOCK, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS, pack_block, pack_rows,
 };
