@@ -42,6 +42,7 @@ impl PendingResult {
                     prompt_tokens,
                     completion_tokens,
                     seconds: telemetry.seconds,
+                    drafts: telemetry.drafts,
                     cost: telemetry.cost,
                 }
             }
