@@ -403,6 +403,7 @@ fn engine_settings(
         backend: BackendChoice::Auto,
         max_sequence_length: None,
         reuse_prefixes: arguments.prefix_cache != Some(Switch::Off),
+        speculation: arguments.speculate.unwrap_or_default(),
         device,
         memory: None,
     })

@@ -20,8 +20,8 @@ use futures::{StreamExt, stream};
 use lumos_benchmarks::replay::read_cases;
 use lumos_benchmarks::{Benchmark, DataSource};
 use lumos_engine::{
-    DType, Engine, GenerateRequest, LoadOptions, ModelSource, Prompt, RandomShape, SamplingParams,
-    StopCondition, Tokenizer,
+    DType, DraftUsage, Engine, GenerateRequest, LoadOptions, ModelSource, Prompt, RandomShape,
+    SamplingParams, Speculation, StopCondition, Tokenizer,
 };
 use lumos_models::{ModelBackend, ModelError, ModelRegistry};
 use lumos_tasks::{
@@ -69,6 +69,9 @@ struct Arguments {
     /// Compute every prompt completely, without prefix reuse.
     #[arg(long)]
     no_reuse: bool,
+    /// Verify drafts of the next tokens: off, lookup or auto.
+    #[arg(long, default_value_t)]
+    speculate: Speculation,
     /// Passed by cargo.
     #[arg(long, hide = true)]
     bench: bool,
@@ -156,6 +159,7 @@ async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
             max_batch: arguments.batch_size,
             max_sequence_length: Some(2048),
             reuse_prefixes: !arguments.no_reuse,
+            speculation: arguments.speculate,
             ..LoadOptions::default()
         };
         let source = ModelSource::Random { shape: arguments.shape, seed };
@@ -184,9 +188,13 @@ async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
     let (read, written) = tokens.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     let cached: u64 = outcomes.iter().map(|(_, telemetry)| telemetry.cached_tokens).sum();
     let steps: u64 = engines.iter().map(|engine| engine.statistics().steps).sum();
+    let sum =
+        |of: fn(DraftUsage) -> u64| engines.iter().map(|engine| of(engine.statistics().drafts)).sum::<u64>();
+    let (drafted, accepted) = (sum(|drafts| drafts.drafted), sum(|drafts| drafts.accepted));
     println!(
         "{}",
         serde_json::json!({
+            "drafted_tokens": drafted, "accepted_tokens": accepted,
             "items": count, "faults": faults, "seconds": seconds, "items_per_second": count as f64 / seconds,
             "prompt_tokens": read, "cached_tokens": cached, "written_tokens": written, "steps": steps,
         })

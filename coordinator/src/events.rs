@@ -3,7 +3,7 @@
 //! A session sends every [`Event`] through one channel. Progress bars, JSON lines (`--json`), logs and the
 //! status of a queue are all produced from this stream.
 
-use lumos_tasks::{Fault, NanoDollars, UnitId};
+use lumos_tasks::{DraftCounts, Fault, NanoDollars, UnitId};
 use serde::Serialize;
 
 /// An event of a run.
@@ -41,6 +41,9 @@ pub enum Event {
         completion_tokens: u64,
         /// Duration of the episode in seconds.
         seconds: f64,
+        /// Tokens that lookup decoding drafted.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        drafts: Option<DraftCounts>,
         /// Cost of models on servers with a price, in billionths of a US dollar.
         #[serde(rename = "cost_nanodollars", skip_serializing_if = "Option::is_none")]
         cost: Option<NanoDollars>,

@@ -109,6 +109,7 @@ impl Engine {
             let reason = format!("page_size is {size}: expected 1, 2, 4, 8 or a multiple of {TILE}");
             return Err(LoadError::InvalidOption { reason });
         }
+        let options = LoadOptions { speculation: options.speculation.on(options.device)?, ..options };
         Self::start(load::open(&source)?.load(&options)?, &options)
     }
 
@@ -126,6 +127,7 @@ impl Engine {
             max_step_tokens: options.max_step_tokens.max(max_batch),
             max_waiting: options.max_waiting,
             context_length: config.context_length,
+            speculation: options.speculation,
         };
         let model = model.start(&config, options, pages, &limits)?;
         let pool = Pool::new(layout, pages, options.reuse_prefixes, seed(&description, options));

@@ -37,6 +37,7 @@ mod request;
 mod sampler;
 mod scheduler;
 mod simd;
+mod speculation;
 mod stream;
 mod tokenizer;
 mod vector;
@@ -71,5 +72,6 @@ pub use request::{
 };
 pub use scheduler::Statistics;
 pub use simd::DType;
+pub use speculation::{DraftUsage, Speculation, replay};
 pub use stream::{Delta, GenerationStream, StreamEvent};
 pub use tokenizer::Tokenizer;

@@ -13,6 +13,7 @@ use crate::error::LoadError;
 use crate::memory::{MemoryBudget, Reservation};
 use crate::random::RandomShape;
 use crate::simd::DType;
+use crate::speculation::Speculation;
 
 /// How a model is loaded and run. Start from [`LoadOptions::default`].
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub struct LoadOptions {
     pub kv_cache_bytes: Option<usize>,
     /// Whether a sequence reuses cached prefixes of earlier sequences. Results do not depend on it.
     pub reuse_prefixes: bool,
+    /// Whether drafts of the next tokens are verified together. Results do not depend on it.
+    pub speculation: Speculation,
     /// The budget that weights and KV cache are reserved from; without one, only the machine limits memory.
     pub memory: Option<MemoryBudget>,
     /// Whether the weight files are hashed for [`ModelDescription`](crate::ModelDescription).
@@ -83,6 +86,7 @@ impl Default for LoadOptions {
             page_size: 16,
             kv_cache_bytes: None,
             reuse_prefixes: true,
+            speculation: Speculation::Off,
             memory: None,
             hash_weights: true,
         }

@@ -6,6 +6,8 @@
 
 use std::time::Instant;
 
+use crate::speculation::DraftUsage;
+
 /// The input of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
@@ -111,6 +113,8 @@ pub struct TokenUsage {
     pub completion_tokens: usize,
     /// Prompt tokens taken from the prefix cache instead of being computed.
     pub cached_tokens: usize,
+    /// Tokens that lookup decoding drafted and accepted. Only these counts depend on the setting.
+    pub drafts: DraftUsage,
 }
 
 /// A generated sequence.

@@ -141,7 +141,7 @@ pub(crate) fn generation(
     completion: Completion,
     stop_texts: &[String],
 ) -> Result<Generation, GenerateError> {
-    let Completion { prompt, tokens, finish, generated, cached, first_logits } = completion;
+    let Completion { prompt, tokens, finish, generated, cached, drafts, first_logits } = completion;
     let before = tokenizer.decode(&prompt)?;
     let mut all = prompt.clone();
     all.extend(&tokens);
@@ -152,8 +152,12 @@ pub(crate) fn generation(
     {
         text.truncate(start);
     }
-    let usage =
-        TokenUsage { prompt_tokens: prompt.len(), completion_tokens: generated, cached_tokens: cached };
+    let usage = TokenUsage {
+        prompt_tokens: prompt.len(),
+        completion_tokens: generated,
+        cached_tokens: cached,
+        drafts,
+    };
     Ok(Generation { prompt_tokens: prompt, tokens, text, finish, usage, first_logits })
 }
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use lumos_engine::{GenerateError, GenerateRequest, LoadError, ModelSource};
-use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop};
+use lumos_tasks::{Completion, DraftCounts, Finish, Input, Request, Sampling, Stop};
 
 use super::bos::BosCheck;
 use super::chat::{ChatTemplate, RenderedPrompt, rendered};
@@ -64,6 +64,9 @@ impl ModelBackend for EngineBackend {
             prompt_tokens: count(generation.usage.prompt_tokens),
             completion_tokens: count(generation.usage.completion_tokens),
             cached_tokens: count(generation.usage.cached_tokens),
+            drafts: Some(generation.usage.drafts)
+                .filter(|drafts| drafts.drafted > 0)
+                .map(|drafts| DraftCounts { drafted: drafts.drafted, accepted: drafts.accepted }),
             cost: None,
         })
     }

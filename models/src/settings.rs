@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lumos_engine::{DType, DeviceName, LoadOptions, MemoryBudget};
+use lumos_engine::{DType, DeviceName, LoadOptions, MemoryBudget, Speculation};
 use lumos_http::AccessPolicy;
 use lumos_tasks::{BackendChoice, Device, Placement, Role};
 
@@ -69,6 +69,9 @@ pub struct EngineSettings {
     pub dtype: DType,
     /// Whether prompts reuse the prefix cache. Does not change results.
     pub reuse_prefixes: bool,
+    /// Whether the engine verifies drafts of the next tokens. Does not change results, and is not part of a model's
+    /// identity.
+    pub speculation: Speculation,
     /// Device that runs the engine. Not part of a model's identity.
     pub device: Device,
     /// The engine's share of a memory limit; the machine's own limit if `None`.
@@ -93,6 +96,7 @@ impl Default for EngineSettings {
             max_sequence_length: None,
             dtype: DType::F32,
             reuse_prefixes: true,
+            speculation: Speculation::Off,
             device: Device::Cpu,
             memory: None,
         }
@@ -181,6 +185,7 @@ impl EngineSettings {
             dtype: self.dtype,
             threads: self.threads,
             reuse_prefixes: self.reuse_prefixes,
+            speculation: self.speculation,
             // The files are already hashed for the manifest's identity.
             hash_weights: false,
             max_sequence_length: self.max_sequence_length,
@@ -207,8 +212,11 @@ mod tests {
 
     #[test]
     fn an_identity_records_how_to_compute() {
-        for dtype in [DType::F32, DType::Bf16, DType::F16] {
-            let settings = EngineSettings { dtype, ..EngineSettings::default() };
+        for (dtype, speculation) in [DType::F32, DType::Bf16, DType::F16].into_iter().zip(Speculation::ALL) {
+            let settings = EngineSettings { dtype, speculation, ..EngineSettings::default() };
+            // Drafts do not change results.
+            let plain = EngineSettings { speculation: Speculation::Off, ..settings };
+            assert_eq!(settings.computed_in(true), plain.computed_in(true));
             for is_unique in [true, false] {
                 let recorded = settings.computed_in(is_unique);
                 let read = EngineSettings::default().computing_in(Some(&recorded)).unwrap();

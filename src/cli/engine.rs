@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use lumos_coordinator::spec::MemorySize;
-use lumos_engine::RandomShape;
+use lumos_engine::{RandomShape, Speculation};
 use lumos_tasks::{BackendChoice, Swap};
 
 /// Options of the engine.
@@ -35,6 +35,14 @@ pub(crate) struct EngineArgs {
     /// Does not change results. Example: --prefix-cache off
     #[arg(long, value_name = "on|off", env = "LUMOS_PREFIX_CACHE")]
     pub(crate) prefix_cache: Option<Switch>,
+    /// Verify drafts of the next tokens: off, lookup or auto [default: off]
+    ///
+    /// `lookup` drafts what followed the last tokens where they occurred before in the prompt or the reply, and
+    /// computes a draft in one pass. `auto` does so where it saves time, by the measured duration of passes and the
+    /// share of accepted tokens. Does not change results. GPUs and candle-transformers reject `lookup`, and `auto`
+    /// is `off` there. Example: --speculate auto
+    #[arg(long, value_name = "off|lookup|auto", env = "LUMOS_SPECULATE")]
+    pub(crate) speculate: Option<Speculation>,
     /// Set the number of compute threads [default: all cores]
     ///
     /// Example: --threads 8
@@ -137,6 +145,9 @@ pub(crate) struct BenchEngineArgs {
     /// Measure with prefix reuse (on), without (off), or both
     #[arg(long, value_name = "on|off|both", default_value = "both")]
     pub(crate) reuse: Reuse,
+    /// Verify drafts of the next tokens: off, lookup or auto
+    #[arg(long, value_name = "off|lookup|auto", default_value_t, env = "LUMOS_SPECULATE")]
+    pub(crate) speculate: Speculation,
     /// Set the type of weights in memory: f32, bf16 or f16
     #[arg(long, value_name = "TYPE", default_value = "f32", env = "LUMOS_DTYPE")]
     pub(crate) dtype: lumos_engine::DType,

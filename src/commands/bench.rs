@@ -38,6 +38,7 @@ pub(crate) async fn run(arguments: &BenchArgs) -> CommandResult {
             device: arguments.device,
             dtype: arguments.dtype,
             threads: arguments.threads,
+            speculation: arguments.speculate,
             hash_weights: false,
             ..LoadOptions::default()
         },
@@ -92,6 +93,7 @@ fn text(name: &str, report: &BenchReport) -> String {
         "second turn",
         "cached",
         "KV cache",
+        "accepted drafts",
     ]);
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Right);
@@ -120,7 +122,7 @@ fn text(name: &str, report: &BenchReport) -> String {
     )
 }
 
-fn row(cell: &BenchCell) -> [String; 10] {
+fn row(cell: &BenchCell) -> [String; 11] {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let seconds = |seconds: f64| {
         if seconds < 1.0 { format!("{:.0} ms", 1e3 * seconds) } else { format!("{seconds:.2} s") }
@@ -136,5 +138,9 @@ fn row(cell: &BenchCell) -> [String; 10] {
         seconds(cell.second_turn_first_token_seconds),
         cell.second_turn_cached_tokens.to_string(),
         ByteSize(cell.cache_bytes).to_string(),
+        match cell.drafts.drafted {
+            0 => "–".to_owned(),
+            drafted => format!("{} of {drafted}", cell.drafts.accepted),
+        },
     ]
 }

@@ -44,7 +44,9 @@ pub use item::{AnswerForm, GoldStep, Item, Setup, Target, Task};
 pub use outcome::{Ending, Evidence, Fault, FaultKind, Outcome, Reason, Stage, Step, Telemetry};
 pub use placement::{Device, Placement, PlacementError, Swap};
 pub use prompt_format::{PromptFormat, PromptTemplate, TemplatedPrompt};
-pub use request::{Completion, Finish, Input, Message, NanoDollars, Request, Role, Sampling, Stop};
+pub use request::{
+    Completion, DraftCounts, Finish, Input, Message, NanoDollars, Request, Role, Sampling, Stop,
+};
 pub use server_use::ServerUse;
 pub use stall::{Reminder, stall_message};
 pub use throughput::Throughput;

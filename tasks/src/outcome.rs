@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::call::{SqlGrade, ToolCall, ToolReply};
 use crate::families::shop::ShopEvidence;
 use crate::families::web::WebEvidence;
-use crate::request::{Finish, NanoDollars, Role};
+use crate::request::{DraftCounts, Finish, NanoDollars, Role};
 
 /// The record of one episode. Equal units have equal outcomes on every machine and at any time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -356,6 +356,9 @@ pub struct Telemetry {
     pub tool_seconds: f64,
     /// Prompt tokens found in a prefix cache.
     pub cached_tokens: u64,
+    /// Tokens that lookup decoding drafted; `None` without drafts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drafts: Option<DraftCounts>,
     /// Cost of the models of priced servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<NanoDollars>,

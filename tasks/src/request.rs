@@ -158,6 +158,30 @@ impl std::ops::AddAssign for NanoDollars {
     }
 }
 
+/// Tokens that lookup decoding drafted and verified. Replies do not depend on them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DraftCounts {
+    /// Tokens drafted and computed.
+    pub drafted: u64,
+    /// Drafted tokens that equal the chosen ones. Each saves one pass of the model for its reply.
+    pub accepted: u64,
+}
+
+impl DraftCounts {
+    /// Share of accepted tokens; 0 without drafts.
+    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+    pub fn acceptance(self) -> f64 {
+        self.accepted as f64 / self.drafted.max(1) as f64
+    }
+}
+
+impl std::ops::AddAssign for DraftCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.drafted = self.drafted.saturating_add(other.drafted);
+        self.accepted = self.accepted.saturating_add(other.accepted);
+    }
+}
+
 /// A model's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completion {
@@ -172,6 +196,9 @@ pub struct Completion {
     /// Prompt tokens found in a prefix cache. Depends on the schedule, so it is recorded as telemetry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_tokens: Option<u32>,
+    /// Tokens that lookup decoding drafted for the reply. Depends on the schedule, so it is recorded as telemetry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drafts: Option<DraftCounts>,
     /// Cost of the reply, if prices are configured. Recorded as telemetry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<NanoDollars>,
@@ -186,6 +213,7 @@ impl Completion {
             prompt_tokens: None,
             completion_tokens: None,
             cached_tokens: None,
+            drafts: None,
             cost: None,
         }
     }

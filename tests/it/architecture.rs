@@ -206,6 +206,7 @@ const LAYERS: [(&str, &[&str]); 4] = [
             "simd",
             "memory",
             "random",
+            "speculation",
             "options",
             "load",
             "request",

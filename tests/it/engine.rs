@@ -78,6 +78,66 @@ fn a_run_is_verified_at_another_batch_size() {
     assert_eq!(samples(&one), samples(&two));
 }
 
+/// Greedy and sampled runs with drafts: the same units and the same samples to the byte, except telemetry.
+#[test]
+fn drafts_do_not_change_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    for (sampling, more) in [("greedy", ""), ("sampled", "--temperature 0.7 --seed 3")] {
+        let run = |speculation: &str| {
+            let name = format!("{sampling}-{speculation}");
+            let run = lumos().args(
+                "run --tasks gsm8k --model builtin:tiny --formulation iterative,onetime -q --speculate",
+            );
+            run.arg(speculation).output(folder.path(), &name).args(more).ok();
+            folder.path().join(name)
+        };
+        let (off, lookup, auto) = (run("off"), run("lookup"), run("auto"));
+        // The bytes of the samples, and the drafts in their telemetry.
+        let samples = |run: &Path| {
+            let (mut text, mut drafted, mut accepted) = (String::new(), 0, 0);
+            for file in files(run, "samples_", ".jsonl") {
+                for line in std::fs::read_to_string(file).unwrap().lines() {
+                    let mut row: serde_json::Value = serde_json::from_str(line).unwrap();
+                    let telemetry = row.as_object_mut().unwrap().remove("telemetry").unwrap();
+                    let telemetry: serde_json::Value =
+                        serde_json::from_str(telemetry.as_str().unwrap()).unwrap();
+                    let count = |name: &str| telemetry["drafts"][name].as_u64().unwrap_or(0);
+                    (drafted, accepted) = (drafted + count("drafted"), accepted + count("accepted"));
+                    text.push_str(&row.to_string());
+                    text.push('\n');
+                }
+            }
+            assert!(text.lines().count() >= 20, "{text}");
+            (text, drafted, accepted)
+        };
+        let (expected, drafted, _) = samples(&off);
+        assert_eq!(drafted, 0);
+        let (text, drafted, accepted) = samples(&lookup);
+        assert!(text == expected && accepted > 0 && accepted < drafted, "{accepted} of {drafted}");
+        assert!(samples(&auto).0 == expected);
+        let report = |run: &Path| lumos().args("report").arg(run).ok().stdout;
+        assert!(report(&lookup).contains("lookup decoding drafted"), "{}", report(&lookup));
+        assert!(!report(&off).contains("lookup decoding"));
+        // The setting is not recorded, so a run can be continued with another one.
+        let manifest = |run: &Path| {
+            let manifest = std::fs::read_to_string(run.join("manifest.json")).unwrap();
+            serde_json::from_str::<serde_json::Value>(&manifest).unwrap()
+        };
+        for part in ["configurations", "models"] {
+            assert_eq!(manifest(&off)[part], manifest(&lookup)[part]);
+        }
+        if !more.is_empty() {
+            continue;
+        }
+        let again = lumos().args("run --tasks gsm8k --model builtin:tiny --formulation iterative,onetime -q");
+        again.args("--speculate lookup").output(folder.path(), "greedy-off").ok();
+    }
+    lumos()
+        .args("run --tasks gsm8k --model builtin:tiny --speculate on")
+        .exits(2)
+        .reports(["off, lookup or auto"]);
+}
+
 #[test]
 fn a_run_is_compared_with_candle_transformers() {
     let folder = tempfile::tempdir().unwrap();
@@ -129,5 +189,10 @@ fn completions_of_both_backends_are_equal() {
     complete("--backend candle-transformers --device cuda:0")
         .exits(2)
         .reports(["`candle-cuda`", "--device cpu"]);
+    complete("--backend candle-transformers --speculate lookup")
+        .exits(2)
+        .reports(["--speculate auto or off"]);
+    assert_eq!(complete("--backend candle-transformers --speculate auto").ok().stdout, text);
+    assert_eq!(complete("--backend native --speculate lookup").ok().stdout, text);
     complete("--backend candle-transformers --max-sequence-length 4").exits(2).reports(["fewer than 4"]);
 }

@@ -144,6 +144,9 @@ impl Driver<'_> {
     fn count(&mut self, asked: Instant, completion: &Completion) {
         self.telemetry.model_seconds += asked.elapsed().as_secs_f64();
         self.telemetry.cached_tokens += u64::from(completion.cached_tokens.unwrap_or(0));
+        if let Some(drafts) = completion.drafts {
+            *self.telemetry.drafts.get_or_insert_default() += drafts;
+        }
         if let Some(cost) = completion.cost {
             *self.telemetry.cost.get_or_insert_default() += cost;
         }

@@ -50,6 +50,7 @@ impl PendingResult {
                     prompt_tokens,
                     completion_tokens,
                     seconds: telemetry.seconds,
+                    drafts: telemetry.drafts,
                     cost: telemetry.cost,
                 }
             }

@@ -17,6 +17,7 @@ use crate::loaded::ModelDescription;
 pub use crate::machine::MachineLimits;
 use crate::options::{LoadOptions, ModelSource, thread_count};
 use crate::request::{GenerateRequest, Prompt, StopCondition};
+use crate::speculation::DraftUsage;
 use crate::stream::StreamEvent;
 
 /// Tokens that the second turn appends to the prompt and completion of the first.
@@ -82,6 +83,9 @@ pub struct BenchCell {
     pub second_turn_cached_tokens: usize,
     /// Peak size of KV cache pages in memory, in bytes.
     pub cache_bytes: u64,
+    /// Tokens that lookup decoding drafted and accepted in both turns.
+    #[serde(default)]
+    pub drafts: DraftUsage,
     /// Bytes of weights, keys and values read per second of decode, as a share of the machine's bandwidth.
     pub decode_share_of_bandwidth: f64,
     /// Operations per second of decode as a share of the kernel's peak rate. This is the limit for large
@@ -163,6 +167,7 @@ async fn cell(
     reuse: bool,
     limits: &MachineLimits,
 ) -> Result<BenchCell, BenchError> {
+    let before = engine.statistics().drafts;
     let round = round(engine, settings, batch_size, batch_size as u64).await?;
     let statistics = engine.statistics();
     let prefill = (batch_size * settings.prompt_tokens) as f64 / round.last_first_token;
@@ -170,7 +175,15 @@ async fn cell(
     // Prefill needs the head for the last token only.
     let per_prompt = matrices.layers * settings.prompt_tokens + matrices.head;
     let prefill_operations = 2.0 * per_prompt as f64 / settings.prompt_tokens as f64 * prefill;
-    let decode_operations = 2.0 * (matrices.layers + matrices.head) as f64 * round.decode;
+    let drafts = DraftUsage {
+        drafted: statistics.drafts.drafted - before.drafted,
+        accepted: statistics.drafts.accepted - before.accepted,
+    };
+    // Passes and rows per generated token; the second turn generates one token.
+    let generated = (batch_size * (settings.new_tokens + 1)) as f64;
+    let passes = 1.0 - drafts.accepted as f64 / generated;
+    let rows = passes + drafts.drafted as f64 / generated;
+    let decode_operations = 2.0 * (matrices.layers + matrices.head) as f64 * round.decode * rows;
     let context = settings.prompt_tokens + settings.new_tokens / 2;
     let positions = (batch_size * context) as f64;
     let position_bytes = statistics.page_bytes as f64 / engine.page_size() as f64;
@@ -184,7 +197,8 @@ async fn cell(
         second_turn_first_token_seconds: round.second_turn,
         second_turn_cached_tokens: round.cached_tokens,
         cache_bytes: (statistics.allocated_pages * statistics.page_bytes) as u64,
-        decode_share_of_bandwidth: step_bytes * round.decode
+        drafts,
+        decode_share_of_bandwidth: step_bytes * round.decode * passes
             / batch_size as f64
             / limits.read_bytes_per_second,
         decode_share_of_compute: decode_operations / limits.operations_per_second,

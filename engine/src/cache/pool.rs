@@ -125,6 +125,15 @@ impl Pool {
         true
     }
 
+    /// Removes the positions of a cache from `length` on, which are not published, and frees their pages.
+    pub(crate) fn truncate(&mut self, cache: &mut KvCache, length: usize) {
+        for page in cache.truncate(length) {
+            let Page::Own(page) = page else { panic!("position {length} is published") };
+            self.own -= 1;
+            self.free.push(page);
+        }
+    }
+
     /// Publishes the full pages. `tokens` is the sequence; the cache holds its first positions. A page whose
     /// content is already published is replaced by the existing page.
     pub(crate) fn publish(&mut self, cache: &mut KvCache, tokens: &[u32]) {
@@ -349,7 +358,7 @@ mod tests {
         /// Sequences over a few tokens start, grow and end in a pool that is too small for all of them.
         #[test]
         fn pages_hold_what_their_sequences_computed(
-            actions in prop::collection::vec((0u8..3, any::<u32>(), 1usize..30), 1..120),
+            actions in prop::collection::vec((0u8..4, any::<u32>(), 1usize..30), 1..120),
         ) {
             let mut pool = Pool::new(LAYOUT, 12, true, 0);
             let mut running: Vec<(KvCache, Vec<u32>)> = Vec::new();
@@ -368,6 +377,19 @@ mod tests {
                         if pool.reserve(cache, tokens.len()) {
                             compute(&mut pool, cache, tokens);
                             tokens.push(number & 1);
+                        }
+                    }
+                    // A draft whose positions are rejected.
+                    2 if !running.is_empty() => {
+                        let (cache, _) = &mut running[place];
+                        let (known, pages) = (cache.length(), cache.page_count());
+                        if pool.reserve(cache, known + length) {
+                            for position in known..known + length {
+                                cache.store(0, 0, position, &[-1.0; 2], &[-1.0; 2]);
+                            }
+                            cache.advance(length);
+                            pool.truncate(cache, known);
+                            prop_assert_eq!((cache.length(), cache.page_count()), (known, pages.min(known.div_ceil(4))));
                         }
                     }
                     _ if !running.is_empty() => pool.release(running.swap_remove(place).0),

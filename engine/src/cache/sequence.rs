@@ -89,6 +89,17 @@ impl KvCache {
         self.length += count;
     }
 
+    /// Marks the positions from `length` on as empty; they must not be published. Returns the pages without filled
+    /// positions. Later positions overwrite what remains in the last page.
+    pub(super) fn truncate(&mut self, length: usize) -> std::vec::Drain<'_, Page> {
+        assert!(
+            self.published() <= length && length <= self.length,
+            "only unpublished positions are removed"
+        );
+        self.length = length;
+        self.pages.drain(self.layout.pages(length)..)
+    }
+
     /// Stores the key and value (`head_size` each) of one head at `position`, which must be in an unpublished
     /// page.
     pub(crate) fn store(&mut self, layer: usize, head: usize, position: usize, key: &[f32], value: &[f32]) {

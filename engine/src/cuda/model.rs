@@ -117,6 +117,9 @@ impl<A: Accelerator> LanguageModel for DeviceModel<A> {
         if let Some(token) = tokens.find(|token| **token as usize >= vocabulary) {
             return Err(ForwardError(format!("token {token} is outside the vocabulary of {vocabulary}")));
         }
+        if chunks.iter().any(|chunk| chunk.predictions > 1) {
+            return Err(ForwardError("a GPU predicts one token of each sequence".to_owned()));
+        }
         let step = Step::new(chunks, self.pages.positions, self.model.shape.block_rows());
         let positions =
             chunks.iter().map(|chunk| chunk.cache.length() + chunk.tokens.len()).max().unwrap_or(0);

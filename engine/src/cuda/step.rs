@@ -65,7 +65,7 @@ impl Step {
                 let count = block_rows.min(chunk.tokens.len() - first);
                 tasks.extend([row + first, count, start + first, table].map(|number| number as u32));
             }
-            if chunk.logits {
+            if chunk.predictions > 0 {
                 let row = (tokens.len() - 1) as u32;
                 match &chunk.choosing {
                     None => sent.push(row),
@@ -77,7 +77,7 @@ impl Step {
             }
         }
         let (mut next_sent, mut next_chosen) = (0.., sent.len()..);
-        let wanting = chunks.iter().filter(|chunk| chunk.logits);
+        let wanting = chunks.iter().filter(|chunk| chunk.predictions > 0);
         let order = wanting
             .filter_map(|chunk| if chunk.choosing.is_some() { next_chosen.next() } else { next_sent.next() })
             .collect();

@@ -161,11 +161,9 @@ impl Decoder {
         for chunk in chunks.iter_mut() {
             row += chunk.tokens.len();
             chunk.cache.advance(chunk.tokens.len());
-            if chunk.logits {
-                let last = &hidden[(row - 1) * self.hidden..row * self.hidden];
-                update[wanted * self.hidden..(wanted + 1) * self.hidden].copy_from_slice(last);
-                wanted += 1;
-            }
+            let last = &hidden[(row - chunk.predictions) * self.hidden..row * self.hidden];
+            update[wanted * self.hidden..][..last.len()].copy_from_slice(last);
+            wanted += chunk.predictions;
         }
         let update = &update[..wanted * self.hidden];
         let normed = &mut normed[..wanted * self.hidden];

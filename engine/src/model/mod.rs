@@ -39,19 +39,19 @@ pub(crate) struct Chunk<'a> {
     pub(crate) tokens: &'a [u32],
     /// The sequence's cache, which must have room for these tokens. The forward pass adds them.
     pub(crate) cache: &'a mut KvCache,
-    /// Whether to return the prediction after the last token.
-    pub(crate) logits: bool,
+    /// Number of last tokens after which to return predictions; at most all. A device returns at most one.
+    pub(crate) predictions: usize,
     /// How a device may choose the next token itself; `None` if the host needs all logits.
     pub(crate) choosing: Option<Choosing>,
 }
 
 /// The interface between the scheduler and a model.
 pub(crate) trait LanguageModel: Send {
-    /// Advances all sequences and returns the predictions of those that request them, in order.
+    /// Advances all sequences and returns the requested predictions, in order of the chunks and of their tokens.
     fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Vec<Prediction<'_>>, ForwardError>;
 }
 
-/// The prediction for one sequence.
+/// The prediction of the token that follows one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Prediction<'a> {
     /// One logit per token of the vocabulary.

@@ -48,7 +48,7 @@ impl LanguageModel for Runner {
             self.rotary.reserve(chunk.cache.length() + chunk.tokens.len(), chunk.cache.is_long());
             rows += chunk.tokens.len();
         }
-        self.logits.resize(chunks.iter().filter(|chunk| chunk.logits).count() * vocabulary, 0.0);
+        self.logits.resize(chunks.iter().map(|chunk| chunk.predictions).sum::<usize>() * vocabulary, 0.0);
         let bytes = self.model.bytes();
         let model = &self.model;
         let (rotary, logits) = (&self.rotary, &mut self.logits[..]);
@@ -63,7 +63,7 @@ impl LanguageModel for Runner {
                 for (index, (share, scratch)) in shares.into_iter().zip(&mut self.scratch).enumerate() {
                     let (part, rest) = chunks.split_at_mut(share);
                     chunks = rest;
-                    let wanted = part.iter().filter(|chunk| chunk.logits).count();
+                    let wanted: usize = part.iter().map(|chunk| chunk.predictions).sum();
                     let (part_logits, rest) = logits.split_at_mut(wanted * vocabulary);
                     logits = rest;
                     if index == last {
@@ -97,4 +97,85 @@ fn shares(chunks: &[Chunk<'_>], workers: usize) -> Vec<usize> {
     }
     shares.extend((length > 0).then_some(length));
     shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{KvCache, PageLayout, Pool, Storage};
+    use crate::fixtures::{Shape, Uniform, families};
+    use crate::load;
+    use crate::options::ModelSource;
+    use crate::simd::DType;
+
+    /// A sequence of one model, with its pages.
+    struct Stage {
+        runner: Runner,
+        pool: Pool,
+        cache: KvCache,
+    }
+
+    impl Stage {
+        fn new(opened: &load::Opened, dtype: DType, positions: usize, threads: usize) -> Self {
+            let model = Decoder::load(&opened.config, &opened.weights, dtype).unwrap();
+            let layout =
+                PageLayout { shape: opened.config.key_values(), positions, storage: Storage::Memory };
+            Self {
+                runner: Runner::new(model, &opened.config, Some(threads)).unwrap(),
+                pool: Pool::new(layout, 200, false, 0),
+                cache: KvCache::new(layout),
+            }
+        }
+
+        /// Computes the tokens in one pass; returns the bits of the logits after each of them.
+        fn pass(&mut self, tokens: &[u32]) -> Vec<Vec<u32>> {
+            let positions = self.cache.length() + tokens.len();
+            assert!(self.pool.reserve(&mut self.cache, positions));
+            let chunk = Chunk { tokens, cache: &mut self.cache, predictions: tokens.len(), choosing: None };
+            let predictions = self.runner.forward(&mut [chunk]).unwrap();
+            let bits = |prediction| match prediction {
+                Prediction::Logits(logits) => logits.iter().map(|logit| logit.to_bits()).collect(),
+                _ => panic!("the processor returns logits"),
+            };
+            predictions.into_iter().map(bits).collect()
+        }
+    }
+
+    /// The logits of every row of a pass equal those of single steps to the bit, also after positions were removed:
+    /// all families, types, page sizes and sliding windows.
+    #[test]
+    fn a_pass_over_a_draft_equals_single_steps_to_the_bit() {
+        for family in families::ALL {
+            let folder = tempfile::tempdir().unwrap();
+            let shape = Shape::of(family);
+            shape.files(31).write(folder.path());
+            let opened = load::open(&ModelSource::Folder(folder.path().to_owned())).unwrap();
+            let mut random = Uniform::new(4);
+            let mut tokens = |count: usize| -> Vec<u32> {
+                (0..count).map(|_| random.below(shape.vocabulary) as u32).collect()
+            };
+            let (text, rejected) = (tokens(60), tokens(40));
+            for (dtype, page) in [(DType::F32, 4), (DType::F32, 16), (DType::Bf16, 16), (DType::F16, 1)] {
+                let mut single = Stage::new(&opened, dtype, 16, 1);
+                let expected: Vec<Vec<u32>> =
+                    text.iter().flat_map(|token| single.pass(std::slice::from_ref(token))).collect();
+                let mut drafted = Stage::new(&opened, dtype, page, 2);
+                assert_eq!(drafted.pass(&text[..13]), expected[..13], "{family} {dtype}");
+                let mut known = 13;
+                for (accepted, wrong) in [(0, 3), (8, 0), (1, 7), (5, 2), (0, 18), (6, 11), (3, 1)] {
+                    let draft = [&text[known..=known + accepted], &rejected[..wrong]].concat();
+                    let found = drafted.pass(&draft);
+                    assert_eq!(
+                        found[..=accepted],
+                        expected[known..=known + accepted],
+                        "{family} {dtype} {known}"
+                    );
+                    known += accepted + 1;
+                    drafted.pool.truncate(&mut drafted.cache, known);
+                    drafted.pool.check([&drafted.cache].into_iter());
+                }
+                assert_eq!(drafted.pass(&text[known..]), expected[known..], "{family} {dtype}");
+            }
+        }
+    }
 }

@@ -8,14 +8,21 @@ use tokio::sync::oneshot;
 
 use super::tests::{Answer, CONTEXT, Counting, LAYOUT, order, tokenizer};
 use super::*;
+use crate::speculation::Speculation;
 
 /// Pages that the longest sequence needs.
 const LONGEST: usize = CONTEXT.div_ceil(4);
 
-fn scheduler(max_batch: usize, pages: usize, reuse: bool) -> Scheduler {
+fn scheduler(max_batch: usize, pages: usize, reuse: bool, speculation: Speculation) -> Scheduler {
     let model = Box::new(Counting { steps: Arc::default(), logits: Vec::new(), pause: Duration::ZERO });
-    let limits =
-        Limits { max_batch, prefill_chunk: 5, max_step_tokens: 8, max_waiting: 99, context_length: CONTEXT };
+    let limits = Limits {
+        max_batch,
+        prefill_chunk: 5,
+        max_step_tokens: 8,
+        max_waiting: 99,
+        context_length: CONTEXT,
+        speculation,
+    };
     let (_, submissions) = mpsc::channel(1);
     let pool = Pool::new(LAYOUT, pages, reuse, 0);
     Scheduler::new(model, tokenizer(), limits, pool, submissions, Arc::default(), Arc::default())
@@ -39,8 +46,9 @@ proptest! {
     #[test]
     fn nobody_is_overtaken_and_the_oldest_moves_on(
         requests in requests(), max_batch in 1usize..6, spare in 0usize..6, reuse in any::<bool>(),
+        speculation in prop::sample::select(&Speculation::ALL),
     ) {
-        let mut scheduler = scheduler(max_batch, LONGEST + spare, reuse);
+        let mut scheduler = scheduler(max_batch, LONGEST + spare, reuse, speculation);
         let mut coming: VecDeque<Request> = requests.iter().copied().collect();
         let mut answers: Vec<(Option<Answer>, Option<usize>)> = Vec::new();
         let mut gap = 0;
@@ -101,7 +109,7 @@ proptest! {
 
 #[test]
 fn memory_that_runs_out_is_taken_from_the_youngest() {
-    let mut scheduler = scheduler(4, LONGEST, false);
+    let mut scheduler = scheduler(4, LONGEST, false, Speculation::Off);
     let answers: Vec<Answer> = [1, 2, 3]
         .map(|first| {
             let (completion, answer) = oneshot::channel();

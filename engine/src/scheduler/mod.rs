@@ -8,6 +8,9 @@
 //! runs out, the youngest sequence is preempted: its pages are released, it waits ahead of all later
 //! arrivals, and its known tokens are computed again. The oldest sequence is never preempted and fits in
 //! memory alone, so there is always progress.
+//!
+//! With speculation, room that is left in a step is used for drafts of sequences in decode. Drafts never preempt a
+//! sequence, and what they reject leaves no trace.
 
 mod plan;
 mod sequence;
@@ -24,6 +27,7 @@ use tokio::sync::mpsc;
 use crate::cache::Pool;
 use crate::error::GenerateError;
 use crate::model::{Chunk, LanguageModel, Prediction};
+use crate::speculation::{DraftPolicy, DraftUsage, Speculation};
 use crate::tokenizer::Tokenizer;
 pub(crate) use sequence::{Completion, Sequence, SequenceRequest, Submission};
 
@@ -40,6 +44,8 @@ pub struct Statistics {
     pub preemptions: u64,
     /// Cached pages evicted.
     pub evictions: u64,
+    /// Tokens that lookup decoding drafted, and those of them that were accepted.
+    pub drafts: DraftUsage,
     /// Running sequences.
     pub running: usize,
     /// Waiting sequences.
@@ -72,7 +78,7 @@ impl Counters {
     }
 }
 
-/// Limits of the scheduler.
+/// Limits and mode of the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) max_batch: usize,
@@ -80,6 +86,7 @@ pub(crate) struct Limits {
     pub(crate) max_step_tokens: usize,
     pub(crate) max_waiting: usize,
     pub(crate) context_length: usize,
+    pub(crate) speculation: Speculation,
 }
 
 /// The state of the scheduler's thread.
@@ -90,6 +97,7 @@ pub(crate) struct Scheduler {
     submissions: mpsc::Receiver<Submission>,
     shut_down: Arc<AtomicBool>,
     pool: Pool,
+    policy: DraftPolicy,
     /// In order of arrival; all arrived after those in `running`.
     waiting: VecDeque<Sequence>,
     /// In order of arrival.
@@ -115,6 +123,7 @@ impl Scheduler {
             submissions,
             shut_down,
             pool,
+            policy: DraftPolicy::new(limits.speculation),
             waiting: VecDeque::new(),
             running: Vec::new(),
             arrivals: 0,
@@ -201,6 +210,8 @@ impl Scheduler {
     fn step(&mut self) {
         let mut chunks: Vec<Chunk<'_>> = self.running.iter_mut().filter_map(Sequence::chunk).collect();
         let tokens: usize = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
+        let wanted: Vec<usize> = chunks.iter().map(|chunk| chunk.predictions).collect();
+        let started = Instant::now();
         {
             let mut counters = self.counters.lock();
             counters.steps += 1;
@@ -223,20 +234,27 @@ impl Scheduler {
                 return self.fail_step(&format!("internal error: {reason}"));
             }
         };
-        let mut predictions = predictions.into_iter();
+        if wanted.iter().sum::<usize>() == tokens {
+            self.policy.record_pass(tokens, started.elapsed().as_secs_f64());
+        }
+        let mut predictions = &predictions[..];
+        let mut drafts = DraftUsage::default();
         let mut ended = Vec::new();
         let taking_part = self.running.iter_mut().enumerate().filter(|(_, sequence)| sequence.in_step > 0);
-        for (index, sequence) in taking_part {
-            sequence.publish(&mut self.pool);
-            if sequence.remaining() == 0
-                && let Some(prediction) = predictions.next()
-            {
-                match sequence.take_prediction(prediction, &self.tokenizer, self.limits.context_length) {
-                    Some(outcome) => ended.push((index, outcome)),
-                    None => sequence.stream(),
-                }
+        for ((index, sequence), wanted) in taking_part.zip(wanted) {
+            let (own, rest) = predictions.split_at(wanted);
+            predictions = rest;
+            let (pool, tokenizer) = (&mut self.pool, &self.tokenizer);
+            let (usage, outcome) = sequence.take_step(own, pool, tokenizer, self.limits.context_length);
+            drafts += usage;
+            match outcome {
+                Some(outcome) => ended.push((index, outcome)),
+                None if wanted > 0 => sequence.stream(),
+                None => {}
             }
         }
+        self.policy.record_drafts(drafts);
+        self.counters.lock().drafts += drafts;
         for (index, outcome) in ended.into_iter().rev() {
             let sequence = self.running.remove(index);
             self.pool.release(sequence.stop(outcome));
@@ -270,7 +288,7 @@ fn forward<'a>(
     model: &'a mut dyn LanguageModel,
     chunks: &mut [Chunk<'_>],
 ) -> Result<Vec<Prediction<'a>>, String> {
-    let wanted = chunks.iter().filter(|chunk| chunk.logits).count();
+    let wanted: usize = chunks.iter().map(|chunk| chunk.predictions).sum();
     let predictions = model.forward(chunks).map_err(|error| error.to_string())?;
     match predictions.len() {
         count if count == wanted => Ok(predictions),

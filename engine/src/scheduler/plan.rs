@@ -1,7 +1,7 @@
 //! Plans a step: which sequences are admitted, get pages, or are preempted.
 //!
-//! Sequences are admitted in order of arrival. Each step gives one token to every decoding sequence and the
-//! rest of its budget to prompts. If pages run out, the youngest sequences are preempted.
+//! Sequences are admitted in order of arrival. Each step gives one token to every decoding sequence, the rest of its
+//! budget to prompts, and what is left to drafts. If pages run out, the youngest sequences are preempted.
 
 use super::Scheduler;
 use super::sequence::Sequence;
@@ -34,11 +34,9 @@ impl Scheduler {
     }
 
     /// Sets the number of tokens to compute for each sequence: one for each decoding sequence, then prompts
-    /// in order of arrival.
+    /// in order of arrival, then drafts.
     pub(super) fn plan(&mut self) {
-        for sequence in &mut self.running {
-            sequence.in_step = 0;
-        }
+        self.running.iter_mut().for_each(Sequence::begin_step);
         let mut budget = self.limits.max_step_tokens.max(1);
         let mut index = 0;
         while index < self.running.len() {
@@ -54,6 +52,20 @@ impl Scheduler {
                 budget -= self.plan_prompt(index, budget);
             }
             index += 1;
+        }
+        self.plan_drafts(budget);
+    }
+
+    /// Adds drafts of at most `budget` tokens in total to sequences in decode. Uses only pages that no sequence holds.
+    fn plan_drafts(&mut self, mut budget: usize) {
+        let in_decode = |sequence: &&mut Sequence| sequence.in_step == 1 && sequence.remaining() == 1;
+        let sequences = self.running.iter_mut().filter(in_decode).count();
+        if sequences == 0 || budget == 0 {
+            return;
+        }
+        let longest = self.policy.longest_draft(sequences);
+        for sequence in self.running.iter_mut().filter(in_decode) {
+            budget -= sequence.draft(longest.min(budget), &mut self.pool);
         }
     }
 

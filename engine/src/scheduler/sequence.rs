@@ -9,6 +9,7 @@ use crate::error::GenerateError;
 use crate::model::{Chunk, Prediction};
 use crate::request::{FinishReason, SamplingParams, first_stop};
 use crate::sampler::{choose, highest};
+use crate::speculation::{DraftUsage, draft, verify};
 use crate::tokenizer::Tokenizer;
 
 /// A validated request.
@@ -51,6 +52,7 @@ pub(crate) struct Completion {
     pub(crate) generated: usize,
     /// Prompt tokens that came from the prefix cache.
     pub(crate) cached: usize,
+    pub(crate) drafts: DraftUsage,
     pub(crate) first_logits: Vec<(u32, f32)>,
 }
 
@@ -74,12 +76,15 @@ pub(crate) struct Sequence {
     pub(super) cache: KvCache,
     /// Tokens computed in this step.
     pub(super) in_step: usize,
+    /// With a draft in this step: the last known token and the drafted ones; otherwise empty.
+    drafted: Vec<u32>,
     /// The prompt, then the generated tokens.
     known: Vec<u32>,
     prompt_length: usize,
     first_logits: Vec<(u32, f32)>,
     /// Prompt tokens that came from the prefix cache.
     cached: usize,
+    drafts: DraftUsage,
     preempted: bool,
     /// Generated tokens that were streamed.
     streamed: usize,
@@ -102,10 +107,12 @@ impl Sequence {
             tokens,
             cache: KvCache::new(layout).long(long),
             in_step: 0,
+            drafted: Vec::new(),
             prompt_length: known.len(),
             known,
             first_logits: Vec::new(),
             cached: 0,
+            drafts: DraftUsage::default(),
             preempted: false,
             streamed: 0,
             most_positions,
@@ -141,15 +148,39 @@ impl Sequence {
         found
     }
 
-    /// Publishes the full pages.
-    pub(super) fn publish(&mut self, pool: &mut Pool) {
-        pool.publish(&mut self.cache, &self.known);
+    /// Prepares the sequence for another step.
+    pub(super) fn begin_step(&mut self) {
+        self.in_step = 0;
+        self.drafted.clear();
+    }
+
+    /// Adds a draft of at most `most` tokens to the step of a sequence in decode, if the pool has pages for it. Returns
+    /// its length. A draft ends before a token that would end the sequence, and within the sequence's length.
+    pub(super) fn draft(&mut self, most: usize, pool: &mut Pool) -> usize {
+        let most = most.min(self.most_positions.saturating_sub(self.known.len()));
+        if most == 0 {
+            return 0;
+        }
+        let mut tokens = draft(&self.known, most);
+        let ends = |token: &u32| {
+            self.order.stop_tokens.contains(token) || self.order.end_of_sequence.contains(token)
+        };
+        tokens.truncate(tokens.iter().position(ends).unwrap_or(tokens.len()));
+        let positions = self.known.len() + tokens.len();
+        if tokens.is_empty() || !pool.reserve(&mut self.cache, positions) {
+            return 0;
+        }
+        let count = tokens.len();
+        self.drafted.extend(self.known.last());
+        self.drafted.append(&mut tokens);
+        self.in_step += count;
+        count
     }
 
     /// Returns the cache for release; all known tokens are computed again later.
     pub(super) fn preempt(&mut self) -> KvCache {
         self.preempted = true;
-        self.in_step = 0;
+        self.begin_step();
         let empty = KvCache::new(*self.cache.layout()).long(self.order.long);
         std::mem::replace(&mut self.cache, empty)
     }
@@ -164,16 +195,55 @@ impl Sequence {
             && other.known.get(start..end) == Some(&self.known[start..end])
     }
 
+    /// Number of predictions that this step returns for the sequence: one after its last known token, and one after each
+    /// drafted token.
+    pub(super) fn predictions(&self) -> usize {
+        match self.in_step {
+            0 => 0,
+            rows if self.drafted.is_empty() => usize::from(self.cache.length() + rows == self.known.len()),
+            rows => rows,
+        }
+    }
+
     /// The tokens of this step, if the sequence takes part.
     pub(super) fn chunk(&mut self) -> Option<Chunk<'_>> {
-        let start = self.cache.length();
-        let end = start + self.in_step;
-        let logits = end == self.known.len();
+        let predictions = self.predictions();
         let wants_logits = self.order.first_logits > 0 && self.known.len() == self.prompt_length;
         let index = self.known.len() - self.prompt_length;
         let choosing = (!wants_logits).then(|| self.order.sampling.choosing(index));
-        let tokens = &self.known[start..end];
-        (self.in_step > 0).then_some(Chunk { tokens, cache: &mut self.cache, logits, choosing })
+        let start = self.cache.length();
+        let tokens = match &self.drafted[..] {
+            [] => &self.known[start..start + self.in_step],
+            drafted => drafted,
+        };
+        (self.in_step > 0).then_some(Chunk { tokens, cache: &mut self.cache, predictions, choosing })
+    }
+
+    /// Applies the predictions of a step, which were computed with [`chunk`](Self::chunk): takes tokens while they equal
+    /// the draft, removes the positions of rejected tokens, and publishes full pages. Returns the counts of the draft, and
+    /// the outcome if the sequence ended.
+    pub(super) fn take_step(
+        &mut self,
+        predictions: &[Prediction<'_>],
+        pool: &mut Pool,
+        tokenizer: &Tokenizer,
+        context_length: usize,
+    ) -> (DraftUsage, Option<Result<FinishReason, GenerateError>>) {
+        let drafted = std::mem::take(&mut self.drafted);
+        let draft = drafted.get(1..).unwrap_or_default();
+        let mut predictions = predictions.iter();
+        let mut outcome = None;
+        let accepted = verify(draft, || {
+            outcome = self.take_prediction(*predictions.next()?, tokenizer, context_length);
+            if outcome.is_some() { None } else { self.known.last().copied() }
+        });
+        if !draft.is_empty() {
+            pool.truncate(&mut self.cache, self.known.len() - 1);
+        }
+        pool.publish(&mut self.cache, &self.known);
+        let usage = DraftUsage { drafted: draft.len() as u64, accepted: accepted as u64 };
+        self.drafts += usage;
+        (usage, outcome)
     }
 
     /// Applies a prediction: chooses the next token. Returns the outcome if it was the last one.
@@ -247,8 +317,8 @@ impl Sequence {
 
     /// Sends the result and returns the cache.
     pub(crate) fn stop(self, outcome: Result<FinishReason, GenerateError>) -> KvCache {
-        let Self { order, completion, cache, known: mut prompt, prompt_length, first_logits, cached, .. } =
-            self;
+        let Self { order, completion, cache, known: mut prompt, prompt_length, .. } = self;
+        let (first_logits, cached, drafts) = (self.first_logits, self.cached, self.drafts);
         let result = outcome.map(|finish| {
             let mut tokens = prompt.split_off(prompt_length);
             let generated = tokens.len();
@@ -260,7 +330,7 @@ impl Sequence {
             if by_token {
                 tokens.pop();
             }
-            Completion { prompt, tokens, finish, generated, cached, first_logits }
+            Completion { prompt, tokens, finish, generated, cached, drafts, first_logits }
         });
         // The receiver may be gone; in that case no result is needed.
         let _ = completion.send(result);

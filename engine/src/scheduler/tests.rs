@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use crate::cache::{KeyValueShape, PageLayout, Storage};
 use crate::model::ForwardError;
 use crate::request::{FinishReason, SamplingParams};
+use crate::speculation::Speculation;
 
 const VOCABULARY: usize = 100;
 pub(super) const CONTEXT: usize = 40;
@@ -35,16 +36,18 @@ impl LanguageModel for Counting {
         self.logits.clear();
         for chunk in chunks {
             chunk.cache.advance(chunk.tokens.len());
-            let last = *chunk.tokens.last().unwrap() as usize;
-            match last {
-                99 => return Err(ForwardError("scripted failure".to_owned())),
-                98 => panic!("scripted panic"),
-                _ => {}
-            }
-            if chunk.logits {
-                let start = self.logits.len();
-                self.logits.resize(start + VOCABULARY, 0.0);
-                self.logits[start + (last + 1) % VOCABULARY] = if last == 97 { f32::NAN } else { 1.0 };
+            for (place, last) in chunk.tokens.iter().map(|token| *token as usize).enumerate() {
+                let is_last = place + 1 == chunk.tokens.len();
+                match last {
+                    99 if is_last => return Err(ForwardError("scripted failure".to_owned())),
+                    98 if is_last => panic!("scripted panic"),
+                    _ => {}
+                }
+                if place + chunk.predictions >= chunk.tokens.len() {
+                    let start = self.logits.len();
+                    self.logits.resize(start + VOCABULARY, 0.0);
+                    self.logits[start + (last + 1) % VOCABULARY] = if last == 97 { f32::NAN } else { 1.0 };
+                }
             }
         }
         Ok(self.logits.chunks_exact(VOCABULARY).map(Prediction::Logits).collect())
@@ -55,6 +58,7 @@ struct Harness {
     submissions: mpsc::Sender<Submission>,
     steps: Arc<std::sync::Mutex<Vec<Vec<usize>>>>,
     shut_down: Arc<AtomicBool>,
+    counters: Arc<Counters>,
     thread: std::thread::JoinHandle<()>,
 }
 
@@ -64,18 +68,29 @@ pub(super) fn tokenizer() -> Arc<Tokenizer> {
 }
 
 fn start(max_batch: usize, pause: Duration) -> Harness {
+    speculating(max_batch, pause, Speculation::Off)
+}
+
+fn speculating(max_batch: usize, pause: Duration, speculation: Speculation) -> Harness {
     let steps = Arc::new(std::sync::Mutex::new(Vec::new()));
     let model = Box::new(Counting { steps: steps.clone(), logits: Vec::new(), pause });
     let tokenizer = tokenizer();
-    let limits =
-        Limits { max_batch, prefill_chunk: 4, max_step_tokens: 6, max_waiting: 8, context_length: CONTEXT };
+    let limits = Limits {
+        max_batch,
+        prefill_chunk: 4,
+        max_step_tokens: 6,
+        max_waiting: 8,
+        context_length: CONTEXT,
+        speculation,
+    };
     let (submissions, receiver) = mpsc::channel(4);
     let shut_down = Arc::new(AtomicBool::new(false));
     let pool = Pool::new(LAYOUT, 1000, true, 0);
-    let counters = Arc::default();
-    let scheduler = Scheduler::new(model, tokenizer, limits, pool, receiver, shut_down.clone(), counters);
+    let counters = Arc::<Counters>::default();
+    let scheduler =
+        Scheduler::new(model, tokenizer, limits, pool, receiver, shut_down.clone(), counters.clone());
     let thread = std::thread::spawn(move || scheduler.run());
-    Harness { submissions, steps, shut_down, thread }
+    Harness { submissions, steps, shut_down, counters, thread }
 }
 
 pub(super) fn order(prompt: &[u32], max_new_tokens: usize) -> SequenceRequest {
@@ -193,4 +208,61 @@ fn shutting_down_answers_everyone() {
         assert_eq!(answer.blocking_recv().unwrap().unwrap_err(), GenerateError::ShutDown);
     }
     harness.thread.join().unwrap();
+}
+
+/// The model counts on, so that a prompt with a gap has drafts that are accepted up to the gap, or rejected.
+#[test]
+fn drafts_save_passes_and_change_nothing() {
+    // The bytes "A" to "Z" are the ids 68 to 93.
+    let counted: Vec<u32> = (60..76).chain([50, 61, 62]).collect();
+    let gap: Vec<u32> = [70, 71, 72, 74, 75, 76, 77, 20, 70, 71].into();
+    let broken: Vec<u32> = (92..98).chain([50, 92, 93]).collect();
+    let orders = || {
+        let more = |prompt: &[u32]| {
+            vec![
+                SequenceRequest { stop_tokens: vec![66], ..order(prompt, 30) },
+                SequenceRequest { end_of_sequence: vec![74], ..order(prompt, 30) },
+                SequenceRequest { stop_texts: vec!["DE".to_owned(), "IJK".to_owned()], ..order(prompt, 30) },
+                SequenceRequest { forced: vec![63, 64, 70, 71, 72, 73, 74], ..order(prompt, 12) },
+            ]
+        };
+        let lengths = (0..24).flat_map(|length| [order(&counted, length), order(&gap, length)]);
+        let ends: Vec<SequenceRequest> =
+            [&counted, &gap].into_iter().flat_map(|prompt| more(prompt)).collect();
+        lengths.chain(ends).chain([order(&broken, 20), order(&[5], 9)]).collect::<Vec<_>>()
+    };
+    let run = |speculation, max_batch| {
+        let harness = speculating(max_batch, Duration::ZERO, speculation);
+        let outcomes: Vec<_> = if max_batch == 1 {
+            orders().into_iter().map(|order| harness.submit(order).blocking_recv().unwrap()).collect()
+        } else {
+            let answers: Vec<Answer> = orders().into_iter().map(|order| harness.submit(order)).collect();
+            answers.into_iter().map(|answer| answer.blocking_recv().unwrap()).collect()
+        };
+        let outcomes: Vec<_> = outcomes
+            .into_iter()
+            .map(|outcome| outcome.map(|one| (one.prompt, one.tokens, one.finish, one.generated)))
+            .collect();
+        let counters = harness.counters.clone();
+        let steps = harness.finish();
+        (outcomes, counters.lock().drafts, steps)
+    };
+    let (expected, none, passes) = run(Speculation::Off, 1);
+    assert_eq!(none, DraftUsage::default());
+    // Two sequences reach the token whose logits are not finite.
+    assert_eq!(expected.iter().filter(|outcome| outcome.is_err()).count(), 2);
+    for (speculation, max_batch) in
+        [(Speculation::Lookup, 1), (Speculation::Lookup, 5), (Speculation::Auto, 1), (Speculation::Auto, 5)]
+    {
+        let (found, drafts, steps) = run(speculation, max_batch);
+        assert_eq!(found, expected, "{speculation} {max_batch}");
+        assert!(steps.iter().all(|step| step.iter().sum::<usize>() <= 6), "{steps:?}");
+        if speculation == Speculation::Lookup {
+            assert!(drafts.accepted > 100 && drafts.accepted < drafts.drafted, "{drafts:?}");
+        }
+        if max_batch == 1 {
+            // Alone, every accepted token saves a pass.
+            assert_eq!(steps.len() as u64 + drafts.accepted, passes.len() as u64);
+        }
+    }
 }

@@ -21,4 +21,5 @@ mod prefixes;
 mod reader;
 mod reference;
 mod soak;
+mod speculation;
 mod tokenizer;

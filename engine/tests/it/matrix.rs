@@ -1,5 +1,5 @@
 //! Runs the reference models in all variations: alone and in a batch, with small and large prefill chunks,
-//! with small and large pages, with little and enough memory, with and without prefix reuse. All must give
+//! with small and large pages, with little and enough memory, with and without prefix reuse and drafts. All must give
 //! the recorded tokens, and the same logits to the bit.
 //!
 //! The reference cases are in `$LUMOS_SHARED/golden`. Without that variable only a random model is
@@ -11,7 +11,9 @@ use std::path::Path;
 use crate::cases::Case;
 use crate::requests::{alone, greedy, together};
 use crate::support::{Shape, Uniform};
-use lumos_engine::{Engine, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt};
+use lumos_engine::{
+    DraftUsage, Engine, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt, Speculation,
+};
 
 const NEW_TOKENS: usize = 48;
 
@@ -23,10 +25,11 @@ struct Variation {
     /// Whether memory is limited to little more than the longest sequence needs.
     short_of_memory: bool,
     reuse: bool,
+    speculation: Speculation,
 }
 
 fn variations() -> impl Iterator<Item = Variation> {
-    (0..32).map(|number| {
+    (0..64).map(|number| {
         let bit = |place: u32| number >> place & 1 == 1;
         Variation {
             together: bit(0),
@@ -34,6 +37,7 @@ fn variations() -> impl Iterator<Item = Variation> {
             page_size: if bit(2) { 4 } else { 16 },
             short_of_memory: bit(3),
             reuse: bit(4),
+            speculation: if bit(5) { Speculation::Lookup } else { Speculation::Off },
         }
     })
 }
@@ -46,6 +50,7 @@ fn engine(folder: &Path, variation: Variation, longest: usize) -> Engine {
         max_batch: 24,
         page_size: variation.page_size,
         reuse_prefixes: variation.reuse,
+        speculation: variation.speculation,
         ..LoadOptions::default()
     };
     let prefill_chunk = if variation.small_chunks { 16 } else { base.prefill_chunk };
@@ -68,6 +73,7 @@ async fn matrix(name: &str, folder: &Path, requests: &[GenerateRequest]) -> Vec<
     };
     let longest = requests.iter().map(prompt).max().unwrap() + NEW_TOKENS;
     let mut expected: Option<Vec<Generation>> = None;
+    let mut drafts = DraftUsage::default();
     for variation in variations() {
         let engine = engine(folder, variation, longest);
         let found = if variation.together {
@@ -81,10 +87,14 @@ async fn matrix(name: &str, folder: &Path, requests: &[GenerateRequest]) -> Vec<
         if variation.short_of_memory && variation.reuse {
             assert!(statistics.evictions > 0, "{name} {variation:?}: {statistics:?}");
         }
+        let is_off = variation.speculation == Speculation::Off;
+        assert_eq!(statistics.drafts.drafted == 0, is_off, "{name} {variation:?}: {statistics:?}");
+        drafts += statistics.drafts;
         let expected = expected.get_or_insert_with(|| found.clone());
         // Compares tokens and logits exactly.
         assert!(found == *expected, "{name} {variation:?} differs");
     }
+    assert!(drafts.accepted > 0 && drafts.accepted < drafts.drafted, "{name}: {drafts:?}");
     expected.unwrap()
 }
 

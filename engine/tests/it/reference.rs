@@ -11,7 +11,7 @@ use crate::cases::Case;
 use crate::requests::{alone, greedy, together_in};
 use crate::support::{Shape, Uniform};
 use lumos_engine::{
-    DType, Engine, FinishReason, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt,
+    DType, Engine, FinishReason, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt, Speculation,
 };
 
 const FOLDERS: [&str; 3] = ["llama-mha", "llama-gqa-tied", "llama3-rope"];
@@ -72,6 +72,16 @@ pub(crate) async fn check_invariance(load: impl Fn(LoadOptions) -> Engine, reque
         (LoadOptions { prefill_chunk: 7, max_step_tokens: 40, ..LoadOptions::default() }, 3),
         (LoadOptions { prefill_chunk: 64, max_batch: 5, threads: Some(3), ..LoadOptions::default() }, 4),
         (LoadOptions { prefill_chunk: 4096, max_step_tokens: 8192, ..LoadOptions::default() }, 5),
+        (LoadOptions { speculation: Speculation::Lookup, max_batch: 24, ..LoadOptions::default() }, 6),
+        (
+            LoadOptions {
+                speculation: Speculation::Auto,
+                threads: Some(2),
+                page_size: 4,
+                ..LoadOptions::default()
+            },
+            7,
+        ),
     ];
     for (options, seed) in variations {
         let description = format!("{options:?}");

@@ -1,6 +1,6 @@
 //! Helpers that run requests alone and together.
 
-use lumos_engine::{Engine, GenerateRequest, Generation, Prompt, SamplingParams, StopCondition};
+use lumos_engine::{DraftUsage, Engine, GenerateRequest, Generation, Prompt, SamplingParams, StopCondition};
 
 /// Returns a greedy request that always generates its full length.
 pub(crate) fn greedy(input: Prompt, max_new_tokens: usize, first_logits: usize) -> GenerateRequest {
@@ -16,10 +16,11 @@ pub(crate) fn greedy(input: Prompt, max_new_tokens: usize, first_logits: usize) 
     }
 }
 
-/// Returns a generation without the figures that depend on earlier requests.
+/// Returns a generation without the figures that depend on earlier requests and on speculation.
 async fn generate(engine: &Engine, request: GenerateRequest) -> Generation {
     let mut generation = engine.generate(request).await.unwrap();
     generation.usage.cached_tokens = 0;
+    generation.usage.drafts = DraftUsage::default();
     generation
 }
 

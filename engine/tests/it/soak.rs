@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::support::{Shape, Uniform};
 use lumos_engine::{
-    Engine, FinishReason, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt, SamplingParams,
-    Statistics, StopCondition,
+    DraftUsage, Engine, FinishReason, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt,
+    SamplingParams, Speculation, Statistics, StopCondition,
 };
 use tokio::sync::Semaphore;
 
@@ -18,7 +18,7 @@ const LONGEST: usize = 100;
 /// Size of the pool: a fifth of the pages that the sequences of a batch may need.
 const PAGES: usize = 80;
 
-fn load(folder: &std::path::Path, kv_cache_bytes: Option<usize>) -> Engine {
+fn load(folder: &std::path::Path, kv_cache_bytes: Option<usize>, speculation: Speculation) -> Engine {
     let options = LoadOptions {
         max_batch: 16,
         page_size: 4,
@@ -26,6 +26,7 @@ fn load(folder: &std::path::Path, kv_cache_bytes: Option<usize>) -> Engine {
         max_step_tokens: 48,
         max_waiting: 64,
         kv_cache_bytes,
+        speculation,
         ..LoadOptions::default()
     };
     Engine::load(ModelSource::Folder(folder.to_owned()), options).unwrap()
@@ -66,10 +67,21 @@ async fn watch(engine: Engine, over: Arc<AtomicBool>) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everyone_is_served_while_memory_is_short() {
+    assert_eq!(soak(Speculation::Off).await.drafts, DraftUsage::default());
+}
+
+/// Drafts take pages, too, and results are those of an engine without drafts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everyone_is_served_while_memory_is_short_with_drafts() {
+    let drafts = soak(Speculation::Lookup).await.drafts;
+    assert!(drafts.accepted > 100 && drafts.accepted < drafts.drafted, "{drafts:?}");
+}
+
+async fn soak(speculation: Speculation) -> Statistics {
     let folder = tempfile::tempdir().unwrap();
     Shape::tiny().files(3).write(folder.path());
-    let plenty = load(folder.path(), None);
-    let engine = load(folder.path(), Some(PAGES * plenty.statistics().page_bytes));
+    let plenty = load(folder.path(), None, Speculation::Off);
+    let engine = load(folder.path(), Some(PAGES * plenty.statistics().page_bytes), speculation);
     assert_eq!(engine.statistics().page_limit, PAGES);
     let over = Arc::new(AtomicBool::new(false));
     let watcher = tokio::spawn(watch(engine.clone(), over.clone()));
@@ -116,6 +128,8 @@ async fn everyone_is_served_while_memory_is_short() {
     for (request, mut generation) in completed.into_iter().step_by(11) {
         let mut alone = plenty.generate(request).await.unwrap();
         (alone.usage.cached_tokens, generation.usage.cached_tokens) = (0, 0);
+        generation.usage.drafts = DraftUsage::default();
         assert_eq!(alone, generation);
     }
+    statistics
 }

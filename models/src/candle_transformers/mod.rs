@@ -24,7 +24,7 @@ use candle_core::{DType as CandleType, Tensor};
 use candle_nn::VarBuilder;
 use lumos_engine::{
     DType, DeviceName, Footprint, GenerateError, GenerateRequest, Generation, LoadError, ModelCheckpoint,
-    ModelDescription, ModelSource, Tokenizer, free_memory,
+    ModelDescription, ModelSource, Speculation, Tokenizer, free_memory,
 };
 use tokio::sync::Semaphore;
 
@@ -113,6 +113,10 @@ impl CandleTransformersBackend {
 
     fn build(opened: Opened, settings: &EngineSettings) -> Result<Self, LoadError> {
         let Opened { checkpoint, family, config } = opened;
+        if settings.speculation == Speculation::Lookup {
+            let reason = "candle-transformers does not verify drafts; hint: pass --speculate auto or off, or --backend native";
+            return Err(LoadError::InvalidOption { reason: reason.to_owned() });
+        }
         if settings.dtype != DType::F32 {
             let reason = format!(
                 "candle-transformers computes in f32, not {}; hint: pass --dtype f32",

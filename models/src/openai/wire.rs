@@ -210,6 +210,7 @@ fn completion(text: String, finish: Finish, usage: &Value) -> Completion {
         prompt_tokens: count(&usage["prompt_tokens"]),
         completion_tokens: count(&usage["completion_tokens"]),
         cached_tokens: count(&usage["prompt_tokens_details"]["cached_tokens"]),
+        drafts: None,
         cost: None,
     }
 }

@@ -127,12 +127,13 @@ impl Heading {
     }
 }
 
-/// Adds the usage of two sequences.
+/// Adds the usage of two sequences. Replies do not contain counts of drafts, so that they do not depend on the setting.
 pub(super) fn sum(one: TokenUsage, other: TokenUsage) -> TokenUsage {
     TokenUsage {
         prompt_tokens: one.prompt_tokens + other.prompt_tokens,
         completion_tokens: one.completion_tokens + other.completion_tokens,
         cached_tokens: one.cached_tokens + other.cached_tokens,
+        ..TokenUsage::default()
     }
 }
 
@@ -167,7 +168,12 @@ mod tests {
             tokens: vec![4],
             text: text.to_owned(),
             finish: FinishReason::EndOfSequence,
-            usage: TokenUsage { prompt_tokens: 3, completion_tokens: 2, cached_tokens: 1 },
+            usage: TokenUsage {
+                prompt_tokens: 3,
+                completion_tokens: 2,
+                cached_tokens: 1,
+                ..Default::default()
+            },
             first_logits: Vec::new(),
         }
     }

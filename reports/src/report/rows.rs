@@ -230,6 +230,7 @@ pub(super) fn usages(report: &Report) -> Vec<Vec<String>> {
 pub(super) fn lines(report: &Report) -> Vec<String> {
     std::iter::once(models(report))
         .chain(wall_time(report))
+        .chain(drafts(report))
         .chain(costs(report))
         .chain(stops(report))
         .chain(tools(report).into_iter().map(|(line, _)| line))
@@ -237,6 +238,24 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
         .chain(computing(report))
         .chain(servers(report))
         .collect()
+}
+
+/// Returns one line per configuration with lookup decoding.
+fn drafts(report: &Report) -> Vec<String> {
+    let line = |configuration: &ConfigurationReport| {
+        let usage = &configuration.usage;
+        let drafts = usage.telemetry.drafts?;
+        Some(format!(
+            "{}: lookup decoding drafted {} tokens and accepted {} ({:.1} %), which saved {} of {} passes",
+            configuration.label,
+            thousands(drafts.drafted),
+            thousands(drafts.accepted),
+            100.0 * drafts.acceptance(),
+            thousands(drafts.accepted),
+            thousands(usage.completion_tokens),
+        ))
+    };
+    report.configurations.iter().filter_map(line).collect()
 }
 
 /// Returns one line per configuration whose models have a cost, and one for the judge.

@@ -1,6 +1,6 @@
 //! Token counts and durations.
 
-use lumos_tasks::{NanoDollars, Outcome, Telemetry};
+use lumos_tasks::{DraftCounts, NanoDollars, Outcome, Telemetry};
 use serde::Serialize;
 
 /// Usage of the settled units of a configuration.
@@ -23,6 +23,9 @@ pub(crate) struct Times {
     pub(crate) seconds_median: Option<f64>,
     /// 90th percentile.
     pub(crate) seconds_p90: Option<f64>,
+    /// Tokens that lookup decoding drafted and accepted, if it was used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) drafts: Option<DraftCounts>,
     /// Cost of the models in US dollars, if a price was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<f64>,
@@ -33,6 +36,7 @@ pub(crate) struct Times {
 pub(super) struct UsageSum {
     usage: TokenTotals,
     seconds: Vec<f64>,
+    drafts: Option<DraftCounts>,
     cost: Option<NanoDollars>,
 }
 
@@ -43,6 +47,9 @@ impl UsageSum {
         self.usage.prompt_tokens += read;
         self.usage.completion_tokens += written;
         self.seconds.push(telemetry.seconds);
+        if let Some(drafts) = telemetry.drafts {
+            *self.drafts.get_or_insert_default() += drafts;
+        }
         if let Some(cost) = telemetry.cost {
             *self.cost.get_or_insert_default() += cost;
         }
@@ -53,6 +60,7 @@ impl UsageSum {
         let telemetry = Times {
             seconds_median: rank(&self.seconds, 50),
             seconds_p90: rank(&self.seconds, 90),
+            drafts: self.drafts,
             cost: self.cost.map(NanoDollars::dollars),
         };
         TokenTotals { telemetry, ..self.usage }

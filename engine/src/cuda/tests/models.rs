@@ -19,6 +19,7 @@ use crate::options::ModelSource;
 use crate::request::SamplingParams;
 use crate::scheduler::{Completion, Counters, Limits, Scheduler, SequenceRequest, Submission};
 use crate::simd::DType;
+use crate::speculation::Speculation;
 use crate::tokenizer::Tokenizer;
 
 #[allow(dead_code, reason = "shared with the integration tests, which use more of it")]
@@ -49,6 +50,7 @@ fn run(
         max_step_tokens: 40,
         max_waiting: 64,
         context_length: CONTEXT,
+        speculation: Speculation::Off,
     };
     let (submissions, receiver) = mpsc::channel(orders.len());
     let counters = Arc::<Counters>::default();

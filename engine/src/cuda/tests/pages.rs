@@ -114,7 +114,7 @@ impl Case {
                 .map(|(cache, tokens)| Chunk {
                     tokens,
                     cache,
-                    logits: true,
+                    predictions: 1,
                     choosing: Some(Choosing::Highest),
                 })
                 .collect();
