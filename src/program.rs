@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use lumos_benchmarks::{Benchmark, BenchmarkBuilder};
-use lumos_models::ModelDescription;
+use lumos_models::ModelBackendDescription;
 use lumos_tools::BackendDescription;
 
 use crate::cli::{self, Cli, Command};
@@ -52,7 +52,7 @@ const SHUTDOWN: Duration = Duration::from_millis(500);
 pub struct Program {
     benchmarks: Vec<BenchmarkBuilder>,
     tools: Vec<&'static BackendDescription>,
-    models: Vec<&'static ModelDescription>,
+    models: Vec<&'static ModelBackendDescription>,
 }
 
 impl Program {
@@ -77,7 +77,7 @@ impl Program {
 
     /// Adds a backend of models, which `--model <backend>:<model>` then selects. Workers on a queue run the same program,
     /// so that they have it too.
-    pub fn model(mut self, backend: &'static ModelDescription) -> Self {
+    pub fn model(mut self, backend: &'static ModelBackendDescription) -> Self {
         self.models.push(backend);
         self
     }

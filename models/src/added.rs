@@ -1,6 +1,6 @@
 //! Backends of models that a program adds to the built-in ones: `<backend>:<model>`.
 //!
-//! A [`ModelDescription`] names a backend and opens its models; [`register_backend`] adds it to this process. Names,
+//! A [`ModelBackendDescription`] names a backend and opens its models; [`register_backend`] adds it to this process. Names,
 //! identities, the registry and the rendering of prompts treat all added backends alike, so a backend is one file and one
 //! call.
 
@@ -15,13 +15,16 @@ use thiserror::Error;
 
 use crate::ModelBackend;
 
+/// Names of the built-in backends, before the colon.
+pub(crate) const BUILT_IN: [&str; 6] = ["candle", "openai", "openai-chat", "builtin", "script", "lumos"];
+
 /// A backend of models that a program adds.
 ///
 /// ```
 /// use std::sync::Arc;
 ///
 /// use async_trait::async_trait;
-/// use lumos_models::{ModelBackend, ModelDescription, ModelError};
+/// use lumos_models::{ModelBackend, ModelBackendDescription, ModelError};
 /// use lumos_tasks::{Completion, Request};
 ///
 /// /// Replies with the same text to every prompt.
@@ -34,7 +37,7 @@ use crate::ModelBackend;
 ///     }
 /// }
 ///
-/// static SAYS: ModelDescription = ModelDescription {
+/// static SAYS: ModelBackendDescription = ModelBackendDescription {
 ///     backend: "says",
 ///     version: 1,
 ///     identify: |text| Ok(text.as_bytes().to_vec()),
@@ -47,7 +50,7 @@ use crate::ModelBackend;
 /// assert_eq!(name.to_string(), "says:Finish");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ModelDescription {
+pub struct ModelBackendDescription {
     /// Name before the colon, such as `vllm-grpc`: lower-case letters, digits and hyphens.
     pub backend: &'static str,
     /// Version of what the models reply, part of their identity. Raise it when the same name replies differently.
@@ -62,7 +65,7 @@ pub struct ModelDescription {
     pub open: fn(model: &str) -> Result<Arc<dyn ModelBackend>, String>,
 }
 
-impl fmt::Debug for ModelDescription {
+impl fmt::Debug for ModelBackendDescription {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} version {}", self.backend, self.version)
     }
@@ -71,7 +74,7 @@ impl fmt::Debug for ModelDescription {
 /// Name of a model of an added backend.
 #[derive(Debug, Clone)]
 pub struct AddedName {
-    pub(crate) description: &'static ModelDescription,
+    pub(crate) description: &'static ModelBackendDescription,
     /// The text after the colon.
     pub(crate) model: String,
 }
@@ -86,7 +89,7 @@ impl AddedName {
 
     /// Returns the hash that identifies the model.
     pub(crate) fn content(&self) -> Result<ContentHash, String> {
-        let ModelDescription { backend, version, identify, .. } = self.description;
+        let ModelBackendDescription { backend, version, identify, .. } = self.description;
         let content = ContentHash::of_bytes(&identify(&self.model)?);
         Ok(ContentHash::of_json(&("added model/1", backend, version, content)))
     }
@@ -128,7 +131,7 @@ impl fmt::Display for AddedName {
     }
 }
 
-static ADDED: RwLock<Vec<&'static ModelDescription>> = RwLock::new(Vec::new());
+static ADDED: RwLock<Vec<&'static ModelBackendDescription>> = RwLock::new(Vec::new());
 
 /// A backend of models that cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -142,7 +145,7 @@ pub struct InvalidModelBackend {
 ///
 /// # Errors
 /// If the name is not one of lower-case letters, digits and hyphens, or exists.
-pub fn register_backend(description: &'static ModelDescription) -> Result<(), InvalidModelBackend> {
+pub fn register_backend(description: &'static ModelBackendDescription) -> Result<(), InvalidModelBackend> {
     let name = description.backend;
     let invalid = |why| Err(InvalidModelBackend { name: name.to_owned(), why });
     let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -150,7 +153,7 @@ pub fn register_backend(description: &'static ModelDescription) -> Result<(), In
         return invalid("expected lower-case letters, digits and hyphens");
     }
     let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
-    if crate::name::BACKENDS.contains(&name) || added.iter().any(|one| one.backend == name) {
+    if BUILT_IN.contains(&name) || added.iter().any(|one| one.backend == name) {
         return invalid("the name is taken");
     }
     added.push(description);
@@ -164,8 +167,8 @@ mod tests {
     use super::*;
     use crate::{ModelName, ModelRegistry, ModelsSettings};
 
-    fn backend(backend: &'static str, version: u32) -> &'static ModelDescription {
-        Box::leak(Box::new(ModelDescription {
+    fn backend(backend: &'static str, version: u32) -> &'static ModelBackendDescription {
+        Box::leak(Box::new(ModelBackendDescription {
             backend,
             version,
             identify: |model| match model {

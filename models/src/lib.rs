@@ -37,7 +37,7 @@ use lumos_tasks::{Completion, Request};
 use thiserror::Error;
 
 #[cfg(feature = "candle-transformers")]
-pub use added::{AddedName, InvalidModelBackend, ModelDescription, register_backend};
+pub use added::{AddedName, InvalidModelBackend, ModelBackendDescription, register_backend};
 pub use arrangement::{Arrangement, DoesNotFit, Need, arrange};
 pub use candle_transformers::{CandleTransformersBackend, ReferenceChoice, ReferenceTrace};
 pub use chat::check_prompt_template;

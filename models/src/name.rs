@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::added::AddedName;
+use super::added::{AddedName, BUILT_IN};
 use super::lumos::LumosName;
 use super::openai::OpenAiName;
 use crate::hub::HubName;
@@ -34,9 +34,6 @@ pub enum ModelName {
 /// Forms of a name, for error messages.
 const FORMS: &str = "candle:<folder>, candle:<file.gguf>, candle:<hub id>, candle:<base>+<adapter>, lumos:<pair>, \
                      openai:<model>@<base url>, openai-chat:<model>@<base url>, builtin:tiny, script:<cases file>";
-
-/// Names of backends, before the colon.
-pub(crate) const BACKENDS: [&str; 6] = ["candle", "openai", "openai-chat", "builtin", "script", "lumos"];
 
 /// Prefixes that other programs use for hub models.
 const HUB: [&str; 4] = ["hf", "huggingface", "hub", "transformers"];
@@ -69,7 +66,7 @@ impl ModelName {
 
     /// Returns the model in an existing folder or GGUF file. `None` if the name starts with a backend.
     pub fn of_path(name: &str) -> Option<Self> {
-        let names_backend = name.split_once(':').is_some_and(|(backend, _)| BACKENDS.contains(&backend));
+        let names_backend = name.split_once(':').is_some_and(|(backend, _)| BUILT_IN.contains(&backend));
         let path = Path::new(name);
         let is_gguf = || path.extension().is_some_and(|extension| extension == "gguf") && path.is_file();
         (!names_backend && (path.is_dir() || is_gguf())).then(|| Self::Candle(path.to_owned()))
@@ -88,7 +85,7 @@ fn suggestion(name: &str) -> Option<String> {
         Some((backend, id)) if HUB.contains(&backend) => of_hub(id),
         Some((backend, rest)) => {
             let distance = |known: &&&str| strsim::osa_distance(&backend.to_lowercase(), known);
-            let near = BACKENDS.iter().min_by_key(distance).filter(|known| distance(known) <= 2)?;
+            let near = BUILT_IN.iter().min_by_key(distance).filter(|known| distance(known) <= 2)?;
             Some(format!("{near}:{rest}"))
         }
         None if name == "tiny" => Some("builtin:tiny".to_owned()),

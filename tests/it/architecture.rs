@@ -198,6 +198,7 @@ const LAYERS: [(&str, &[&str]); 4] = [
     (
         "engine",
         &[
+            "huge_pages",
             "vector",
             "cache",
             "device",
@@ -235,6 +236,7 @@ const LAYERS: [(&str, &[&str]); 4] = [
             "chat",
             "bos",
             "openai",
+            "added",
             "name",
             "located",
             "error",

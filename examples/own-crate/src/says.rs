@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lumos_eval::models::{ModelBackend, ModelDescription, ModelError};
+use lumos_eval::models::{ModelBackend, ModelBackendDescription, ModelError};
 use lumos_eval::tasks::{Completion, Request};
 
 struct Says(String);
@@ -18,7 +18,7 @@ impl ModelBackend for Says {
     }
 }
 
-pub static SAYS: ModelDescription = ModelDescription {
+pub static SAYS: ModelBackendDescription = ModelBackendDescription {
     backend: "says",
     version: 1,
     identify: |text| Ok(text.as_bytes().to_vec()),
