@@ -7,6 +7,9 @@ use super::accelerator::{Accelerator, DeviceError};
 use super::kernels::{self, Norm, Pages};
 use super::llama::DeviceLlama;
 use super::step::Step;
+use crate::load::block::ModelConfig;
+use crate::model::AttentionShape;
+use crate::simd::DType;
 
 /// Alignment in bytes of the logits, which follow the chosen ids in the output; suits cuBLAS.
 const ALIGNMENT: usize = 256;
@@ -38,21 +41,59 @@ pub(super) fn logits_offset(wanted: usize) -> usize {
     (wanted * size_of::<u32>()).next_multiple_of(ALIGNMENT)
 }
 
+/// Sizes of a row in the buffers of [`Scratch`], in its order, in bytes.
+fn row_bytes(hidden: usize, intermediate: usize, shape: &AttentionShape, dtype: DType) -> [usize; 7] {
+    let (element, float) = (dtype.width(), size_of::<f32>());
+    [
+        hidden * float,
+        hidden * element,
+        shape.stride() * float,
+        shape.query_heads * shape.head_size * element,
+        2 * intermediate * float,
+        intermediate * element,
+        hidden * float,
+    ]
+}
+
+/// Size of the output of `sequences` rows with logits of a vocabulary, in bytes.
+pub(super) fn output_bytes(sequences: usize, vocabulary: usize) -> usize {
+    logits_offset(sequences) + sequences * vocabulary * size_of::<f32>()
+}
+
+/// Size in bytes of all buffers for steps of `rows` tokens, of which `sequences` request output.
+pub(crate) fn buffer_bytes(
+    config: &ModelConfig,
+    vocabulary: usize,
+    dtype: DType,
+    (rows, sequences): (usize, usize),
+) -> u64 {
+    let row = row_bytes(config.hidden_size, intermediate(config), &AttentionShape::of(config), dtype);
+    let rotary = config.context_length.saturating_mul(config.head_size * size_of::<f32>());
+    // The table of rotary embeddings grows into a new buffer before the old one is freed.
+    let sizes = [rows.saturating_mul(row.iter().sum()), output_bytes(sequences, vocabulary), rotary, rotary];
+    sizes.iter().fold(0, |sum, size| sum.saturating_add(*size as u64))
+}
+
+/// The largest intermediate width of a layer.
+pub(super) fn intermediate(config: &ModelConfig) -> usize {
+    config.layers.iter().map(|layer| layer.feed_forward.width()).max().unwrap_or(0)
+}
+
 impl<A: Accelerator> DeviceLlama<A> {
     /// Allocates buffers for `rows` rows.
     pub(super) fn scratch(&self, rows: usize) -> Result<Scratch<A::Buffer>, DeviceError> {
-        let element = self.dtype.width();
-        let queries = self.shape.query_heads * self.shape.head_size;
-        let buffer = |numbers: usize, width: usize| self.device.allocate(rows * numbers * width);
+        let bytes = row_bytes(self.hidden, self.intermediate, &self.shape, self.dtype);
+        let mut buffers = bytes.iter().map(|bytes| self.device.allocate(rows * bytes));
+        let mut buffer = || buffers.next().expect("one size for each buffer");
         Ok(Scratch {
             rows,
-            hidden: buffer(self.hidden, 4)?,
-            normed: buffer(self.hidden, element)?,
-            query_key_value: buffer(self.shape.stride(), 4)?,
-            attended: buffer(queries, element)?,
-            gate_up: buffer(2 * self.intermediate, 4)?,
-            product: buffer(self.intermediate, element)?,
-            update: buffer(self.hidden, 4)?,
+            hidden: buffer()?,
+            normed: buffer()?,
+            query_key_value: buffer()?,
+            attended: buffer()?,
+            gate_up: buffer()?,
+            product: buffer()?,
+            update: buffer()?,
         })
     }
 

@@ -1,5 +1,5 @@
-// The kernels of a Llama forward pass on flattened tokens, but for the products, which are cuBLAS's, and for the choice of the
-// next token, which sampling.cu has: it follows this source.
+// The kernels of a Llama forward pass on flattened tokens, except the products of 16-bit types, which cuBLAS computes, and the
+// choice of the next token, which sampling.cu has: it follows this source.
 //
 // One source for two compilers: NVRTC makes it for the card at run time, and the tests make it for the host, where
 // emulator.cpp stands in for the launch, the barriers and the shuffles. LUMOS_ELEMENT says what weights, keys,
@@ -12,6 +12,7 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 #ifndef LUMOS_EMULATOR
+#define KERNEL extern "C" __global__
 #define SHARED_MEMORY(name) extern __shared__ __align__(16) float name[]
 #define INFINITE __int_as_float(0x7f800000)
 #endif
@@ -60,8 +61,112 @@ __device__ __forceinline__ float warp_maximum(float value) {
     return value;
 }
 
+// Four elements from an address that is aligned to their size.
+__device__ __forceinline__ float4 load4(const Element* from) {
+#if LUMOS_ELEMENT == 0
+    return *(const float4*)from;
+#else
+    const ushort4 four = *(const ushort4*)from;
+    return make_float4(widen(four.x), widen(four.y), widen(four.z), widen(four.w));
+#endif
+}
+
+// Four elements from `start` on of a row with `inputs`; WHOLE if that is a multiple of four. Zeros behind its end.
+template <bool WHOLE>
+__device__ __forceinline__ float4 load_four(const Element* row, u32 start, u32 inputs) {
+    if (WHOLE) return load4(row + start);
+    const u32 left = inputs - start;
+    return make_float4(widen(row[start]), left > 1 ? widen(row[start + 1]) : 0.0f, left > 2 ? widen(row[start + 2]) : 0.0f,
+                       left > 3 ? widen(row[start + 3]) : 0.0f);
+}
+
+// Adds up COUNT values of each lane over the warp, COUNT a power of two. At each distance a lane gives away half of its
+// values and keeps the other half, until one is left, or COUNT / LANES. Value `index` ends in values[index % LEFT] of the lanes
+// whose leading bits are index / LEFT, where LEFT is what is left. Each value is added in the same order for every COUNT.
+template <u32 COUNT, u32 DISTANCE>
+__device__ __forceinline__ void warp_sums(float* values) {
+    if constexpr (COUNT > 1) {
+        const bool upper = threadIdx.x & DISTANCE;
+#pragma unroll
+        for (u32 index = 0; index < COUNT / 2; ++index) {
+            const float low = values[index], high = values[index + COUNT / 2];
+            values[index] = (upper ? high : low) + __shfl_xor_sync(ALL_LANES, upper ? low : high, DISTANCE);
+        }
+    } else {
+        values[0] += __shfl_xor_sync(ALL_LANES, values[0], DISTANCE);
+    }
+    if constexpr (DISTANCE > 1) warp_sums<COUNT == 1 ? 1 : COUNT / 2, DISTANCE / 2>(values);
+}
+
+#define PRODUCT_OUTPUTS 8
+#define PRODUCT_TOKENS 8
+
+// A warp's PRODUCT_OUTPUTS outputs (from `first` on) of TOKENS rows: each lane adds the products of four neighbouring inputs,
+// then of the four that are 4 × LANES further, and so on; then the lanes are added up. This order is the same for every
+// TOKENS, so that a row's outputs do not depend on the other rows. Outputs and rows beyond the last ones are computed from
+// the last ones and dropped.
+template <u32 TOKENS, bool WHOLE>
+__device__ __forceinline__ void product_tile(const Element* weights, const Element* input, float* output, u32 outputs,
+                                             u32 inputs, u32 rows, u32 first, u32 row) {
+    const u32 lane = threadIdx.x % LANES;
+    const Element *left[PRODUCT_OUTPUTS], *right[TOKENS];
+#pragma unroll
+    for (u32 at = 0; at < PRODUCT_OUTPUTS; ++at) {
+        left[at] = weights + (u64)(first + at < outputs ? first + at : outputs - 1) * inputs;
+    }
+#pragma unroll
+    for (u32 at = 0; at < TOKENS; ++at) right[at] = input + (u64)(row + at < rows ? row + at : rows - 1) * inputs;
+    float sums[PRODUCT_OUTPUTS * TOKENS];
+#pragma unroll
+    for (u32 at = 0; at < PRODUCT_OUTPUTS * TOKENS; ++at) sums[at] = 0.0f;
+    for (u32 start = 4 * lane; start < inputs; start += 4 * LANES) {
+        float4 tokens[TOKENS];
+#pragma unroll
+        for (u32 at = 0; at < TOKENS; ++at) tokens[at] = load_four<WHOLE>(right[at], start, inputs);
+#pragma unroll
+        for (u32 one = 0; one < PRODUCT_OUTPUTS; ++one) {
+            const float4 four = load_four<WHOLE>(left[one], start, inputs);
+#pragma unroll
+            for (u32 at = 0; at < TOKENS; ++at) {
+                float& sum = sums[at * PRODUCT_OUTPUTS + one];
+                sum = __fmaf_rn(four.x, tokens[at].x, sum);
+                sum = __fmaf_rn(four.y, tokens[at].y, sum);
+                sum = __fmaf_rn(four.z, tokens[at].z, sum);
+                sum = __fmaf_rn(four.w, tokens[at].w, sum);
+            }
+        }
+    }
+    warp_sums<PRODUCT_OUTPUTS * TOKENS, LANES / 2>(sums);
+    constexpr u32 COUNT = PRODUCT_OUTPUTS * TOKENS, LEFT = COUNT < LANES ? 1 : COUNT / LANES;
+    constexpr u32 SHARING = COUNT < LANES ? LANES / COUNT : 1;
+    if (lane % SHARING) return;
+#pragma unroll
+    for (u32 at = 0; at < LEFT; ++at) {
+        const u32 index = lane / SHARING * LEFT + at, one = first + index % PRODUCT_OUTPUTS;
+        const u32 token = row + index / PRODUCT_OUTPUTS;
+        if (one < outputs && token < rows) output[(u64)token * outputs + one] = sums[at];
+    }
+}
+
+// Rows times weights (outputs × inputs, row-major), with the same order of additions for every number of rows. A warp for
+// PRODUCT_OUTPUTS outputs (blockIdx.x and warp) of PRODUCT_TOKENS rows (blockIdx.y).
+KERNEL void product(const Element* weights, const Element* input, float* output, u32 outputs, u32 inputs, u32 rows) {
+    const u32 first = (blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES) * PRODUCT_OUTPUTS;
+    const u32 row = blockIdx.y * PRODUCT_TOKENS, left = rows - row;
+    if (first >= outputs) return;
+    if (inputs % 4 != 0) {
+        product_tile<PRODUCT_TOKENS, false>(weights, input, output, outputs, inputs, rows, first, row);
+    } else if (left == 1) {
+        product_tile<1, true>(weights, input, output, outputs, inputs, rows, first, row);
+    } else if (left <= 4) {
+        product_tile<4, true>(weights, input, output, outputs, inputs, rows, first, row);
+    } else {
+        product_tile<PRODUCT_TOKENS, true>(weights, input, output, outputs, inputs, rows, first, row);
+    }
+}
+
 // One block a row: the embedding of its token.
-extern "C" __global__ void embed(const u32* tokens, const Element* embedding, float* hidden, u32 width) {
+KERNEL void embed(const u32* tokens, const Element* embedding, float* hidden, u32 width) {
     const Element* from = embedding + (u64)tokens[blockIdx.x] * width;
     float* to = hidden + (u64)blockIdx.x * width;
     for (u32 at = threadIdx.x; at < width; at += blockDim.x) to[at] = widen(from[at]);
@@ -70,7 +175,7 @@ extern "C" __global__ void embed(const u32* tokens, const Element* embedding, fl
 // One block an output row: adds `update`, if there is one, to the row of `hidden`, and scales the sum to a root mean
 // square of one and by `weight`. `rows` names the rows of `hidden`; without it they are the blocks' own.
 // Shared memory: one float a warp.
-extern "C" __global__ void rms_norm(const u32* rows, float* hidden, const float* update, const float* weight,
+KERNEL void rms_norm(const u32* rows, float* hidden, const float* update, const float* weight,
                                     Element* output, u32 width, float epsilon) {
     SHARED_MEMORY(sums);
     const u64 row = rows ? rows[blockIdx.x] : blockIdx.x;
@@ -96,7 +201,7 @@ extern "C" __global__ void rms_norm(const u32* rows, float* hidden, const float*
 
 // One block a row of queries, keys and values: turns queries and keys by their position (half-split, as Hugging Face's
 // Llama has it) and puts keys and values into their place. `rotary`: a position's cosines, then its sines.
-extern "C" __global__ void rotate_store(float* rows, const u32* positions, const u32* places, const float* rotary,
+KERNEL void rotate_store(float* rows, const u32* positions, const u32* places, const float* rotary,
                                         Element* keys, Element* values, u32 query_heads, u32 key_value_heads,
                                         u32 head_size) {
     const u32 half = head_size / 2, width = key_value_heads * head_size;
@@ -152,7 +257,7 @@ __device__ __forceinline__ void load_tile(const Element* from, const u32* pages,
 // start with the queries. `window`: positions that a row sees, itself included; 0 for all. `head_size` is at most
 // LANES × MOST_PARTS.
 // Shared memory: QUERIES × head_size queries, LANES × (head_size + 1) keys or values, QUERIES × LANES weights.
-extern "C" __global__ void attention(const float* rows, const u32* tasks, const u32* tables, const Element* keys,
+KERNEL void attention(const float* rows, const u32* tasks, const u32* tables, const Element* keys,
                                      const Element* values, Element* output, u32 query_heads, u32 key_value_heads,
                                      u32 head_size, u32 page_size, u32 window, float scale) {
     SHARED_MEMORY(shared);
@@ -244,7 +349,7 @@ extern "C" __global__ void attention(const float* rows, const u32* tasks, const 
 
 // SiLU of the gate times up; a row of `gate_up` holds `width` of the one, then of the other. A block for blockDim.x
 // numbers (blockIdx.y) of a row (blockIdx.x).
-extern "C" __global__ void gated(const float* gate_up, Element* product, u32 width) {
+KERNEL void gated(const float* gate_up, Element* product, u32 width) {
     const u32 at = blockIdx.y * blockDim.x + threadIdx.x;
     if (at >= width) return;
     const float* row = gate_up + (u64)blockIdx.x * 2 * width;

@@ -10,7 +10,8 @@ pub(super) const SOURCE: &str =
 
 /// Names of all kernels.
 #[cfg(feature = "cuda")]
-pub(super) const KERNELS: [&str; 6] = ["embed", "rms_norm", "rotate_store", "attention", "gated", "choose"];
+pub(super) const KERNELS: [&str; 7] =
+    ["product", "embed", "rms_norm", "rotate_store", "attention", "gated", "choose"];
 /// The most shared memory that a kernel requests, in bytes: attention with the largest heads.
 #[cfg(feature = "cuda")]
 pub(super) const MOST_SHARED_BYTES: i32 = 52 << 10;
@@ -22,6 +23,10 @@ const ATTENTION_WARPS: usize = 4;
 const ATTENTION_QUERIES: usize = 16;
 /// The largest head size that attention supports (`LANES` × `MOST_PARTS`).
 pub(super) const LARGEST_HEAD: usize = 256;
+/// Outputs and rows that a warp of `product` computes (`PRODUCT_OUTPUTS`, `PRODUCT_TOKENS`), and its warps per block.
+const PRODUCT_OUTPUTS: usize = 8;
+const PRODUCT_TOKENS: usize = 8;
+const PRODUCT_WARPS: usize = 4;
 /// Threads per block of the other kernels.
 const THREADS: u32 = 256;
 /// Threads per block of `choose` (`CHOOSERS`), and the bytes of shared memory for each.
@@ -84,6 +89,35 @@ fn by_rows(kernel: &'static str, rows: usize, threads: u32, shared_bytes: u32) -
 
 fn buffer<B>(at: At<'_, B>) -> Argument<'_, B> {
     Argument::Buffer(at.0, at.1)
+}
+
+/// Multiplies `rows` rows of `inputs` numbers with weights (`outputs` × `inputs`) of the device's type, and writes float32.
+/// A row's outputs are the same to the bit whatever the other rows are.
+pub(super) fn product<A: Accelerator>(
+    device: &A,
+    (rows, inputs, outputs): (usize, usize, usize),
+    weights: &A::Buffer,
+    input: &A::Buffer,
+    output: At<'_, A::Buffer>,
+) -> Result<(), DeviceError> {
+    let sizes = [outputs, inputs, rows].map(|size| Argument::Integer(size as u32));
+    let [outputs_argument, inputs_argument, rows_argument] = sizes;
+    let arguments = [
+        buffer((weights, 0)),
+        buffer((input, 0)),
+        buffer(output),
+        outputs_argument,
+        inputs_argument,
+        rows_argument,
+    ];
+    let blocks = outputs.div_ceil(PRODUCT_OUTPUTS * PRODUCT_WARPS);
+    let launch = Launch {
+        kernel: "product",
+        grid: (blocks as u32, rows.div_ceil(PRODUCT_TOKENS) as u32),
+        threads: (PRODUCT_WARPS * LANES) as u32,
+        shared_bytes: 0,
+    };
+    device.launch(&launch, &arguments)
 }
 
 /// Copies the embeddings (`width` numbers each) of `rows` tokens.
@@ -179,8 +213,8 @@ pub(super) fn attention<A: Accelerator>(
     };
     let [keys, values] = pages.layer(layer);
     let [query_heads, key_value_heads, head_size] = shape.integers();
-    // A window that does not fit in 32 bits has no effect.
-    let window = window.and_then(|window| u32::try_from(window).ok()).unwrap_or(0);
+    // A window beyond all positions has no effect; the kernel adds it to a position.
+    let window = window.and_then(|window| i32::try_from(window).ok()).map_or(0, i32::cast_unsigned);
     let arguments = [
         buffer((query_key_value, 0)),
         buffer(tasks),

@@ -37,7 +37,8 @@ impl LanguageModel for Counting {
             chunk.cache.advance(chunk.tokens.len());
             let last = *chunk.tokens.last().unwrap() as usize;
             match last {
-                99 => return Err(ForwardError("scripted failure".to_owned())),
+                98 => return Err(ForwardError::Lost("scripted loss".to_owned())),
+                99 => return Err(ForwardError::Failed("scripted failure".to_owned())),
                 98 => panic!("scripted panic"),
                 _ => {}
             }
