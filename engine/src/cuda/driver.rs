@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use super::kernels::{KERNELS, MOST_SHARED_BYTES};
 use super::libraries;
 use super::staging::Staging;
+use crate::device::lost_gpu;
 use crate::machine::MachineLimits;
 use crate::simd::DType;
 
@@ -55,8 +56,8 @@ unsafe impl Send for Blas {}
 impl Drop for Blas {
     fn drop(&mut self) {
         // The thread may never have used the context: an engine may be dropped without having computed. After a fatal
-        // error nothing can be destroyed any more.
-        if self.context.bind_to_thread().is_ok() {
+        // error nothing can be destroyed any more, and a kernel that does not end would be waited for.
+        if lost_gpu().is_none() && self.context.bind_to_thread().is_ok() {
             // SAFETY: created with the device, and destroyed once.
             let _ = unsafe { cublas::result::destroy_handle(self.handle) };
         }
@@ -107,9 +108,18 @@ fn is_fatal(error: CUresult) -> bool {
     )
 }
 
+/// The driver's text and name of an error.
+pub(super) fn message(error: DriverError) -> String {
+    let text = |text: Result<&CStr, DriverError>| text.map(|text| text.to_string_lossy().into_owned());
+    match (text(error.error_string()), text(error.error_name())) {
+        (Ok(text), Ok(name)) => format!("{text} ({name})"),
+        _ => format!("code {}", error.0 as u32),
+    }
+}
+
 impl From<DriverError> for DeviceError {
     fn from(error: DriverError) -> Self {
-        let reason = format!("CUDA driver error: {error}");
+        let reason = format!("CUDA driver error: {}", message(error));
         if is_fatal(error.0) { Self::Lost(reason) } else { Self::Failed(reason) }
     }
 }
@@ -203,6 +213,7 @@ impl CudaDevice {
                 Ok(())
             })?
         };
+        release(&self.context)?;
         let matrices: Vec<CudaBuffer> = [self.dtype.width(), self.dtype.width(), size_of::<f32>()]
             .iter()
             .map(|width| self.allocate(PRODUCT * PRODUCT * width))
@@ -248,7 +259,9 @@ impl Drop for CudaDevice {
     fn drop(&mut self) {
         // The model's buffers were freed before; another engine may ask for the memory next. After a fatal error there is
         // nothing to give back.
-        let _ = release(&self.context);
+        if lost_gpu().is_none() {
+            let _ = release(&self.context);
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! for the device.
 
 use super::accelerator::{Accelerator, DeviceError};
-use super::kernels::{self, Norm, Pages};
+use super::kernels::{self, Norm, PARTIAL_BYTES, Pages, Partial};
 use super::llama::DeviceLlama;
 use super::step::Step;
 use crate::load::block::ModelConfig;
@@ -24,6 +24,8 @@ pub(super) struct Scratch<B> {
     gate_up: B,
     product: B,
     update: B,
+    /// Parts of attention.
+    partial: B,
 }
 
 /// Buffers for the upload and the output.
@@ -70,7 +72,13 @@ pub(crate) fn buffer_bytes(
     let row = row_bytes(config.hidden_size, intermediate(config), &AttentionShape::of(config), dtype);
     let rotary = config.context_length.saturating_mul(config.head_size * size_of::<f32>());
     // The table of rotary embeddings grows into a new buffer before the old one is freed.
-    let sizes = [rows.saturating_mul(row.iter().sum()), output_bytes(sequences, vocabulary), rotary, rotary];
+    let sizes = [
+        rows.saturating_mul(row.iter().sum()),
+        output_bytes(sequences, vocabulary),
+        rotary,
+        rotary,
+        PARTIAL_BYTES,
+    ];
     sizes.iter().fold(0, |sum, size| sum.saturating_add(*size as u64))
 }
 
@@ -94,6 +102,7 @@ impl<A: Accelerator> DeviceLlama<A> {
             gate_up: buffer()?,
             product: buffer()?,
             update: buffer()?,
+            partial: self.device.allocate(PARTIAL_BYTES)?,
         })
     }
 
@@ -107,7 +116,8 @@ impl<A: Accelerator> DeviceLlama<A> {
     ) -> Result<(), DeviceError> {
         let (device, rows) = (&self.device, step.rows);
         let at = |word: usize| (&exchange.step, word * size_of::<u32>());
-        let Scratch { hidden, normed, query_key_value, attended, gate_up, product, update, .. } = scratch;
+        let Scratch { hidden, normed, query_key_value, attended, gate_up, product, update, partial, .. } =
+            scratch;
         let norm = |update, weight| Norm {
             rows: None,
             count: rows,
@@ -128,7 +138,8 @@ impl<A: Accelerator> DeviceLlama<A> {
             kernels::rotate_store(device, rows, query_key_value, positions, places, rotary, pages, index)?;
             let (tasks, tables) = ((step.tasks, at(step.tasks_at)), at(step.tables_at));
             let place = (index, layer.window);
-            kernels::attention(device, query_key_value, tasks, tables, pages, place, attended)?;
+            let partial = Partial { buffer: partial, longest: step.longest, positions, rows };
+            kernels::attention(device, query_key_value, tasks, tables, pages, place, &partial, attended)?;
             layer.attention_output.multiply(device, rows, attended, (update, 0))?;
             kernels::rms_norm(device, &norm(Some(update), &layer.feed_forward_norm))?;
             layer.gate_up.multiply(device, rows, normed, (gate_up, 0))?;

@@ -15,6 +15,7 @@ use cudarc::driver::{DriverError, result};
 use cudarc::nvrtc;
 
 use super::accelerator::DeviceError;
+use super::driver::message;
 use super::kernels::SOURCE;
 use crate::device::{DeviceName, Gpu, NoGpu};
 use crate::simd::DType;
@@ -68,10 +69,14 @@ fn check_libraries() -> Result<Version, NoGpu> {
                       LD_LIBRARY_PATH";
         return Err(NoGpu::Driver(reason.to_owned()));
     }
-    init.map_err(|error| NoGpu::Driver(error.to_string()))?;
-    let driver = driver_version().map_err(|error| NoGpu::Driver(error.to_string()))?;
+    init.map_err(failed_driver)?;
+    let driver = driver_version().map_err(failed_driver)?;
     check_versions(driver, [("libcublas.so", blas_version()), ("libnvrtc.so", compiler_version())])?;
     Ok(driver)
+}
+
+fn failed_driver(error: DriverError) -> NoGpu {
+    NoGpu::Driver(message(error))
 }
 
 /// Checks the versions of the libraries against the driver's. A driver supports all versions of its major version, by
@@ -120,7 +125,7 @@ fn compiler_version() -> Version {
 /// Lists the GPUs that the driver reports.
 pub(crate) fn gpus() -> Result<Vec<Gpu>, NoGpu> {
     // The bindings panic if a function is missing, which no library of CUDA 12 or later lacks.
-    let found = catch_unwind(|| listed(check_libraries()?).map_err(|error| NoGpu::Driver(error.to_string())));
+    let found = catch_unwind(|| listed(check_libraries()?).map_err(failed_driver));
     match found {
         Ok(Ok(gpus)) if gpus.is_empty() => Err(NoGpu::Driver("no GPU found".to_owned())),
         Ok(found) => found,

@@ -206,4 +206,6 @@ KERNEL void __launch_bounds__(CHOOSERS)
 }
 
 // Calls a macro with each kernel of both files.
-#define ALL_KERNELS(each) each(product) each(embed) each(rms_norm) each(rotate_store) each(attention) each(gated) each(choose)
+#define ALL_KERNELS(each)                                                                                             \
+    each(product) each(embed) each(rms_norm) each(rotate_store) each(attention) each(attention_32) each(attention_64) \
+        each(attention_128) each(join_parts) each(gated) each(choose)

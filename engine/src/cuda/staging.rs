@@ -11,6 +11,7 @@ use cudarc::driver::{CudaContext, CudaEvent, CudaStream, result, sys};
 
 use super::accelerator::DeviceError;
 use super::driver::finished;
+use crate::device::lost_gpu;
 
 /// Size of a buffer in bytes.
 const SLOT: usize = 8 << 20;
@@ -70,10 +71,12 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        let _ = self.context.bind_to_thread();
+        // The driver would wait for a kernel that does not end.
+        if lost_gpu().is_some() || self.context.bind_to_thread().is_err() {
+            return;
+        }
         for slot in &self.slots {
-            // SAFETY: allocated by `new`; the driver waits for copies from it. After a fatal error of the GPU the process
-            // ends soon.
+            // SAFETY: allocated by `new`; the driver waits for copies from it.
             let _ = unsafe { result::free_host(slot.memory.cast()) };
         }
     }

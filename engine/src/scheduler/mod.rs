@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::cache::Pool;
+use crate::device::lost_gpu;
 use crate::error::GenerateError;
 use crate::model::{Chunk, ForwardError, LanguageModel, Prediction};
 use crate::tokenizer::Tokenizer;
@@ -136,8 +137,8 @@ impl Scheduler {
             self.pool.release(sequence.stop(Err(error.clone())));
         }
         self.note();
-        if reason.is_some() {
-            // Freeing memory of the device would fail, or wait for a kernel that does not end.
+        if reason.is_some() || lost_gpu().is_some() {
+            // The process ends. Freeing memory of the GPU would fail, or wait for a kernel that does not end.
             std::mem::forget(self.model);
         }
     }

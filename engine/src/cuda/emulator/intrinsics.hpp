@@ -23,6 +23,14 @@ struct alignas(16) float4 {
 struct alignas(8) ushort4 {
     unsigned short x, y, z, w;
 };
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
+static inline ushort4 make_ushort4(unsigned short x, unsigned short y, unsigned short z, unsigned short w) {
+    return {x, y, z, w};
+}
+static inline int __clz(uint32_t value) { return value ? __builtin_clz(value) : 32; }
 static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 // On a GPU rounded once.

@@ -31,6 +31,7 @@ alignas(16) static float shared_memory[1 << 16];
 #define __device__ static
 #define __forceinline__ inline
 #define KERNEL static
+#define MEMBER
 #define __launch_bounds__(threads)
 #define SHARED_MEMORY(name) float* name = shared_memory
 #define INFINITE INFINITY
@@ -105,26 +106,35 @@ static std::vector<Element> random_elements(size_t count) {
     return elements;
 }
 
-static void run_attention(u32 head_size, u32 window) {
-    const u32 query_heads = 4, key_heads = 2, page_size = 4, length = 70, rows = 9;
+// A chunk of a prompt at the end of a context of `length` positions.
+template <typename Kernel>
+static void run_attention(Kernel kernel, u32 head_size, u32 length, u32 window, bool in_parts) {
+    const u32 query_heads = 4, key_heads = 2, page_size = 4, rows = 9, places = (length + 8) / page_size * page_size;
+    const u32 parts = in_parts ? (length + PART - 1) / PART : 1;
     auto queries = random_values(rows * (query_heads + 2 * key_heads) * head_size);
-    auto keys = random_elements(80 * key_heads * head_size), values = random_elements(80 * key_heads * head_size);
+    auto keys = random_elements(places * key_heads * head_size), values = random_elements(places * key_heads * head_size);
     std::vector<Element> output(rows * query_heads * head_size);
-    std::vector<u32> pages, tasks;
-    for (u32 page = 0; page < 18; ++page) pages.push_back(18 - page);
+    std::vector<float> partial(rows * query_heads * parts * (head_size + 2));
+    std::vector<u32> pages, tasks, positions;
+    for (u32 page = 0; page * page_size < length; ++page) pages.push_back(places / page_size - 1 - page);
+    for (u32 row = 0; row < rows; ++row) positions.push_back(length - rows + row);
     for (u32 first = 0; first < rows; first += 8) {
         tasks.insert(tasks.end(), {first, std::min(8u, rows - first), length - rows + first, 0});
     }
-    launch(tasks.size() / 4, key_heads, 128, [&] {
-        attention(queries.data(), tasks.data(), pages.data(), keys.data(), values.data(), output.data(), query_heads,
-                  key_heads, head_size, page_size, window, 0.2f);
+    launch(tasks.size() / 4, key_heads * parts, 128, [&] {
+        kernel(queries.data(), tasks.data(), pages.data(), keys.data(), values.data(), output.data(),
+               in_parts ? partial.data() : nullptr, parts, query_heads, key_heads, head_size, page_size, window, 0.2f);
+    });
+    if (!in_parts) return;
+    launch(rows, query_heads, head_size, [&] {
+        join_parts(partial.data(), positions.data(), output.data(), parts, query_heads, head_size, window);
     });
 }
 
 int main() {
-    run_attention(20, 0);
-    run_attention(20, 16);
-    run_attention(64, 0);
+    run_attention(attention, 20, 70, 16, false);
+    run_attention(attention_64, 64, 70, 0, false);
+    run_attention(attention_32, 32, 290, 0, true);
     {
         auto hidden = random_values(3 * 300), update = random_values(3 * 300), weight = random_values(300);
         std::vector<Element> output(900);
