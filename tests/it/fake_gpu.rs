@@ -152,6 +152,20 @@ fn two_models_share_a_card_or_take_turns() {
     refused.env("LUMOS_FAKE_BYTES", TOGETHER_TOO_SMALL).exits(2).reports(["on cuda:0"]);
 }
 
+/// Families that the kernels do not compute are refused by name.
+#[test]
+fn other_families_are_refused_by_name() {
+    for (shape, architecture) in [
+        ("qwen3-1m", "Qwen3ForCausalLM"),
+        ("gemma3-1m", "Gemma3ForCausalLM"),
+        ("moe-1m", "Qwen3MoeForCausalLM"),
+    ] {
+        let Some(bench) = on_gpu() else { return };
+        let bench = bench.args("bench engine --device cuda:0 --batch-sizes 1 --random-weights").arg(shape);
+        bench.exits(2).reports([architecture, "not supported on GPUs", "--device cpu"]);
+    }
+}
+
 /// A card whose free memory holds one built-in model with its buffers, but not two.
 const TOGETHER_TOO_SMALL: &str = "800000000";
 

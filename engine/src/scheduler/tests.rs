@@ -19,7 +19,8 @@ pub(super) const LAYOUT: PageLayout = PageLayout {
     storage: Storage::Memory,
 };
 
-/// Predicts the number after the last token. Token 99 fails, 98 panics, 97 gives logits that are not finite.
+/// Predicts the number after the last token. Token 99 fails, 98 panics, 97 gives logits that are not finite, 96 loses
+/// the device.
 pub(super) struct Counting {
     /// Token counts of each sequence in each step.
     pub(super) steps: Arc<std::sync::Mutex<Vec<Vec<usize>>>>,
@@ -37,7 +38,7 @@ impl LanguageModel for Counting {
             chunk.cache.advance(chunk.tokens.len());
             let last = *chunk.tokens.last().unwrap() as usize;
             match last {
-                98 => return Err(ForwardError::Lost("scripted loss".to_owned())),
+                96 => return Err(ForwardError::Lost("scripted loss".to_owned())),
                 99 => return Err(ForwardError::Failed("scripted failure".to_owned())),
                 98 => panic!("scripted panic"),
                 _ => {}
@@ -194,4 +195,18 @@ fn shutting_down_answers_everyone() {
         assert_eq!(answer.blocking_recv().unwrap().unwrap_err(), GenerateError::ShutDown);
     }
     harness.thread.join().unwrap();
+}
+
+/// A device that is lost ends the scheduler with its reason: requests that wait do not fail one by one later.
+#[test]
+fn a_lost_device_ends_all_sequences_and_the_scheduler() {
+    let harness = start(1, Duration::from_millis(20));
+    let (first, waiting) = (harness.submit(order(&[96], 3)), harness.submit(order(&[1], 3)));
+    let lost = Err(GenerateError::DeviceLost("scripted loss".to_owned()));
+    for answer in [first, waiting] {
+        let answer = answer.blocking_recv();
+        // A request that arrives after the end is dropped with the channel.
+        assert!(answer.is_err() || answer.map(|answer| answer.map(|done| done.tokens)) == Ok(lost.clone()));
+    }
+    assert_eq!(harness.finish(), [[1]]);
 }

@@ -1,7 +1,6 @@
 //! The product kernel: right, and the same to the bit for every number of rows.
 
 use super::{buffer, bytes_of, floats, rounded};
-use crate::cuda::accelerator::Accelerator;
 use crate::cuda::emulator::Emulator;
 use crate::cuda::kernels;
 use crate::fixtures::Uniform;
