@@ -56,21 +56,22 @@ fn a_gpu_is_found_and_its_libraries_must_match_the_driver() {
     assert!(none("LUMOS_FAKE_DRIVER", "11.8").contains("CUDA 11.8, but 12.0 is required"));
     assert!(none("LUMOS_FAKE_GPUS", "0").contains("CUDA driver error"));
     // Libraries of an earlier version serve an older driver, and a GPU that NVRTC 13 does not know.
-    let bench = |more: &[(&str, &str)]| {
+    let bench = |device: &str, more: &[(&str, &str)]| {
         let mut bench = on_gpu().unwrap().args(
-            "bench engine --random-weights 1m --device cuda:0 --batch-sizes 1 --prompt-tokens 4 --new-tokens 2 --reuse off",
+            "bench engine --random-weights 1m --batch-sizes 1 --prompt-tokens 4 --new-tokens 2 --reuse off --json --device",
         );
         for (name, value) in more {
             bench = bench.env(name, value);
         }
-        bench
+        bench.arg(device)
     };
-    bench(&[("LUMOS_FAKE_DRIVER", "12.4"), ("LUMOS_FAKE_LIBRARIES", "12.8")]).ok();
+    bench("cuda", &[("LUMOS_FAKE_DRIVER", "12.4"), ("LUMOS_FAKE_LIBRARIES", "12.8")]).ok();
     // PTX for GPUs that are newer than NVRTC.
-    bench(&[("LUMOS_FAKE_CAPABILITY", "13.0")]).ok();
-    bench(&[("LUMOS_FAKE_CAPABILITY", "7.0")]).exits(2).reports(["compute capability 7.0", "hint"]);
+    bench("cuda", &[("LUMOS_FAKE_CAPABILITY", "13.0")]).ok();
+    let unknown = bench("cuda", &[("LUMOS_FAKE_CAPABILITY", "7.0")]);
+    unknown.exits(2).reports(["compute capability 7.0", "hint"]);
     // `auto` falls back to the CPU where the GPU cannot be used.
-    let fallen = bench(&[("LUMOS_FAKE_DRIVER", "12.4")]).args("--device auto --json").ok().json();
+    let fallen = bench("auto", &[("LUMOS_FAKE_DRIVER", "12.4")]).ok().json();
     assert_eq!(fallen["device"], "cpu");
 }
 

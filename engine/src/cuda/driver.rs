@@ -159,6 +159,10 @@ pub(crate) fn free_memory(ordinal: usize) -> Result<u64, DeviceError> {
 /// Gives freed memory back to the driver, which keeps it in a pool until the device is synchronized.
 fn release(context: &CudaContext) -> Result<(), DeviceError> {
     context.synchronize()?;
+    // Without pools, memory is freed at once.
+    if !context.has_async_alloc() {
+        return Ok(());
+    }
     let mut pool = std::ptr::null_mut();
     // SAFETY: the device exists; its default pool is never destroyed.
     unsafe {
