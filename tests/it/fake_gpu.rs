@@ -168,7 +168,7 @@ fn other_families_are_refused_by_name() {
 }
 
 /// A card whose free memory holds one built-in model with its buffers, but not two.
-const TOGETHER_TOO_SMALL: &str = "800000000";
+const TOGETHER_TOO_SMALL: &str = "950000000";
 
 #[test]
 fn a_lost_gpu_ends_the_run_which_is_resumed() {
