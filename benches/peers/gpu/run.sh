@@ -3,7 +3,7 @@
 #
 # Needs what prepare.sh has put beside it, and no network, cargo or CUDA toolkit. PART, each at most as long as stated:
 #
-#   load    6 minutes  finds the libraries, loads and compiles, measures a small model in each type, checks parity
+#   load    7 minutes  finds the libraries, loads and compiles, measures a small model in each type, checks parity
 #   bench   9 minutes  tokens per second of the engine, one process for each batch size
 #   peers   6 minutes  the same with transformers
 #   check   9 minutes  compute-sanitizer and Nsight Compute, if they are installed
@@ -84,7 +84,7 @@ load)
   step nvidia-smi 20 nvidia-smi
   step doctor 30 "$lumos" doctor
   step usable 30 sh -c "'$lumos' doctor --json | '$python' -c 'import json, sys; gpus = json.load(sys.stdin)[\"gpus\"]; print(gpus); sys.exit(not gpus)'"
-  for type in f32 bf16 f16; do bench "small-$type" 40 1m "$type" 1,4 32 16; done
+  for type in f32 bf16 f16; do bench "small-$type" 60 1m "$type" 1,2 16 4; done
   # The reference cases of transformers must be there: a parity test that is skipped proves nothing.
   if [ -d "$here/shared/golden/engine" ] && unpack cuda-tests; then
     step parity 150 env LUMOS_SHARED="$here/shared" LUMOS_DEVICE="$device" LUMOS_REQUIRE=gpu,shared \
