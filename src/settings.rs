@@ -29,7 +29,7 @@ use lumos_tasks::{
 use lumos_tools::browser::BrowserName;
 use lumos_tools::sessions::catalogue::ShopFiles;
 
-use crate::cli::{EngineArgs, ModelArgs, RunArgs, Switch};
+use crate::cli::{EngineArgs, FleetArgs, ModelArgs, RunArgs, Switch};
 use crate::exit::Failure;
 
 /// Finds a benchmark by name.
@@ -355,10 +355,33 @@ pub(crate) fn engine(arguments: &EngineArgs, device: Device) -> Result<EngineSet
     engine_settings(batch_size(arguments)?, device, arguments.dtype.as_deref(), arguments)
 }
 
+/// Where the models of a run are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Computes {
+    /// In this process, which needs the devices.
+    Here,
+    /// By the workers of a queue.
+    OnWorkers,
+}
+
+impl Computes {
+    /// Where a run with these options is computed.
+    pub(crate) fn of(fleet: &FleetArgs) -> Self {
+        let is_remote = fleet.queue.queue.as_deref().is_some_and(|queue| queue != "memory");
+        if is_remote { Self::OnWorkers } else { Self::Here }
+    }
+}
+
 /// Returns the settings of a run's models from its specification, and from those flags that do not affect
 /// results.
-pub(crate) fn models_of(spec: &ResolvedSpec, arguments: &EngineArgs) -> Result<ModelsSettings, Failure> {
-    check_devices(&spec.device, spec.backend)?;
+pub(crate) fn models_of(
+    spec: &ResolvedSpec,
+    arguments: &EngineArgs,
+    computes: Computes,
+) -> Result<ModelsSettings, Failure> {
+    if computes == Computes::Here {
+        check_devices(&spec.device, spec.backend)?;
+    }
     let dtype = |role| spec.dtype_on(spec.device.of(role)).map(parse::<DType>).transpose();
     let mut dtypes = BTreeMap::new();
     for role in Role::ALL {

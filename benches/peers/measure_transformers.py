@@ -5,12 +5,37 @@ import json
 import time
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+# As `lumos bench engine --random-weights` has them: hidden size, intermediate size, layers, heads, key-value heads,
+# vocabulary, context length.
+SHAPES = {
+    "llama2-7b": (4096, 11008, 32, 32, 32, 32000, 4096),
+    "tinyllama": (2048, 5632, 22, 32, 4, 32000, 2048),
+}
+
+
+def random_model(shape, dtype, device):
+    """A model with random weights, which are made on the device."""
+    hidden, intermediate, layers, heads, key_value_heads, vocabulary, context = SHAPES[shape]
+    config = LlamaConfig(
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=key_value_heads,
+        vocab_size=vocabulary,
+        max_position_embeddings=context,
+    )
+    with torch.device(device):
+        return AutoModelForCausalLM.from_config(config, dtype=dtype)
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--model", help="folder of a model")
+    source.add_argument("--shape", choices=SHAPES, help="shape with random weights; needs no files")
     parser.add_argument("--dtype", choices=["f32", "bf16", "f16"], required=True)
     parser.add_argument("--batch-sizes", required=True)
     parser.add_argument("--decode-prompt", type=int, required=True)
@@ -22,7 +47,10 @@ def main():
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[arguments.dtype]
-    model = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=dtype).eval().to(arguments.device)
+    if arguments.shape:
+        model = random_model(arguments.shape, dtype, arguments.device).eval()
+    else:
+        model = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=dtype).eval().to(arguments.device)
     vocabulary = model.config.vocab_size
 
     def prompts(rows, length):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds lumos with the feature `cuda`, on a machine with or without a GPU: `deploy/cuda/build.sh [arguments of cargo]`.
+# Builds lumos for GPUs, on a machine with or without one: `deploy/cuda/build.sh [arguments of cargo]`.
 #
 # The build needs Rust and a C compiler, but not CUDA. The program loads three libraries on first use: libcuda (of the
 # driver), libcublas and libnvrtc (CUDA 12 or 13). If the CUDA toolkit is not installed, get the last two from PyPI:
@@ -7,11 +7,17 @@
 #   deploy/cuda/build.sh && eval "$(deploy/cuda/build.sh --libraries ~/.cache/lumos-cuda)" && target/dist/lumos doctor
 set -euo pipefail
 
-# Installs the libraries in a folder and prints the command that sets LD_LIBRARY_PATH.
+# Installs the libraries in a folder and prints the command that sets LD_LIBRARY_PATH. CUDA 13 needs a driver of version 580 or
+# later; older drivers get the last libraries of CUDA 12, which also support GPUs before compute capability 7.5.
 libraries() {
-  local folder=$1
-  python3 -m pip install --quiet --no-deps --upgrade --target "$folder" \
-    "nvidia-cublas>=13,<14" "nvidia-cuda-nvrtc>=13,<14" 1>&2
+  local folder=$1 driver packages
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | cut -d. -f1) || driver=
+  if [ -n "$driver" ] && [ "$driver" -lt 580 ]; then
+    packages=("nvidia-cublas-cu12>=12.8,<13" "nvidia-cuda-nvrtc-cu12>=12.8,<13")
+  else
+    packages=("nvidia-cublas>=13,<14" "nvidia-cuda-nvrtc>=13,<14")
+  fi
+  python3 -m pip install --quiet --no-deps --upgrade --target "$folder" "${packages[@]}" 1>&2
   local places
   places=$(find "$folder/nvidia" \( -name 'libcublas.so.*' -o -name 'libnvrtc.so.*' \) -printf '%h\n' | sort -u | paste -sd:)
   if [ -z "$places" ]; then
@@ -26,4 +32,4 @@ if [ "${1:-}" = --libraries ]; then
   exit
 fi
 cd "$(dirname "$0")/../.."
-exec cargo build --profile dist --locked --features cuda --bin lumos "$@"
+exec cargo build --profile dist --locked --bin lumos "$@"

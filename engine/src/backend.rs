@@ -55,14 +55,10 @@ impl Backend {
                 use crate::cuda::{DeviceLlama, driver::CudaDevice};
                 let failed = |error: crate::cuda::DeviceError| device_error(device, &error);
                 let cuda = CudaDevice::open(ordinal, options.dtype).map_err(failed)?;
-                let (free, total) = cuda.memory().map_err(failed)?;
+                let (free, _) = cuda.memory().map_err(failed)?;
                 if weight_bytes > free {
-                    return Err(LoadError::TooLargeForMemory {
-                        what: "weights",
-                        needed: weight_bytes,
-                        free,
-                        total,
-                    });
+                    let what = "weights";
+                    return Err(LoadError::TooLargeForDevice { device, what, needed: weight_bytes, free });
                 }
                 let model = DeviceLlama::load(cuda, config, weights, options.dtype, failed)?;
                 Ok(Self::Cuda(Box::new(model), device))
@@ -92,22 +88,39 @@ impl Backend {
         }
     }
 
+    /// Where a device stores keys and values.
+    pub(crate) fn storage(device: DeviceName, dtype: DType) -> Storage {
+        match device {
+            DeviceName::Cuda(_) => Storage::Device { width: dtype.width() },
+            DeviceName::Auto | DeviceName::Cpu => Storage::Memory,
+        }
+    }
+
     /// The layout of pages of `positions` positions each.
-    pub(crate) fn layout(&self, config: &ModelConfig, positions: usize) -> PageLayout {
-        let storage = match self {
-            Self::Cpu(_) => Storage::Memory,
-            #[cfg(feature = "cuda")]
-            Self::Cuda(model, _) => model.storage(),
-        };
-        PageLayout { shape: config.key_values(), positions, storage }
+    pub(crate) fn layout(config: &ModelConfig, options: &LoadOptions) -> PageLayout {
+        let storage = Self::storage(options.device, options.dtype);
+        PageLayout { shape: config.key_values(), positions: options.page_size, storage }
+    }
+
+    /// Size in bytes of a GPU's buffers for steps of the options; 0 on the CPU, whose buffers are small.
+    pub(crate) fn buffer_bytes(config: &ModelConfig, vocabulary: usize, options: &LoadOptions) -> u64 {
+        if !matches!(options.device, DeviceName::Cuda(_)) {
+            return 0;
+        }
+        let sequences = options.most_sequences();
+        let rows = options.step_limits().1.max(sequences);
+        crate::cuda::buffer_bytes(config, vocabulary, options.dtype, (rows, sequences))
     }
 
     /// Free memory of a GPU in bytes; `None` on the CPU.
-    pub(crate) fn free_bytes(&self) -> Option<u64> {
+    pub(crate) fn free_memory(&self) -> Result<Option<u64>, LoadError> {
         match self {
-            Self::Cpu(_) => None,
+            Self::Cpu(_) => Ok(None),
             #[cfg(feature = "cuda")]
-            Self::Cuda(model, _) => model.device().memory().ok().map(|(free, _)| free),
+            Self::Cuda(model, device) => {
+                let memory = model.device().memory().map_err(|error| device_error(*device, &error))?;
+                Ok(Some(memory.0))
+            }
         }
     }
 
@@ -124,16 +137,40 @@ impl Backend {
             #[cfg(feature = "cuda")]
             Self::Cuda(model, device) => {
                 let sizes = (limits.max_step_tokens, limits.max_batch);
-                let model = crate::cuda::DeviceModel::new(*model, config, (pages, options.page_size), sizes);
+                let pages = (pages, options.page_size);
+                let model = crate::cuda::DeviceModel::new(*model, device, config, pages, sizes);
                 Ok(Box::new(model.map_err(|error| device_error(device, &error))?))
             }
         }
     }
 }
 
+/// The free memory of a GPU that engines may use, in bytes. Blocks while its driver starts.
+///
+/// # Errors
+/// Fails if `device` is no GPU, or cannot be used.
+pub fn free_gpu_memory(device: DeviceName) -> Result<u64, LoadError> {
+    match device {
+        #[cfg(feature = "cuda")]
+        DeviceName::Cuda(ordinal) => {
+            let free = crate::cuda::driver::free_memory(ordinal);
+            free.map(crate::memory::usable).map_err(|error| device_error(device, &error))
+        }
+        #[cfg(not(feature = "cuda"))]
+        DeviceName::Cuda(_) => Err(not_built(device)),
+        DeviceName::Auto | DeviceName::Cpu => {
+            Err(LoadError::Device { device, reason: "not a GPU".to_owned() })
+        }
+    }
+}
+
 #[cfg(feature = "cuda")]
 fn device_error(device: DeviceName, error: &crate::cuda::DeviceError) -> LoadError {
-    LoadError::Device { device, reason: error.to_string() }
+    let reason = match error {
+        crate::cuda::DeviceError::Failed(reason) => reason.clone(),
+        crate::cuda::DeviceError::Lost(reason) => crate::device::lose(device, reason),
+    };
+    LoadError::Device { device, reason }
 }
 
 #[cfg(not(feature = "cuda"))]

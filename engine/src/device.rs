@@ -6,8 +6,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 /// The device that a model computes on.
 ///
@@ -54,9 +56,53 @@ pub enum NoGpu {
         /// What to install.
         remedy: &'static str,
     },
+    /// A library is of a CUDA version that the driver does not support.
+    #[error(
+        "{library} is of CUDA {version}, but the driver supports versions from 12.0 up to CUDA {driver}; hint: update the \
+         driver, or install the libraries of a version that it supports: `deploy/cuda/build.sh --libraries <FOLDER>`"
+    )]
+    VersionMismatch {
+        /// File name of the library.
+        library: &'static str,
+        /// Its CUDA version.
+        version: String,
+        /// The newest CUDA version that the driver supports.
+        driver: String,
+    },
     /// The driver is installed but fails, or reports no GPU.
     #[error("CUDA driver error: {0}")]
     Driver(String),
+}
+
+/// Why the process must end, once a GPU has failed for good. The engines of a process share one context of each GPU, so
+/// none of them can use it any more.
+static LOST: LazyLock<watch::Sender<Option<String>>> = LazyLock::new(|| watch::Sender::new(None));
+
+/// Records that a GPU failed for good. Returns the message.
+pub(crate) fn lose(device: DeviceName, reason: &str) -> String {
+    let message = format!(
+        "GPU {device} stopped working ({reason}), and every further call of this process to it fails; hint: start the \
+         program again; if this is repeated, look for Xid errors in the system's log (`dmesg`) and in `nvidia-smi -q`"
+    );
+    LOST.send_if_modified(|lost| lost.is_none() && lost.insert(message.clone()) == &message);
+    message
+}
+
+/// The message about the first GPU that failed for good in this process: an illegal access, an uncorrectable memory
+/// error, or a kernel that does not end. `None` if all work.
+pub fn lost_gpu() -> Option<String> {
+    LOST.borrow().clone()
+}
+
+/// Waits until a GPU has failed for good. Returns the message of [`lost_gpu`].
+pub async fn until_gpu_lost() -> String {
+    let mut changes = LOST.subscribe();
+    let found = changes.wait_for(Option::is_some).await.ok().and_then(|lost| lost.clone());
+    match found {
+        Some(message) => message,
+        // The sender lives as long as the process.
+        None => std::future::pending().await,
+    }
 }
 
 impl fmt::Display for DeviceName {

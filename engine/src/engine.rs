@@ -11,14 +11,15 @@ use std::thread::JoinHandle;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::cache::{PageLayout, Pool, TILE, page_size_is_supported};
-use crate::device::DeviceName;
+use crate::backend::Backend;
+use crate::cache::{PageLayout, Pool};
+use crate::device::{DeviceName, lost_gpu};
 use crate::error::{GenerateError, LoadError};
 use crate::load;
 use crate::loaded::{Loaded, ModelDescription};
-use crate::memory::{Reservation, cache_share, device_share};
+use crate::memory::{Reservation, cache_share, device_share, usable};
 use crate::model::Matrices;
-use crate::options::{LoadOptions, ModelSource};
+use crate::options::{LoadOptions, MOST_AUTO_BATCH, ModelSource};
 use crate::request::{GenerateRequest, Generation, Prompt, StopCondition};
 use crate::scheduler::{Completion, Counters, Limits, Scheduler, SequenceRequest, Statistics, Submission};
 use crate::stream::{GenerationStream, generation};
@@ -30,8 +31,6 @@ const CHANNEL: usize = 64;
 const STREAM: usize = 32;
 /// Sequence length in tokens that [`LoadOptions::AUTO_BATCH`] reserves room for.
 const TYPICAL_LENGTH: usize = 1024;
-/// Largest batch that [`LoadOptions::AUTO_BATCH`] selects.
-const MOST_AUTO_BATCH: usize = 256;
 
 /// A loaded model that generates many sequences at once.
 ///
@@ -104,11 +103,7 @@ impl Engine {
     #[allow(clippy::needless_pass_by_value)] // the source is consumed on purpose: an engine owns what it loaded
     pub fn load(source: ModelSource, options: LoadOptions) -> Result<Self, LoadError> {
         let options = LoadOptions { device: options.device.resolved(), ..options };
-        if !page_size_is_supported(options.page_size) {
-            let size = options.page_size;
-            let reason = format!("page_size is {size}: expected 1, 2, 4, 8 or a multiple of {TILE}");
-            return Err(LoadError::InvalidOption { reason });
-        }
+        options.check()?;
         let options = LoadOptions { speculation: options.speculation.on(options.device)?, ..options };
         Self::start(load::open(&source)?.load(&options)?, &options)
     }
@@ -116,15 +111,28 @@ impl Engine {
     /// Starts the scheduler of a loaded model.
     fn start(loaded: Loaded, options: &LoadOptions) -> Result<Self, LoadError> {
         let Loaded { config, tokenizer, model, description, matrices, weight_bytes, reservation } = loaded;
-        let layout = model.layout(&config, options.page_size);
-        let (pages, max_batch) = cache_size(options, &layout, config.context_length, model.free_bytes());
-        let cache = options.reserve("keys and values", (pages * layout.bytes()) as u64)?;
+        let layout = Backend::layout(&config, options);
+        let buffers = Backend::buffer_bytes(&config, description.vocabulary, options);
+        let free = model.free_memory()?;
+        let available = free.map(|free| usable(free).saturating_sub(buffers));
+        let (pages, max_batch) = cache_size(options, &layout, config.context_length, available);
+        let cache_bytes = (pages * layout.bytes()) as u64;
+        if let Some(free) = free.filter(|free| cache_bytes.saturating_add(buffers) > *free) {
+            return Err(LoadError::TooLargeForDevice {
+                device: options.device,
+                what: "keys, values and buffers",
+                needed: cache_bytes.saturating_add(buffers),
+                free,
+            });
+        }
+        let cache = options.reserve("keys, values and buffers", cache_bytes + buffers)?;
         let device = options.device;
         let tokenizer = Arc::new(tokenizer);
+        let (prefill_chunk, step_tokens) = options.step_limits();
         let limits = Limits {
             max_batch,
-            prefill_chunk: options.prefill_chunk,
-            max_step_tokens: options.max_step_tokens.max(max_batch),
+            prefill_chunk,
+            max_step_tokens: step_tokens.max(max_batch),
             max_waiting: options.max_waiting,
             context_length: config.context_length,
             speculation: options.speculation,
@@ -222,7 +230,7 @@ impl Engine {
         let order = self.order(request)?;
         let stop_texts = order.stop_texts.clone();
         let completion = self.submit(order, None).await?;
-        let completion = completion.await.map_err(|_| GenerateError::ShutDown)??;
+        let completion = completion.await.map_err(|_| self.ended())??;
         generation(&self.inner.tokenizer, completion, &stop_texts)
     }
 
@@ -247,14 +255,20 @@ impl Engine {
     ) -> Result<oneshot::Receiver<Result<Completion, GenerateError>>, GenerateError> {
         let submissions = {
             let scheduler = self.inner.scheduler.lock().unwrap_or_else(PoisonError::into_inner);
-            scheduler.as_ref().map(|running| running.submissions.clone()).ok_or(GenerateError::ShutDown)?
+            scheduler.as_ref().map(|running| running.submissions.clone()).ok_or_else(|| self.ended())?
         };
         let (completion, receiver) = oneshot::channel();
         let submission = Submission { order, completion, tokens };
         // The sender is not kept longer: the last handle may be dropped while futures are being cancelled,
         // and its join would wait for the sender.
-        submissions.send(submission).await.map_err(|_| GenerateError::ShutDown)?;
+        submissions.send(submission).await.map_err(|_| self.ended())?;
         Ok(receiver)
+    }
+
+    /// Why the scheduler has ended.
+    fn ended(&self) -> GenerateError {
+        let lost = lost_gpu().filter(|_| self.inner.device != DeviceName::Cpu);
+        lost.map_or(GenerateError::ShutDown, GenerateError::DeviceLost)
     }
 
     /// Stops the scheduler and waits for its thread; sequences in flight end with
@@ -352,8 +366,8 @@ fn line_end(
     Ok((tokens, texts))
 }
 
-/// The number of KV cache pages, and of sequences computed together; `on_device` is the free memory of the
-/// device in bytes.
+/// The number of KV cache pages, and of sequences computed together; `on_device` is a GPU's memory that remains for the
+/// cache, in bytes.
 fn cache_size(
     options: &LoadOptions,
     layout: &PageLayout,
@@ -362,7 +376,7 @@ fn cache_size(
 ) -> (usize, usize) {
     let automatic = options.max_batch == LoadOptions::AUTO_BATCH;
     let bytes = options.kv_cache_bytes.unwrap_or_else(|| {
-        let sequences = if automatic { MOST_AUTO_BATCH } else { options.max_batch };
+        let sequences = options.most_sequences();
         let wanted = layout.pages(context_length).saturating_mul(sequences).saturating_mul(layout.bytes());
         let share = match on_device {
             Some(free) => device_share(free, wanted as u64),

@@ -208,6 +208,21 @@ pub enum LoadError {
         /// Total bytes of the budget.
         total: u64,
     },
+    /// A GPU's free memory does not hold a model.
+    #[error(
+        "the model's {what} need {needed} bytes, but only {free} bytes of the memory of {device} are free; hint: end \
+         other programs on this GPU (`nvidia-smi` lists them), or choose a smaller model, dtype, batch or --memory"
+    )]
+    TooLargeForDevice {
+        /// The device.
+        device: DeviceName,
+        /// What does not fit: weights, buffers, or keys and values.
+        what: &'static str,
+        /// Required bytes.
+        needed: u64,
+        /// Bytes that the engine may use.
+        free: u64,
+    },
     /// The device cannot be used.
     #[error("cannot use device {device}: {reason}")]
     Device {
@@ -309,6 +324,9 @@ pub enum GenerateError {
     /// The forward pass of this sequence's batch failed.
     #[error("the forward pass failed: {0}")]
     Forward(String),
+    /// The GPU failed for good; the engine has ended.
+    #[error("{0}")]
+    DeviceLost(String),
     /// The model computed logits that are not finite.
     #[error("the model's logits are not finite after {position} tokens; its weights are damaged or overflow")]
     NotFinite {

@@ -56,8 +56,9 @@ pub mod fuzzing {
 #[path = "../tests/it/support/mod.rs"]
 mod fixtures;
 
+pub use backend::free_gpu_memory;
 pub use cuda::gpus;
-pub use device::{DeviceName, Gpu, NoGpu};
+pub use device::{DeviceName, Gpu, NoGpu, lost_gpu, until_gpu_lost};
 pub use encoder::{CrossEncoder, DprReader, EncoderError, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};

@@ -61,6 +61,8 @@ pub struct ModelDescription {
 pub struct Footprint {
     /// Size of the weights in their type, in bytes.
     pub weight_bytes: u64,
+    /// Size of a GPU's buffers, in bytes; 0 on the CPU.
+    pub buffer_bytes: u64,
     /// KV cache size of one position of a sequence, in bytes.
     pub cache_bytes_per_token: u64,
     /// Maximum sequence length in tokens.
@@ -68,13 +70,14 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Estimates a model loaded with weights of type `dtype`. Reads its configuration and the headers of its
-    /// weight files.
+    /// Estimates a model loaded with the options: its sizes on their device, in their dtype. Reads its configuration
+    /// and the headers of its weight files.
     ///
     /// # Errors
-    /// The same as [`Engine::load`](crate::Engine::load), except errors of reading weights.
-    pub fn of(source: &ModelSource, dtype: DType) -> Result<Self, LoadError> {
-        load::open(source)?.footprint(dtype)
+    /// The same as [`Engine::load`](crate::Engine::load), except errors of reading weights and of the device.
+    pub fn of(source: &ModelSource, options: &LoadOptions) -> Result<Self, LoadError> {
+        let options = LoadOptions { device: options.device.resolved(), ..options.clone() };
+        load::open(source)?.footprint(&options)
     }
 
     /// KV cache size of `sequences` sequences of full length, in bytes. With less than the size for one
@@ -87,17 +90,20 @@ impl Footprint {
 
 impl Opened {
     /// The memory requirements of the model.
-    pub(crate) fn footprint(&self, dtype: DType) -> Result<Footprint, LoadError> {
-        let config = &self.config;
-        let (rows, matrices) = self.matrices(DeviceName::Cpu, dtype)?;
-        let weight_bytes = Backend::weight_bytes(DeviceName::Cpu, config, rows, dtype, &matrices);
-        let layout = PageLayout { shape: config.key_values(), positions: TILE, storage: Storage::Memory };
-        let cache_bytes_per_token = (layout.bytes() / TILE) as u64;
-        Ok(Footprint { weight_bytes, cache_bytes_per_token, context_length: config.context_length })
+    fn footprint(&self, options: &LoadOptions) -> Result<Footprint, LoadError> {
+        let (config, device, dtype) = (&self.config, options.device, options.dtype);
+        let (rows, matrices) = self.matrices(device, dtype)?;
+        let layout = Backend::layout(config, &LoadOptions { page_size: TILE, ..options.clone() });
+        Ok(Footprint {
+            weight_bytes: Backend::weight_bytes(device, config, rows, dtype, &matrices),
+            buffer_bytes: Backend::buffer_bytes(config, rows, options),
+            cache_bytes_per_token: (layout.bytes() / TILE) as u64,
+            context_length: config.context_length,
+        })
     }
 
     /// Rows of the embedding, and the sizes of the matrices. On a GPU, blocks are widened to floats.
-    fn matrices(&self, device: DeviceName, dtype: DType) -> Result<(usize, Matrices), LoadError> {
+    pub(crate) fn matrices(&self, device: DeviceName, dtype: DType) -> Result<(usize, Matrices), LoadError> {
         let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
         let mut matrices = Matrices::new(&self.config, rows, dtype);
         let unread = (!self.config.tied_embeddings).then_some(EMBEDDING);
@@ -175,7 +181,7 @@ mod tests {
     fn what_is_foreseen_is_what_is_taken() {
         for dtype in [DType::F32, DType::F16] {
             let source = ModelSource::Random { shape: RandomShape::With1M, seed: 1 };
-            let footprint = Footprint::of(&source, dtype).unwrap();
+            let footprint = Footprint::of(&source, &LoadOptions { dtype, ..LoadOptions::default() }).unwrap();
             let cache = footprint.cache_bytes(2);
             let budget = MemoryBudget::new(footprint.weight_bytes + cache);
             let options = LoadOptions {
@@ -195,10 +201,20 @@ mod tests {
     #[test]
     fn seven_billion_parameters_in_half_precision() {
         let source = ModelSource::Random { shape: RandomShape::Llama2With7B, seed: 1 };
-        let footprint = Footprint::of(&source, DType::F16).unwrap();
+        let on = |device| {
+            let options = LoadOptions { device, dtype: DType::F16, ..LoadOptions::default() };
+            Footprint::of(&source, &options).unwrap()
+        };
+        let footprint = on(DeviceName::Cpu);
         // The file has 13.5 GB; embeddings and norms are float32 in memory.
         assert_eq!(footprint.weight_bytes / 100_000_000, 137);
         assert_eq!(footprint.cache_bytes_per_token, 2 * 32 * 4096 * 4);
-        assert_eq!(footprint.context_length, 4096);
+        assert_eq!((footprint.context_length, footprint.buffer_bytes), (4096, 0));
+        // A GPU stores embeddings, keys and values in the type of the weights.
+        let footprint = on(DeviceName::Cuda(0));
+        assert_eq!(footprint.weight_bytes / 100_000_000, 134);
+        assert_eq!(footprint.cache_bytes_per_token, 2 * 32 * 4096 * 2);
+        // Steps of 8192 tokens: 1.7 GB.
+        assert_eq!(footprint.buffer_bytes / 100_000_000, 17);
     }
 }

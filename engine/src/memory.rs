@@ -76,10 +76,15 @@ pub(crate) fn cache_share(budget: Option<&MemoryBudget>, wanted: u64) -> u64 {
     wanted.max(SMALL_CACHE).min(free / 2)
 }
 
-/// Default size of a KV cache on a device with `free` bytes of free memory. A tenth, at most 1 GiB, is left
-/// for buffers and libraries.
-pub(crate) fn device_share(free: u64, wanted: u64) -> u64 {
-    wanted.max(SMALL_CACHE).min(free - (free / 10).min(1 << 30))
+/// Default size of a KV cache on a device on which `available` bytes are free for it.
+pub(crate) fn device_share(available: u64, wanted: u64) -> u64 {
+    wanted.max(SMALL_CACHE).min(available)
+}
+
+/// What of `free` bytes of a device's memory an engine may use for its buffers and KV cache. Its libraries take memory
+/// when they first compute: a tenth, at most 512 MiB, is left for them.
+pub(crate) fn usable(free: u64) -> u64 {
+    free - (free / 10).min(512 << 20)
 }
 
 /// Memory in bytes that this process can still allocate: the minimum of what Linux reports for the machine
@@ -123,8 +128,8 @@ mod tests {
         let budget = MemoryBudget::new(1 << 20);
         assert_eq!(cache_share(Some(&budget), 5), 1 << 19);
         assert!(cache_share(None, 5) <= SMALL_CACHE);
-        assert_eq!((device_share(80 << 30, 5), device_share(80 << 30, u64::MAX)), (SMALL_CACHE, 79 << 30));
-        assert_eq!(device_share(100, u64::MAX), 90);
+        assert_eq!((device_share(80 << 30, 5), device_share(80 << 30, u64::MAX)), (SMALL_CACHE, 80 << 30));
+        assert_eq!((usable(100), usable(80 << 30)), (90, (80 << 30) - (512 << 20)));
         assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    1000 kB\n"), Some(1_024_000));
         assert_eq!(available("MemTotal: 9 kB\n"), None);
     }

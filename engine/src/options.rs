@@ -8,12 +8,16 @@ use std::path::{Path, PathBuf};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use crate::cache::{TILE, page_size_is_supported};
 use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::memory::{MemoryBudget, Reservation};
 use crate::random::RandomShape;
 use crate::simd::DType;
 use crate::speculation::Speculation;
+
+/// Largest batch that [`LoadOptions::AUTO_BATCH`] selects.
+pub(crate) const MOST_AUTO_BATCH: usize = 256;
 
 /// How a model is loaded and run. Start from [`LoadOptions::default`].
 #[derive(Clone, Debug)]
@@ -30,10 +34,11 @@ pub struct LoadOptions {
     /// Maximum sequence length in tokens, prompt and completion together. The default and upper limit is the
     /// model's context length.
     pub max_sequence_length: Option<usize>,
-    /// Maximum number of prompt tokens of one sequence per step.
-    pub prefill_chunk: usize,
-    /// Maximum number of tokens of all sequences per step; at least `max_batch`.
-    pub max_step_tokens: usize,
+    /// Maximum number of prompt tokens of one sequence per step; by default 256 on the CPU and 2048 on a GPU.
+    pub prefill_chunk: Option<usize>,
+    /// Maximum number of tokens of all sequences per step, at least `max_batch`; by default 512 on the CPU and 8192 on
+    /// a GPU, whose time per step hardly depends on it below that.
+    pub max_step_tokens: Option<usize>,
     /// Maximum number of waiting requests; further callers wait to submit.
     pub max_waiting: usize,
     /// Positions per KV cache page: 1, 2, 4, 8, 16 or a multiple of 16. Results do not depend on it. Prefixes
@@ -41,13 +46,14 @@ pub struct LoadOptions {
     pub page_size: usize,
     /// Maximum size of the KV cache in bytes, for running sequences and cached prefixes together. By default
     /// the size that `max_batch` sequences of full length need (at least 256 MiB), but at most half of the
-    /// free memory.
+    /// free memory; on a GPU, at most what weights and buffers leave free.
     pub kv_cache_bytes: Option<usize>,
     /// Whether a sequence reuses cached prefixes of earlier sequences. Results do not depend on it.
     pub reuse_prefixes: bool,
     /// Whether drafts of the next tokens are verified together. Results do not depend on it.
     pub speculation: Speculation,
-    /// The budget that weights and KV cache are reserved from; without one, only the machine limits memory.
+    /// The budget of the device's memory that weights, KV cache and a GPU's buffers are reserved from; without one, only
+    /// the device limits memory.
     pub memory: Option<MemoryBudget>,
     /// Whether the weight files are hashed for [`ModelDescription`](crate::ModelDescription).
     pub hash_weights: bool,
@@ -57,11 +63,36 @@ impl LoadOptions {
     /// Selects [`max_batch`](Self::max_batch) by the size of the KV cache.
     pub const AUTO_BATCH: usize = 0;
 
-    /// Reserves a part of the memory budget, if there is a budget. A GPU reserves nothing, because the budget covers
-    /// host memory only.
+    /// Maximum number of sequences computed together, also if it is selected by the size of the KV cache.
+    pub(crate) fn most_sequences(&self) -> usize {
+        if self.max_batch == Self::AUTO_BATCH { MOST_AUTO_BATCH } else { self.max_batch }
+    }
+
+    /// Checks the values that loading relies on.
+    ///
+    /// # Errors
+    /// [`LoadError::InvalidOption`] if pages have a size that is not supported.
+    pub(crate) fn check(&self) -> Result<(), LoadError> {
+        let size = self.page_size;
+        if page_size_is_supported(size) {
+            return Ok(());
+        }
+        let reason = format!("page_size is {size}: expected 1, 2, 4, 8 or a multiple of {TILE}");
+        Err(LoadError::InvalidOption { reason })
+    }
+
+    /// Maximum numbers of prompt tokens of one sequence, and of tokens of all sequences, per step on the device.
+    pub(crate) fn step_limits(&self) -> (usize, usize) {
+        let (chunk, tokens) = match self.device {
+            DeviceName::Cuda(_) => (2048, 8192),
+            DeviceName::Auto | DeviceName::Cpu => (256, 512),
+        };
+        (self.prefill_chunk.unwrap_or(chunk), self.max_step_tokens.unwrap_or(tokens))
+    }
+
+    /// Reserves a part of the memory budget, if there is a budget. It is a budget of the device's memory.
     pub(crate) fn reserve(&self, what: &'static str, bytes: u64) -> Result<Option<Reservation>, LoadError> {
-        let on_gpu = matches!(self.device, DeviceName::Cuda(_));
-        let Some(budget) = self.memory.as_ref().filter(|_| !on_gpu) else { return Ok(None) };
+        let Some(budget) = self.memory.as_ref() else { return Ok(None) };
         let too_large = || LoadError::TooLargeForMemory {
             what,
             needed: bytes,
@@ -80,8 +111,8 @@ impl Default for LoadOptions {
             max_batch: 32,
             threads: None,
             max_sequence_length: None,
-            prefill_chunk: 256,
-            max_step_tokens: 512,
+            prefill_chunk: None,
+            max_step_tokens: None,
             max_waiting: 1024,
             page_size: 16,
             kv_cache_bytes: None,

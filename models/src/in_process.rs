@@ -129,7 +129,7 @@ pub(crate) fn resolved(choice: BackendChoice, source: &ModelSource) -> BackendCh
 /// As [`InProcessModel::load`], except errors of reading weights.
 pub(crate) fn footprint(source: &ModelSource, settings: &EngineSettings) -> Result<Footprint, LoadError> {
     match resolved(settings.backend, source) {
-        BackendChoice::Auto | BackendChoice::Native => Footprint::of(source, settings.dtype),
+        BackendChoice::Auto | BackendChoice::Native => Footprint::of(source, &settings.options()),
         #[cfg(feature = "candle-transformers")]
         BackendChoice::CandleTransformers => candle_transformers::footprint(source),
         #[cfg(not(feature = "candle-transformers"))]

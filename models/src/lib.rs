@@ -47,6 +47,7 @@ pub use files::{ModelFile, builtin_bytes, builtin_source, hash_file, hash_folder
 pub use in_process::InProcessModel;
 pub use located::{EngineModel, LocateError, fetch_data, locate};
 pub use lumos::LumosName;
+pub use lumos_engine::{lost_gpu, until_gpu_lost};
 pub use lumos_http::{ConcurrencyBounds, ServerKey};
 pub use name::{ModelName, NameError};
 pub use openai::{OpenAiName, OpenAiSettings, Price};

@@ -72,7 +72,7 @@ pub struct EngineSettings {
     /// Whether the engine verifies drafts of the next tokens. Does not change results, and is not part of a model's
     /// identity.
     pub speculation: Speculation,
-    /// Device that runs the engine. Not part of a model's identity.
+    /// Device that runs the engine. Whether it is a GPU is part of a model's identity, its number is not.
     pub device: Device,
     /// The engine's share of a memory limit; the machine's own limit if `None`.
     pub memory: Option<MemoryShare>,
@@ -111,6 +111,10 @@ const FULL_ROTARY: &str = "+full-rotary";
 /// stopped only at the token of a newline.
 const NEWLINE_TEXT: &str = "+newline-text";
 
+/// Marks that a GPU computes. It adds in another order than a CPU, and with half precision it also rounds embeddings, keys,
+/// values and the inputs of products.
+const GPU: &str = "+cuda";
+
 /// Marks that candle-transformers computes, and precedes its version.
 const CANDLE_TRANSFORMERS: &str = "+candle-transformers-";
 
@@ -122,16 +126,28 @@ const REFERENCE_VERSION: Option<&str> = None;
 
 impl EngineSettings {
     /// Returns what a model's results depend on besides its files, as recorded in its identity:
-    /// `f32+full-rotary`, or `f32+candle-transformers-0.11.1`. The backend must be resolved. `newline_is_unique`: whether
+    /// `f32+full-rotary`, `f16+full-rotary+cuda`, or `f32+candle-transformers-0.11.1`. The backend must be resolved. `newline_is_unique`: whether
     /// lines end at a single token of the vocabulary.
     pub(super) fn computed_in(&self, newline_is_unique: bool) -> String {
         let line_ends = if newline_is_unique { "" } else { NEWLINE_TEXT };
+        let gpu = if self.is_on_gpu() { GPU } else { "" };
         match self.backend {
-            BackendChoice::Auto | BackendChoice::Native => format!("{}{FULL_ROTARY}{line_ends}", self.dtype),
+            BackendChoice::Auto | BackendChoice::Native => {
+                format!("{}{FULL_ROTARY}{gpu}{line_ends}", self.dtype)
+            }
             BackendChoice::CandleTransformers => {
                 let version = REFERENCE_VERSION.unwrap_or("none");
-                format!("{}{CANDLE_TRANSFORMERS}{version}{line_ends}", self.dtype)
+                format!("{}{CANDLE_TRANSFORMERS}{version}{gpu}{line_ends}", self.dtype)
             }
+        }
+    }
+
+    /// Whether a GPU computes.
+    fn is_on_gpu(&self) -> bool {
+        match self.device {
+            Device::Cpu => false,
+            Device::Cuda(_) => true,
+            Device::Auto => DeviceName::Auto.resolved() != DeviceName::Cpu,
         }
     }
 
@@ -156,6 +172,15 @@ impl EngineSettings {
     pub(super) fn computing_in(self, computed_in: Option<&str>) -> Result<Self, String> {
         let Some(text) = computed_in else { return Ok(self) };
         let text = text.strip_suffix(NEWLINE_TEXT).unwrap_or(text);
+        let (text, on_gpu) = text.strip_suffix(GPU).map_or((text, false), |text| (text, true));
+        if on_gpu != self.is_on_gpu() {
+            let (planned, own, flag) =
+                if on_gpu { ("a GPU", "the CPU", "cuda") } else { ("the CPU", "a GPU", "cpu") };
+            return Err(format!(
+                "planned to be computed by {planned}, but computed here by {own}; their results differ, and the two are not \
+                 mixed in a run; hint: pass --device {flag} to this worker, or start a new run with `lumos run --name <NAME>`"
+            ));
+        }
         if let Some((dtype, version)) = text.split_once(CANDLE_TRANSFORMERS) {
             if REFERENCE_VERSION != Some(version) {
                 let own = REFERENCE_VERSION.map_or_else(
@@ -200,7 +225,6 @@ impl EngineSettings {
         };
         if let Some(batch_size) = self.batch_size {
             options.max_batch = batch_size.max(1);
-            options.max_step_tokens = options.max_step_tokens.max(options.max_batch);
         }
         options
     }
@@ -226,7 +250,26 @@ mod tests {
             }
         }
         assert_eq!(EngineSettings::default().computed_in(true), "f32+full-rotary");
+        let gpu = EngineSettings { device: Device::Cuda(1), dtype: DType::F16, ..EngineSettings::default() };
+        assert_eq!(gpu.computed_in(true), "f16+full-rotary+cuda");
+        assert_eq!(gpu.computed_in(false), "f16+full-rotary+cuda+newline-text");
         assert_eq!(EngineSettings::default().computed_in(false), "f32+full-rotary+newline-text");
+    }
+
+    /// Numbers of GPUs may differ between workers, but a CPU and a GPU do not continue each other's runs.
+    #[test]
+    fn devices_of_two_kinds_are_not_mixed() {
+        let on = |device| EngineSettings { device, ..EngineSettings::default() };
+        let (cpu, gpu) = (on(Device::Cpu), on(Device::Cuda(0)));
+        for is_unique in [true, false] {
+            let (on_cpu, on_gpu) = (cpu.computed_in(is_unique), gpu.computed_in(is_unique));
+            assert_ne!(on_cpu, on_gpu);
+            assert!(on(Device::Cuda(3)).computing_in(Some(&on_gpu)).is_ok());
+            let refused = gpu.computing_in(Some(&on_cpu)).unwrap_err();
+            assert!(refused.contains("by the CPU") && refused.contains("--device cpu"), "{refused}");
+            let refused = cpu.computing_in(Some(&on_gpu)).unwrap_err();
+            assert!(refused.contains("by a GPU") && refused.contains("--device cuda"), "{refused}");
+        }
     }
 
     #[cfg(feature = "candle-transformers")]

@@ -106,11 +106,18 @@ fn text(name: &str, report: &BenchReport) -> String {
         DeviceName::Cuda(_) => report.device.to_string(),
         DeviceName::Auto | DeviceName::Cpu => format!("{} threads", report.threads),
     };
+    let apart = if report.cells.iter().all(|cell| cell.decoded_together) {
+        ""
+    } else {
+        "* the first sequences ended before the last ones began to decode: all generated tokens over the whole time, \
+         prefill included; hint: raise --new-tokens\n"
+    };
     format!(
         "{name}: {:.1} M parameters, {}, {} of weights, {}\n\
          prompts of {} tokens, {} generated tokens each\n\
          limits: memory {:.1} GB/s, compute {:.0} GFLOP/s\n\n{table}\n\n\
-         first token: mean over a batch sent at once; second turn: the same for prompt, reply and 16 more tokens\n",
+         first token: mean over a batch sent at once; second turn: the same for prompt, reply and 16 more tokens\n\
+         {apart}",
         report.model.parameters as f64 / 1e6,
         report.model.quantization.clone().unwrap_or_else(|| report.model.dtype.to_string()),
         ByteSize(report.weight_bytes),
@@ -132,7 +139,7 @@ fn row(cell: &BenchCell) -> [String; 11] {
         if cell.reuse { "on" } else { "off" }.to_owned(),
         format!("{:.1}", cell.prefill_tokens_per_second),
         percent(cell.prefill_share_of_compute),
-        format!("{:.1}", cell.decode_tokens_per_second),
+        format!("{:.1}{}", cell.decode_tokens_per_second, if cell.decoded_together { "" } else { "*" }),
         percent(cell.decode_share_of_limit()),
         seconds(cell.first_token_seconds),
         seconds(cell.second_turn_first_token_seconds),

@@ -47,7 +47,8 @@ pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> Comm
     };
     let mut resolved = manifest.spec.clone();
     (resolved.output_path, resolved.name) = named(&folder)?;
-    let models = settings::models_of(&resolved, &EngineArgs::default())?;
+    let models =
+        settings::models_of(&resolved, &EngineArgs::default(), settings::Computes::of(&arguments.fleet))?;
     let executor = Executor::new(models, &resolved.folder(), options);
     let spec = Spec { resolved, executor }.with_fleet(&arguments.fleet).await?;
     let Some(checkpoint) = checkpoint else {
@@ -56,6 +57,7 @@ pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> Comm
     };
     let executor = spec.executor;
     executor.check_models(&manifest).await?;
+    Executor::note_gpu(&manifest);
     Run { manifest, folder, checkpoint, executor, in_phases: None, budget: None }.finish().await
 }
 

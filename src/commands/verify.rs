@@ -71,9 +71,10 @@ pub(crate) async fn verify(arguments: &VerifyArgs) -> CommandResult {
     };
     manifest.spec.batch_size = batch_size;
     let engine = EngineArgs { threads: arguments.threads, ..EngineArgs::default() };
-    let models = settings::models_of(&manifest.spec, &engine)?;
+    let models = settings::models_of(&manifest.spec, &engine, settings::Computes::Here)?;
     let executor = Executor::new(models, &folder, Options::default());
     executor.check_models(&manifest).await?;
+    Executor::note_gpu(&manifest);
     if arguments.reference {
         return compare_with_reference(&executor, &sample, arguments.json).await;
     }

@@ -64,7 +64,8 @@ impl Spec {
         if let Some(file) = output.record.as_deref().filter(|file| !file.starts_with(&folder)) {
             writable::check_file(file)?;
         }
-        let models = settings::models_of(&resolved, &arguments.engine)?;
+        let models =
+            settings::models_of(&resolved, &arguments.engine, settings::Computes::of(&arguments.fleet))?;
         let options = Options {
             verbosity,
             json: output.json,
@@ -109,6 +110,25 @@ impl Executor {
             }
         }
         Ok(())
+    }
+
+    /// Says what is not guaranteed about replies that a GPU computes again, if a run has any.
+    pub(crate) fn note_gpu(manifest: &Manifest) {
+        let configurations = manifest.configurations.iter();
+        let identities = configurations.flat_map(|planned| planned.configuration.models.values());
+        let types = identities.filter_map(|identity| identity.dtype.as_deref());
+        let on_gpu: Vec<&str> = types.filter(|text| text.contains("+cuda")).collect();
+        if on_gpu.iter().any(|text| !text.starts_with("f32")) {
+            eprintln!(
+                "note: models are computed on a GPU in half precision: cuBLAS adds in an order that depends on the batch, so \
+                 near ties may be decided differently each time"
+            );
+        } else if !on_gpu.is_empty() {
+            eprintln!(
+                "note: models are computed on a GPU in float32: replies do not depend on the batch by design, which has not \
+                 been checked on hardware"
+            );
+        }
     }
 
     /// Checks that the tools' backends have not changed since the run was planned.

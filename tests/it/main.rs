@@ -14,6 +14,7 @@ mod crash;
 mod damage;
 mod engine;
 mod export;
+mod fake_gpu;
 mod families;
 mod fleet;
 mod guides;

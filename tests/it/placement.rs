@@ -135,7 +135,7 @@ fn devices_are_named_for_all_or_by_role() {
     let file = folder.path().join("run.toml");
     std::fs::write(&file, "[device]\nplanner = 'cpu'\nothers = 'auto'\n").unwrap();
     with("cpu").args("--config").arg(&file).ok();
-    // Devices by role yield the same results, because the device is not part of a model's identity.
+    // `auto` is the CPU on a machine without a GPU; which device computes is part of an identity only if it is a GPU.
     run(folder.path(), "one", 4).args("--device cpu").ok();
     let two = run(folder.path(), "two", 4).args("--device grounder=auto").ok();
     two.prints(["models computed: planner on cpu, grounder on auto"]);

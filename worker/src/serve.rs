@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, OptionFuture};
-use lumos_models::ModelRegistry;
+use lumos_models::{ModelRegistry, lost_gpu, until_gpu_lost};
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::{Assignment, Ending, Fault, FaultKind, Finished, Outcome, RunToken, Telemetry, WorkUnit};
 use lumos_tools::ToolSets;
@@ -66,10 +66,16 @@ impl Runs for RunTerms {
     }
 }
 
-/// A failed operation of a queue that stops a worker before its queue is empty.
+/// What stops a worker before its queue is empty.
 #[derive(Debug, Error)]
-#[error("queue: {0}")]
-pub struct ServeError(#[from] QueueError);
+pub enum ServeError {
+    /// An operation of a queue failed.
+    #[error("queue: {0}")]
+    Queue(#[from] QueueError),
+    /// A GPU failed for good: every further unit would fail. The units in progress return to the queue.
+    #[error("{0}")]
+    GpuLost(String),
+}
 
 /// A worker: its models, tools and slots.
 pub struct Worker {
@@ -95,7 +101,7 @@ impl Worker {
     /// progress have ended or the grace period is over. Unfinished units are then returned to the queue.
     ///
     /// # Errors
-    /// If a queue operation fails. Unfinished units are then returned to the queue.
+    /// If a queue operation or a GPU fails. Unfinished units are then returned to the queue.
     pub async fn serve(
         self: Arc<Self>,
         work: Arc<dyn Queue<Assignment>>,
@@ -108,6 +114,7 @@ impl Worker {
         let mut claiming = true;
         let mut draining = false;
         let mut deadline = None;
+        let mut lost = None;
         while claiming || !running.is_empty() {
             let free = self.concurrency.max(1).saturating_sub(running.len());
             if claiming && !asked && free > 0 {
@@ -119,6 +126,10 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = self.terms.stop.cancelled() => break,
+                message = until_gpu_lost() => {
+                    lost = Some(message);
+                    break;
+                }
                 () = drain.cancelled(), if !draining => {
                     draining = true;
                     claiming = false;
@@ -155,7 +166,7 @@ impl Worker {
         while let Some(joined) = running.join_next().await {
             ended(joined)?;
         }
-        Ok(())
+        lost.map_or(Ok(()), |message| Err(ServeError::GpuLost(message)))
     }
 
     /// Executes the unit of one lease. The result is published before the message is acknowledged.
@@ -177,6 +188,10 @@ impl Worker {
                 self.record(lease.body(), FaultKind::Timeout, message)
             }
         };
+        if finished.outcome.is_fault() && lost_gpu().is_some() {
+            // Not the unit's failure: dropping the lease returns it to the queue, for a worker with a GPU that works.
+            return Ok(());
+        }
         if finished.outcome.is_fault() && matches!(lease.extend().await, Err(QueueError::LeaseLost(_))) {
             // The unit is, or will be, redelivered to another worker. A failure here, after a pause of this
             // process or a lost connection, is not meaningful and is not recorded.

@@ -13,6 +13,7 @@ use crate::backend::Backend;
 use crate::device::DeviceName;
 use crate::engine::Engine;
 use crate::error::{GenerateError, LoadError};
+use crate::load;
 use crate::loaded::ModelDescription;
 pub use crate::machine::MachineLimits;
 use crate::options::{LoadOptions, ModelSource, thread_count};
@@ -75,6 +76,10 @@ pub struct BenchCell {
     pub prefill_tokens_per_second: f64,
     /// Generated tokens of all sequences per second, while all of them decode.
     pub decode_tokens_per_second: f64,
+    /// Whether all sequences decoded together at some time. If not, because the first ones ended before the last ones
+    /// began, `decode_tokens_per_second` divides all generated tokens by the whole time, prefill included.
+    #[serde(default = "decoded_together")]
+    pub decoded_together: bool,
     /// Mean time to first token in seconds, with all requests submitted at once.
     pub first_token_seconds: f64,
     /// Mean time to first token in seconds for a second turn: prompt, completion and 16 more tokens.
@@ -93,6 +98,11 @@ pub struct BenchCell {
     pub decode_share_of_compute: f64,
     /// Operations per second of prefill as a share of the kernel's peak rate.
     pub prefill_share_of_compute: f64,
+}
+
+/// Reports of earlier versions do not say.
+fn decoded_together() -> bool {
+    true
 }
 
 impl BenchCell {
@@ -129,14 +139,30 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
     if settings.batch_sizes.contains(&0) {
         return Err(BenchError::Settings("batch sizes must be positive"));
     }
+    settings.options.check()?;
     let threads = thread_count(settings.options.threads);
     let device = settings.options.device.resolved();
     let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
     let largest = settings.batch_sizes.iter().copied().max().unwrap_or(1);
+    let opened = load::open(&settings.source)?;
+    let format = opened.matrices(device, settings.options.dtype)?.1.format;
+    // The pages of one round at the largest batch size, and no more: on a GPU the cache is allocated at once.
+    let layout = Backend::layout(&opened.config, &LoadOptions { device, ..settings.options.clone() });
+    let positions = prompt_tokens.saturating_add(new_tokens).saturating_add(SECOND_TURN + 1);
+    let cache_bytes = layout.pages(positions).saturating_mul(largest).saturating_mul(layout.bytes());
+    drop(opened);
+    // Before the engine takes a GPU's memory.
+    let limits = Backend::limits(device, threads, settings.options.dtype, format)?;
     let mut report = None;
     for reuse in settings.reuse.iter().copied() {
         // The batch holds all requests of a cell at once; one engine serves all batch sizes.
-        let options = LoadOptions { max_batch: largest, reuse_prefixes: reuse, ..settings.options.clone() };
+        let kv_cache_bytes = settings.options.kv_cache_bytes.or(Some(cache_bytes));
+        let options = LoadOptions {
+            max_batch: largest,
+            reuse_prefixes: reuse,
+            kv_cache_bytes,
+            ..settings.options.clone()
+        };
         let engine = Engine::load(settings.source.clone(), options)?;
         round(&engine, settings, 1, u64::MAX).await?;
         let report = match &mut report {
@@ -149,7 +175,7 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
                 new_tokens,
                 weight_bytes: engine.weight_bytes(),
                 cache_bytes_per_token: (engine.statistics().page_bytes / engine.page_size()) as u64,
-                limits: Backend::limits(device, threads, settings.options.dtype, engine.matrices().format)?,
+                limits,
                 cells: Vec::new(),
             }),
         };
@@ -193,6 +219,7 @@ async fn cell(
         reuse,
         prefill_tokens_per_second: prefill,
         decode_tokens_per_second: round.decode,
+        decoded_together: round.together,
         first_token_seconds: round.mean_first_token,
         second_turn_first_token_seconds: round.second_turn,
         second_turn_cached_tokens: round.cached_tokens,
@@ -212,6 +239,8 @@ struct Round {
     last_first_token: f64,
     /// Decoded tokens of all sequences per second.
     decode: f64,
+    /// Whether all sequences decoded together.
+    together: bool,
     second_turn: f64,
     cached_tokens: usize,
 }
@@ -242,10 +271,10 @@ async fn round(
         tokens.arrived.iter().filter(within).map(|(_, count)| *count).sum::<usize>()
     };
     let together: usize = first.iter().map(full).sum();
-    let decode = if first_end > last_first_token {
+    let all_decode = first_end > last_first_token;
+    let decode = if all_decode {
         together as f64 / (first_end - last_first_token)
     } else {
-        // The sequences did not overlap: divide all tokens by the whole time.
         let end = first.iter().map(Times::last).fold(0.0, f64::max);
         (batch_size * settings.new_tokens) as f64 / end
     };
@@ -256,6 +285,7 @@ async fn round(
         mean_first_token: mean(&first),
         last_first_token,
         decode,
+        together: all_decode,
         second_turn: mean(&second),
         cached_tokens: second.iter().map(|times| times.cached_tokens).sum(),
     })

@@ -3,8 +3,25 @@
 
 /// A failed device operation.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct DeviceError(pub(crate) String);
+pub(crate) enum DeviceError {
+    /// This operation failed; others may succeed.
+    #[error("{0}")]
+    Failed(String),
+    /// The device fails every further operation of this process, or never ends one.
+    #[error("{0}")]
+    Lost(String),
+}
+
+impl DeviceError {
+    /// The error with what failed before its reason.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    pub(crate) fn within(self, what: &str) -> Self {
+        match self {
+            Self::Failed(reason) => Self::Failed(format!("{what}: {reason}")),
+            Self::Lost(reason) => Self::Lost(format!("{what}: {reason}")),
+        }
+    }
+}
 
 /// A kernel argument.
 pub(crate) enum Argument<'a, B> {

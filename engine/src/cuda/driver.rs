@@ -1,27 +1,26 @@
-//! Bindings to NVIDIA's driver, cuBLAS and NVRTC, loaded at run time.
-//!
-//! Nothing is linked, so a binary built with the `cuda` feature starts on every machine. [`check_libraries`] detects
-//! missing libraries before any of their functions is called. With the feature `cuda-linked` another crate links them.
+//! [`CudaDevice`]: the CUDA driver and cuBLAS as an [`Accelerator`].
 #![allow(unsafe_code)] // foreign functions that take addresses
 
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use cudarc::cublas;
 use cudarc::cublas::sys as blas;
-use cudarc::cublas::{self, CudaBlas};
-use cudarc::driver::sys::{CUdevice_attribute, CUfunction_attribute_enum};
+use cudarc::driver::sys::{CUfunction_attribute_enum, CUresult};
 use cudarc::driver::{
-    self, CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, result,
-    sys,
+    CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, DriverError, LaunchConfig, PushKernelArg,
+    result, sys,
 };
 use cudarc::nvrtc;
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
-use super::kernels::{KERNELS, MOST_SHARED_BYTES, SOURCE};
-use crate::device::{DeviceName, Gpu, NoGpu};
+use super::kernels::{KERNELS, MOST_SHARED_BYTES};
+use super::libraries;
+use super::staging::Staging;
+use crate::device::lost_gpu;
 use crate::machine::MachineLimits;
 use crate::simd::DType;
 
@@ -29,15 +28,40 @@ use crate::simd::DType;
 const COPY: usize = 1 << 30;
 const ROUNDS: usize = 10;
 /// Rows, inputs and outputs of the matrix product that is timed.
-const PRODUCT: usize = 4096;
+const PRODUCT: usize = 8192;
+/// Random numbers that fill the timed matrices, over and over.
+const RANDOM: usize = 1 << 20;
+/// Time in seconds after which work of a GPU counts as hung; `LUMOS_GPU_TIMEOUT` sets another one.
+const PATIENCE: u64 = 300;
 
 /// One GPU with its own stream, for weights of one type.
 pub(crate) struct CudaDevice {
-    context: Arc<CudaContext>,
-    stream: Arc<CudaStream>,
-    blas: CudaBlas,
     functions: HashMap<&'static str, CudaFunction>,
+    staging: RefCell<Staging>,
+    blas: Blas,
+    stream: Arc<CudaStream>,
+    context: Arc<CudaContext>,
     dtype: DType,
+}
+
+/// A cuBLAS handle.
+struct Blas {
+    handle: blas::cublasHandle_t,
+    context: Arc<CudaContext>,
+}
+
+// SAFETY: a handle may be used by any thread, one at a time.
+unsafe impl Send for Blas {}
+
+impl Drop for Blas {
+    fn drop(&mut self) {
+        // The thread may never have used the context: an engine may be dropped without having computed. After a fatal
+        // error nothing can be destroyed any more, and a kernel that does not end would be waited for.
+        if lost_gpu().is_none() && self.context.bind_to_thread().is_ok() {
+            // SAFETY: created with the device, and destroyed once.
+            let _ = unsafe { cublas::result::destroy_handle(self.handle) };
+        }
+    }
 }
 
 /// A buffer in GPU memory.
@@ -53,112 +77,116 @@ impl CudaBuffer {
     fn part(&self, offset: usize, bytes: usize) -> Result<sys::CUdeviceptr, DeviceError> {
         if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
             let reason = format!("{bytes} bytes at offset {offset} exceed a buffer of {} bytes", self.bytes);
-            return Err(DeviceError(reason));
+            return Err(DeviceError::Failed(reason));
         }
         Ok(self.address + offset as u64)
     }
 }
 
-impl From<driver::DriverError> for DeviceError {
-    fn from(error: driver::DriverError) -> Self {
-        Self(format!("CUDA driver error: {error}"))
+/// Whether a GPU fails all further calls of the process after this error.
+fn is_fatal(error: CUresult) -> bool {
+    use CUresult as E;
+    matches!(
+        error,
+        E::CUDA_ERROR_ILLEGAL_ADDRESS
+            | E::CUDA_ERROR_ECC_UNCORRECTABLE
+            | E::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | E::CUDA_ERROR_CONTAINED
+            | E::CUDA_ERROR_LAUNCH_TIMEOUT
+            | E::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | E::CUDA_ERROR_ASSERT
+            | E::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | E::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | E::CUDA_ERROR_MISALIGNED_ADDRESS
+            | E::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | E::CUDA_ERROR_INVALID_PC
+            | E::CUDA_ERROR_LAUNCH_FAILED
+            | E::CUDA_ERROR_TENSOR_MEMORY_LEAK
+            | E::CUDA_ERROR_EXTERNAL_DEVICE
+            | E::CUDA_ERROR_DEVICE_UNAVAILABLE
+            | E::CUDA_ERROR_UNKNOWN
+    )
+}
+
+/// The driver's text and name of an error.
+pub(super) fn message(error: DriverError) -> String {
+    let text = |text: Result<&CStr, DriverError>| text.map(|text| text.to_string_lossy().into_owned());
+    match (text(error.error_string()), text(error.error_name())) {
+        (Ok(text), Ok(name)) => format!("{text} ({name})"),
+        _ => format!("code {}", error.0 as u32),
     }
 }
 
-impl From<cublas::result::CublasError> for DeviceError {
-    fn from(error: cublas::result::CublasError) -> Self {
-        Self(format!("cuBLAS error: {error}"))
+impl From<DriverError> for DeviceError {
+    fn from(error: DriverError) -> Self {
+        let reason = format!("CUDA driver error: {}", message(error));
+        if is_fatal(error.0) { Self::Lost(reason) } else { Self::Failed(reason) }
     }
 }
 
-/// Whether driver, cuBLAS and NVRTC can be loaded.
-#[cfg(not(feature = "cuda-linked"))]
-fn present() -> [bool; 3] {
-    // SAFETY: opening these libraries runs only their own initialisation.
-    unsafe { [sys::is_culib_present(), blas::is_culib_present(), nvrtc::sys::is_culib_present()] }
-}
-
-/// A program does not start without the libraries that it links.
-#[cfg(feature = "cuda-linked")]
-fn present() -> [bool; 3] {
-    [true; 3]
-}
-
-/// Fails with the first library that cannot be loaded.
-fn check_libraries() -> Result<(), NoGpu> {
-    let [driver, blas, compiler] = present();
-    for (present, library, remedy) in [
-        (driver, "libcuda.so", "the NVIDIA driver"),
-        (blas, "libcublas.so", "the CUDA toolkit or the Python package nvidia-cublas"),
-        (compiler, "libnvrtc.so", "the CUDA toolkit or the Python package nvidia-cuda-nvrtc"),
-    ] {
-        if !present {
-            return Err(NoGpu::LibraryMissing { library, remedy });
+/// Waits until `query` no longer returns that work is in progress.
+pub(super) fn finished(query: impl Fn() -> Result<(), DriverError>) -> Result<(), DeviceError> {
+    let start = Instant::now();
+    let seconds = std::env::var("LUMOS_GPU_TIMEOUT").ok().and_then(|text| text.parse().ok());
+    let patience = Duration::from_secs(seconds.unwrap_or(PATIENCE));
+    loop {
+        match query() {
+            Err(DriverError(CUresult::CUDA_ERROR_NOT_READY)) => {}
+            ended => return Ok(ended?),
+        }
+        let elapsed = start.elapsed();
+        if elapsed > patience {
+            let seconds = patience.as_secs();
+            return Err(DeviceError::Lost(format!("a kernel did not end within {seconds} s")));
+        }
+        // Steps of large models take tens of milliseconds; asking more often than this costs a core and gains nothing.
+        if elapsed > Duration::from_millis(2) {
+            std::thread::sleep(Duration::from_micros(20));
+        } else {
+            std::thread::yield_now();
         }
     }
-    Ok(())
 }
 
-/// Lists the GPUs that the driver reports.
-pub(crate) fn gpus() -> Result<Vec<Gpu>, NoGpu> {
-    check_libraries()?;
-    // An old library may lack a function; the bindings panic in that case.
-    match catch_unwind(listed) {
-        Ok(Ok(gpus)) if gpus.is_empty() => Err(NoGpu::Driver("no GPU found".to_owned())),
-        Ok(Ok(gpus)) => Ok(gpus),
-        Ok(Err(error)) => Err(NoGpu::Driver(error.to_string())),
-        Err(_) => Err(NoGpu::Driver("functions of CUDA 12 are missing".to_owned())),
+/// The free memory of a GPU in bytes. Memory that was freed before counts as free.
+pub(crate) fn free_memory(ordinal: usize) -> Result<u64, DeviceError> {
+    libraries::check()?;
+    let context = CudaContext::new(ordinal)?;
+    release(&context)?;
+    Ok(context.mem_get_info()?.0 as u64)
+}
+
+/// Gives freed memory back to the driver, which keeps it in a pool until the device is synchronized.
+fn release(context: &CudaContext) -> Result<(), DeviceError> {
+    context.synchronize()?;
+    // Without pools, memory is freed at once.
+    if !context.has_async_alloc() {
+        return Ok(());
     }
-}
-
-fn listed() -> Result<Vec<Gpu>, driver::DriverError> {
-    result::init()?;
-    let mut version = 0;
-    // SAFETY: the driver is initialised and writes one integer.
-    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result()?;
-    let driver = format!("{}.{}", version / 1000, version % 1000 / 10);
-    let count = usize::try_from(result::device::get_count()?).unwrap_or(0);
-    (0..count)
-        .map(|ordinal| {
-            let device = result::device::get(ordinal as i32)?;
-            // SAFETY: the driver has just returned this device.
-            let (memory, major, minor) = unsafe {
-                let attribute = |attribute| result::device::get_attribute(device, attribute);
-                (
-                    result::device::total_mem(device)?,
-                    attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                    attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-                )
-            };
-            Ok(Gpu {
-                name: DeviceName::Cuda(ordinal),
-                model: result::device::get_name(device)?,
-                compute_capability: format!("{major}.{minor}"),
-                memory_bytes: memory as u64,
-                driver: driver.clone(),
-            })
-        })
-        .collect()
+    let mut pool = std::ptr::null_mut();
+    // SAFETY: the device exists; its default pool is never destroyed.
+    unsafe {
+        sys::cuDeviceGetDefaultMemPool(&raw mut pool, context.cu_device()).result()?;
+        sys::cuMemPoolTrimTo(pool, 0).result()?;
+    }
+    Ok(())
 }
 
 impl CudaDevice {
     /// Opens a GPU for weights of a type and compiles the kernels for it.
     pub(crate) fn open(ordinal: usize, dtype: DType) -> Result<Self, DeviceError> {
-        check_libraries().map_err(|missing| DeviceError(missing.to_string()))?;
-        let opened = catch_unwind(AssertUnwindSafe(|| Self::prepare(ordinal, dtype)));
-        opened.unwrap_or_else(|_| Err(DeviceError("a CUDA library lacks functions of CUDA 12".to_owned())))
-    }
-
-    fn prepare(ordinal: usize, dtype: DType) -> Result<Self, DeviceError> {
+        libraries::check()?;
         let context = CudaContext::new(ordinal)?;
         // SAFETY: every buffer stays on the one stream that it was created for, which keeps operations in
         // order.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream()?;
-        let blas = CudaBlas::new(stream.clone())?;
-        let (major, minor) = context.compute_capability()?;
-        let module =
-            context.load_module(nvrtc::Ptx::from_binary(compile(&format!("sm_{major}{minor}"), dtype)?))?;
+        let handle = cublas::result::create_handle().map_err(blas_failed)?;
+        let blas = Blas { handle, context: context.clone() };
+        // SAFETY: both are alive.
+        unsafe { cublas::result::set_stream(handle, stream.cu_stream().cast()) }.map_err(blas_failed)?;
+        let code = libraries::compile(context.compute_capability()?, dtype)?;
+        let module = context.load_module(nvrtc::Ptx::from_binary(code))?;
         let mut functions = HashMap::new();
         for kernel in KERNELS {
             let function = module.load_function(kernel)?;
@@ -166,27 +194,41 @@ impl CudaDevice {
             function.set_attribute(attribute, MOST_SHARED_BYTES)?;
             functions.insert(kernel, function);
         }
-        Ok(Self { context, stream, blas, functions, dtype })
+        let staging = RefCell::new(Staging::new(&context)?);
+        Ok(Self { functions, staging, blas, stream, context, dtype })
     }
 
-    /// Free and total memory in bytes.
+    /// Free and total memory in bytes. Memory that was freed before counts as free.
     pub(crate) fn memory(&self) -> Result<(u64, u64), DeviceError> {
+        release(&self.context)?;
         let (free, total) = self.context.mem_get_info()?;
         Ok((free as u64, total as u64))
     }
 
-    /// Measures the peak rates of the device: a copy within its memory, and a large matrix product.
+    /// Measures the peak rates of the device: a copy within its memory, and cuBLAS's product of large matrices.
     pub(crate) fn limits(&self) -> Result<MachineLimits, DeviceError> {
-        let (from, to) = (self.allocate(COPY)?, self.allocate(COPY)?);
-        let copied = self.seconds(|| {
-            // SAFETY: both buffers have this many bytes and outlive the wait that follows.
-            unsafe { result::memcpy_dtod_async(to.address, from.address, COPY, self.stream.cu_stream()) }?;
-            Ok(())
-        })?;
+        let copied = {
+            let (from, to) = (self.allocate(COPY)?, self.allocate(COPY)?);
+            self.seconds(|| {
+                // SAFETY: both buffers have this many bytes and outlive the wait that follows.
+                unsafe {
+                    result::memcpy_dtod_async(to.address, from.address, COPY, self.stream.cu_stream())
+                }?;
+                Ok(())
+            })?
+        };
+        release(&self.context)?;
         let matrices: Vec<CudaBuffer> = [self.dtype.width(), self.dtype.width(), size_of::<f32>()]
             .iter()
             .map(|width| self.allocate(PRODUCT * PRODUCT * width))
             .collect::<Result<_, _>>()?;
+        // A GPU is faster with zeros, whose bits do not change.
+        let random = random_bytes(self.dtype);
+        for matrix in &matrices[..2] {
+            for start in (0..matrix.bytes).step_by(random.len()) {
+                self.upload(matrix, start, &random[..random.len().min(matrix.bytes - start)])?;
+            }
+        }
         let product = Product::new(PRODUCT, PRODUCT, PRODUCT);
         let multiplied =
             self.seconds(|| self.multiply(&product, &matrices[0], &matrices[1], (&matrices[2], 0)))?;
@@ -200,47 +242,51 @@ impl CudaDevice {
     /// Mean time of several runs in seconds, after one warm-up run.
     fn seconds(&self, work: impl Fn() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
         work()?;
-        self.stream.synchronize()?;
+        self.wait()?;
         let start = Instant::now();
         for _ in 0..ROUNDS {
             work()?;
         }
-        self.stream.synchronize()?;
+        self.wait()?;
         Ok(start.elapsed().as_secs_f64() / ROUNDS as f64)
+    }
+
+    /// Waits for all earlier operations.
+    fn wait(&self) -> Result<(), DeviceError> {
+        self.context.bind_to_thread()?;
+        // SAFETY: the stream is alive.
+        finished(|| unsafe { sys::cuStreamQuery(self.stream.cu_stream()) }.result())
     }
 }
 
-/// Compiles the kernels to machine code for an architecture.
-fn compile(architecture: &str, dtype: DType) -> Result<Vec<u8>, DeviceError> {
-    let element = match dtype {
-        DType::F32 => 0,
-        DType::Bf16 => 1,
-        DType::F16 => 2,
-    };
-    let failed = |error: nvrtc::result::NvrtcError| DeviceError(format!("NVRTC error: {error:?}"));
-    let source = CString::new(SOURCE).map_err(|error| DeviceError(error.to_string()))?;
-    let program = nvrtc::result::create_program(&source, Some(c"kernels.cu")).map_err(failed)?;
-    let options = [format!("--gpu-architecture={architecture}"), format!("-DLUMOS_ELEMENT={element}")];
-    // SAFETY: the program was just created and is destroyed once, last; the buffer for the code has as many
-    // bytes as NVRTC asks for.
-    unsafe {
-        let compiled = nvrtc::result::compile_program(program, &options).map_err(|error| {
-            let log = nvrtc::result::get_program_log(program).unwrap_or_default();
-            let log = if log.is_empty() { c"" } else { CStr::from_ptr(log.as_ptr()) }
-                .to_string_lossy()
-                .into_owned();
-            DeviceError(format!("NVRTC failed to compile the kernels for {architecture}: {error:?} {log}"))
-        });
-        let code = compiled.and_then(|()| {
-            let mut bytes = 0;
-            nvrtc::sys::nvrtcGetCUBINSize(program, &raw mut bytes).result().map_err(failed)?;
-            let mut code = vec![0u8; bytes];
-            nvrtc::sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()).result().map_err(failed)?;
-            Ok(code)
-        });
-        nvrtc::result::destroy_program(program).map_err(failed)?;
-        code
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        // The model's buffers were freed before; another engine may ask for the memory next. After a fatal error there is
+        // nothing to give back.
+        if lost_gpu().is_none() {
+            let _ = release(&self.context);
+        }
     }
+}
+
+/// Numbers between -1 and 1.
+fn random_bytes(dtype: DType) -> Vec<u8> {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let numbers = std::iter::repeat_with(&mut next).take(RANDOM);
+    match dtype {
+        DType::F32 => numbers.flat_map(f32::to_le_bytes).collect(),
+        DType::Bf16 => numbers.flat_map(|number| half::bf16::from_f32(number).to_le_bytes()).collect(),
+        DType::F16 => numbers.flat_map(|number| half::f16::from_f32(number).to_le_bytes()).collect(),
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
+fn blas_failed(error: cublas::result::CublasError) -> DeviceError {
+    DeviceError::Failed(format!("cuBLAS error: {error}"))
 }
 
 impl Accelerator for CudaDevice {
@@ -250,7 +296,7 @@ impl Accelerator for CudaDevice {
         // SAFETY: nothing is read before a kernel or an upload has written it.
         let memory = unsafe { self.stream.alloc::<u8>(bytes.max(1)) };
         let memory = memory.map_err(|error| {
-            DeviceError(format!("failed to allocate {bytes} bytes of its memory: {error}"))
+            DeviceError::from(error).within(&format!("failed to allocate {bytes} bytes of its memory"))
         })?;
         let address = memory.device_ptr(&self.stream).0;
         Ok(CudaBuffer { _memory: memory, address, bytes })
@@ -259,22 +305,22 @@ impl Accelerator for CudaDevice {
     fn upload(&self, buffer: &CudaBuffer, offset: usize, bytes: &[u8]) -> Result<(), DeviceError> {
         self.context.bind_to_thread()?;
         let to = buffer.part(offset, bytes.len())?;
-        // SAFETY: the part lies in the buffer; memory that is not page-locked is staged before the call
-        // returns.
-        Ok(unsafe { result::memcpy_htod_async(to, bytes, self.stream.cu_stream()) }?)
+        self.staging.borrow_mut().upload(to, bytes, &self.stream)
     }
 
     fn download(&self, buffer: &CudaBuffer, offset: usize, bytes: &mut [u8]) -> Result<(), DeviceError> {
-        self.context.bind_to_thread()?;
+        // The copy to memory that is not page-locked would wait for ever for a kernel that never ends.
+        self.wait()?;
         let from = buffer.part(offset, bytes.len())?;
         // SAFETY: the part lies in the buffer, and `bytes` is borrowed until the stream has been waited for.
         unsafe { result::memcpy_dtoh_async(bytes, from, self.stream.cu_stream()) }?;
-        Ok(self.stream.synchronize()?)
+        self.wait()
     }
 
     fn launch(&self, launch: &Launch, arguments: &[Argument<'_, CudaBuffer>]) -> Result<(), DeviceError> {
         let function = self.functions.get(launch.kernel);
-        let function = function.ok_or_else(|| DeviceError(format!("kernel {} not found", launch.kernel)))?;
+        let function =
+            function.ok_or_else(|| DeviceError::Failed(format!("kernel {} not found", launch.kernel)))?;
         let addresses: Vec<u64> = arguments
             .iter()
             .map(|argument| match argument {
@@ -298,7 +344,7 @@ impl Accelerator for CudaDevice {
         // SAFETY: the arguments are those of the kernel, which the tests check with the same source and the
         // same calls.
         unsafe { builder.launch(config) }
-            .map_err(|error| DeviceError(format!("kernel {}: {error}", launch.kernel)))?;
+            .map_err(|error| DeviceError::from(error).within(&format!("kernel {}", launch.kernel)))?;
         Ok(())
     }
 
@@ -325,7 +371,7 @@ impl Accelerator for CudaDevice {
         // SAFETY: the matrices lie in their buffers, and the two factors are read before the call returns.
         let multiplied = unsafe {
             cublas::result::gemm_ex(
-                *self.blas.handle(),
+                self.blas.handle,
                 blas::cublasOperation_t::CUBLAS_OP_T,
                 blas::cublasOperation_t::CUBLAS_OP_N,
                 m,
@@ -346,81 +392,7 @@ impl Accelerator for CudaDevice {
                 blas::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };
-        Ok(multiplied?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Needs NVRTC, but not a GPU.
-    #[test]
-    fn the_kernels_compile_for_every_architecture_and_type() {
-        if !present()[2] {
-            lumos_capabilities::skip(lumos_capabilities::Capability::Nvrtc, "libnvrtc.so not found");
-            return;
-        }
-        for architecture in ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"] {
-            for dtype in [DType::F32, DType::Bf16, DType::F16] {
-                let code = compile(architecture, dtype).unwrap();
-                assert_eq!(code[..4], *b"\x7fELF");
-                for kernel in KERNELS {
-                    assert!(code.windows(kernel.len()).any(|window| window == kernel.as_bytes()), "{kernel}");
-                }
-            }
-        }
-        let error = compile("sm_1", DType::F32).unwrap_err();
-        assert!(error.to_string().contains("sm_1"), "{error}");
-    }
-
-    /// Runs in a separate process, from which the driver hides the GPUs of this machine.
-    #[test]
-    fn a_machine_without_a_gpu_is_told_what_it_lacks() {
-        if std::env::var_os("LUMOS_WITHOUT_GPU").is_none() {
-            let (_, module) = module_path!().split_once("::").unwrap();
-            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", &format!("{module}::a_machine_without_a_gpu_is_told_what_it_lacks")]);
-            command.env("LUMOS_WITHOUT_GPU", "1").env("CUDA_VISIBLE_DEVICES", "-1");
-            let output = command.output().unwrap();
-            let said = format!("{output:?}");
-            assert!(output.status.success() && said.contains("1 passed"), "{said}");
-            return;
-        }
-        let libraries = [
-            ("libcuda.so", "the NVIDIA driver"),
-            ("libcublas.so", "the CUDA toolkit or the Python package nvidia-cublas"),
-            ("libnvrtc.so", "the CUDA toolkit or the Python package nvidia-cuda-nvrtc"),
-        ];
-        let reason = gpus().unwrap_err();
-        let first = present().into_iter().zip(libraries).find(|(is_present, _)| !is_present);
-        match first {
-            Some((_, (library, remedy))) => {
-                assert_eq!(reason, NoGpu::LibraryMissing { library, remedy });
-                assert!(
-                    reason.to_string().starts_with(&format!("{library} not found; hint: install {remedy}"))
-                );
-                assert_eq!(opening(0), reason.to_string());
-            }
-            None => {
-                assert!(matches!(&reason, NoGpu::Driver(_)), "{reason}");
-                assert!(opening(0).starts_with("CUDA driver error: "), "{}", opening(0));
-            }
-        }
-        assert_eq!(DeviceName::Auto.resolved(), DeviceName::Cpu);
-    }
-
-    #[test]
-    fn a_gpu_that_the_machine_does_not_have_is_refused() {
-        match gpus() {
-            Ok(gpus) => assert!(opening(gpus.len()).starts_with("CUDA driver error: ")),
-            Err(reason @ NoGpu::LibraryMissing { .. }) => assert_eq!(opening(4096), reason.to_string()),
-            Err(_) => assert!(opening(4096).starts_with("CUDA driver error: ")),
-        }
-    }
-
-    /// The error of opening a GPU.
-    fn opening(ordinal: usize) -> String {
-        CudaDevice::open(ordinal, DType::F32).err().expect("there is no such GPU").to_string()
+        // cuBLAS does not say whether the GPU failed before.
+        multiplied.map_err(|error| self.wait().err().unwrap_or_else(|| blas_failed(error)))
     }
 }

@@ -9,12 +9,15 @@ use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use crate::simd::DType;
 
 /// The sources that are compiled, placed in one folder.
-const SOURCES: [(&str, &str); 3] = [
-    ("emulator.cpp", include_str!("emulator.cpp")),
+const SOURCES: [(&str, &str); 6] = [
+    ("emulator.cpp", include_str!("emulator/emulator.cpp")),
+    ("races.cpp", include_str!("emulator/races.cpp")),
+    ("threads.hpp", include_str!("emulator/threads.hpp")),
+    ("intrinsics.hpp", include_str!("emulator/intrinsics.hpp")),
     ("kernels.cu", include_str!("kernels.cu")),
     ("sampling.cu", include_str!("sampling.cu")),
 ];
-const NO_COMPILER: &str = "cannot run the C++ compiler";
+pub(super) const NO_COMPILER: &str = "cannot run the C++ compiler";
 const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
 /// A handle to an emulated device.
@@ -114,7 +117,7 @@ fn program(dtype: DType, sanitized: bool) -> &'static Result<PathBuf, String> {
     let element = element(dtype);
     PROGRAMS[usize::from(sanitized)][element].get_or_init(|| {
         let options: &[&str] = if sanitized { &SANITIZERS } else { &[] };
-        let program = compile(element, options)?;
+        let program = compile("emulator", element, options)?;
         // Whether the sanitizers' libraries exist is only known after a program has been linked and run.
         match Command::new(&program).stdin(Stdio::null()).status() {
             Ok(status) if status.success() => Ok(program),
@@ -126,17 +129,19 @@ fn program(dtype: DType, sanitized: bool) -> &'static Result<PathBuf, String> {
     })
 }
 
-fn compile(element: usize, options: &[&str]) -> Result<PathBuf, String> {
+/// Compiles a program that runs the kernels for one type of elements ([`element`]). Fails with [`NO_COMPILER`] and the
+/// reason, or with the compiler's messages.
+pub(super) fn compile(name: &str, element: usize, options: &[&str]) -> Result<PathBuf, String> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let folder = FOLDER.get_or_init(write_sources).as_ref().map_err(Clone::clone)?;
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-    let program = folder.join(format!("emulator-{element}-{}", options.len()));
+    let program = folder.join(format!("{name}-{element}-{}", options.concat().replace(['=', ','], "-")));
     let output = Command::new(&compiler)
         // Checked versions of `longjmp` refuse to change stacks.
         .args(["-std=c++20", "-O1", "-g", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"])
         .args(options)
         .arg(format!("-DLUMOS_ELEMENT={element}"))
-        .arg(folder.join("emulator.cpp"))
+        .arg(folder.join(format!("{name}.cpp")))
         .arg("-o")
         .arg(&program)
         .output()
@@ -167,7 +172,7 @@ impl Process {
     }
 
     fn ended(&mut self, error: &io::Error) -> DeviceError {
-        DeviceError(format!("the emulator exited ({:?}): {error}", self.child.wait()))
+        DeviceError::Failed(format!("the emulator exited ({:?}): {error}", self.child.wait()))
     }
 }
 

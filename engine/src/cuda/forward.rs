@@ -4,9 +4,12 @@
 //! for the device.
 
 use super::accelerator::{Accelerator, DeviceError};
-use super::kernels::{self, Norm, Pages};
+use super::kernels::{self, Norm, PARTIAL_BYTES, Pages, Partial};
 use super::llama::DeviceLlama;
 use super::step::Step;
+use crate::load::block::ModelConfig;
+use crate::model::AttentionShape;
+use crate::simd::DType;
 
 /// Alignment in bytes of the logits, which follow the chosen ids in the output; suits cuBLAS.
 const ALIGNMENT: usize = 256;
@@ -21,6 +24,8 @@ pub(super) struct Scratch<B> {
     gate_up: B,
     product: B,
     update: B,
+    /// Parts of attention.
+    partial: B,
 }
 
 /// Buffers for the upload and the output.
@@ -38,21 +43,66 @@ pub(super) fn logits_offset(wanted: usize) -> usize {
     (wanted * size_of::<u32>()).next_multiple_of(ALIGNMENT)
 }
 
+/// Sizes of a row in the buffers of [`Scratch`], in its order, in bytes.
+fn row_bytes(hidden: usize, intermediate: usize, shape: &AttentionShape, dtype: DType) -> [usize; 7] {
+    let (element, float) = (dtype.width(), size_of::<f32>());
+    [
+        hidden * float,
+        hidden * element,
+        shape.stride() * float,
+        shape.query_heads * shape.head_size * element,
+        2 * intermediate * float,
+        intermediate * element,
+        hidden * float,
+    ]
+}
+
+/// Size of the output of `sequences` rows with logits of a vocabulary, in bytes.
+pub(super) fn output_bytes(sequences: usize, vocabulary: usize) -> usize {
+    logits_offset(sequences) + sequences * vocabulary * size_of::<f32>()
+}
+
+/// Size in bytes of all buffers for steps of `rows` tokens, of which `sequences` request output.
+pub(crate) fn buffer_bytes(
+    config: &ModelConfig,
+    vocabulary: usize,
+    dtype: DType,
+    (rows, sequences): (usize, usize),
+) -> u64 {
+    let row = row_bytes(config.hidden_size, intermediate(config), &AttentionShape::of(config), dtype);
+    let rotary = config.context_length.saturating_mul(config.head_size * size_of::<f32>());
+    // The table of rotary embeddings grows into a new buffer before the old one is freed.
+    let sizes = [
+        rows.saturating_mul(row.iter().sum()),
+        output_bytes(sequences, vocabulary),
+        rotary,
+        rotary,
+        PARTIAL_BYTES,
+    ];
+    sizes.iter().fold(0, |sum, size| sum.saturating_add(*size as u64))
+}
+
+/// The largest intermediate width of a layer.
+pub(super) fn intermediate(config: &ModelConfig) -> usize {
+    config.layers.iter().map(|layer| layer.feed_forward.width()).max().unwrap_or(0)
+}
+
 impl<A: Accelerator> DeviceLlama<A> {
     /// Allocates buffers for `rows` rows.
     pub(super) fn scratch(&self, rows: usize) -> Result<Scratch<A::Buffer>, DeviceError> {
-        let element = self.dtype.width();
-        let queries = self.shape.query_heads * self.shape.head_size;
-        let buffer = |numbers: usize, width: usize| self.device.allocate(rows * numbers * width);
+        let bytes = row_bytes(self.hidden, self.intermediate, &self.shape, self.dtype);
+        let mut buffers = bytes.iter().map(|bytes| self.device.allocate(rows * bytes));
+        let mut buffer = || buffers.next().expect("one size for each buffer");
         Ok(Scratch {
             rows,
-            hidden: buffer(self.hidden, 4)?,
-            normed: buffer(self.hidden, element)?,
-            query_key_value: buffer(self.shape.stride(), 4)?,
-            attended: buffer(queries, element)?,
-            gate_up: buffer(2 * self.intermediate, 4)?,
-            product: buffer(self.intermediate, element)?,
-            update: buffer(self.hidden, 4)?,
+            hidden: buffer()?,
+            normed: buffer()?,
+            query_key_value: buffer()?,
+            attended: buffer()?,
+            gate_up: buffer()?,
+            product: buffer()?,
+            update: buffer()?,
+            partial: self.device.allocate(PARTIAL_BYTES)?,
         })
     }
 
@@ -66,7 +116,8 @@ impl<A: Accelerator> DeviceLlama<A> {
     ) -> Result<(), DeviceError> {
         let (device, rows) = (&self.device, step.rows);
         let at = |word: usize| (&exchange.step, word * size_of::<u32>());
-        let Scratch { hidden, normed, query_key_value, attended, gate_up, product, update, .. } = scratch;
+        let Scratch { hidden, normed, query_key_value, attended, gate_up, product, update, partial, .. } =
+            scratch;
         let norm = |update, weight| Norm {
             rows: None,
             count: rows,
@@ -87,7 +138,8 @@ impl<A: Accelerator> DeviceLlama<A> {
             kernels::rotate_store(device, rows, query_key_value, positions, places, rotary, pages, index)?;
             let (tasks, tables) = ((step.tasks, at(step.tasks_at)), at(step.tables_at));
             let place = (index, layer.window);
-            kernels::attention(device, query_key_value, tasks, tables, pages, place, attended)?;
+            let partial = Partial { buffer: partial, longest: step.longest, positions, rows };
+            kernels::attention(device, query_key_value, tasks, tables, pages, place, &partial, attended)?;
             layer.attention_output.multiply(device, rows, attended, (update, 0))?;
             kernels::rms_norm(device, &norm(Some(update), &layer.feed_forward_norm))?;
             layer.gate_up.multiply(device, rows, normed, (gate_up, 0))?;

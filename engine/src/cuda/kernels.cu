@@ -1,5 +1,5 @@
-// The kernels of a Llama forward pass on flattened tokens, but for the products, which are cuBLAS's, and for the choice of the
-// next token, which sampling.cu has: it follows this source.
+// The kernels of a Llama forward pass on flattened tokens, except the products of 16-bit types, which cuBLAS computes, and the
+// choice of the next token, which sampling.cu has: it follows this source.
 //
 // One source for two compilers: NVRTC makes it for the card at run time, and the tests make it for the host, where
 // emulator.cpp stands in for the launch, the barriers and the shuffles. LUMOS_ELEMENT says what weights, keys,
@@ -12,6 +12,8 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 #ifndef LUMOS_EMULATOR
+#define KERNEL extern "C" __global__
+#define MEMBER __device__ __forceinline__
 #define SHARED_MEMORY(name) extern __shared__ __align__(16) float name[]
 #define INFINITE __int_as_float(0x7f800000)
 #endif
@@ -60,26 +62,161 @@ __device__ __forceinline__ float warp_maximum(float value) {
     return value;
 }
 
+// Four elements from an address that is aligned to their size.
+__device__ __forceinline__ float4 load4(const Element* from) {
+#if LUMOS_ELEMENT == 0
+    return *(const float4*)from;
+#else
+    const ushort4 four = *(const ushort4*)from;
+    return make_float4(widen(four.x), widen(four.y), widen(four.z), widen(four.w));
+#endif
+}
+
+// Four elements from `start` on of a row with `inputs`; WHOLE if that is a multiple of four. Zeros behind its end.
+template <bool WHOLE>
+__device__ __forceinline__ float4 load_four(const Element* row, u32 start, u32 inputs) {
+    if (WHOLE) return load4(row + start);
+    const u32 left = inputs - start;
+    return make_float4(widen(row[start]), left > 1 ? widen(row[start + 1]) : 0.0f, left > 2 ? widen(row[start + 2]) : 0.0f,
+                       left > 3 ? widen(row[start + 3]) : 0.0f);
+}
+
+// Adds up COUNT values of each lane over the warp, COUNT a power of two. At each distance a lane gives away half of its
+// values and keeps the other half, until one is left, or COUNT / LANES. Value `index` ends in values[index % LEFT] of the lanes
+// whose leading bits are index / LEFT, where LEFT is what is left. Each value is added in the same order for every COUNT.
+template <u32 COUNT, u32 DISTANCE>
+__device__ __forceinline__ void warp_sums(float* values) {
+    if constexpr (COUNT > 1) {
+        const bool upper = threadIdx.x & DISTANCE;
+#pragma unroll
+        for (u32 index = 0; index < COUNT / 2; ++index) {
+            const float low = values[index], high = values[index + COUNT / 2];
+            values[index] = (upper ? high : low) + __shfl_xor_sync(ALL_LANES, upper ? low : high, DISTANCE);
+        }
+    } else {
+        values[0] += __shfl_xor_sync(ALL_LANES, values[0], DISTANCE);
+    }
+    if constexpr (DISTANCE > 1) warp_sums<COUNT == 1 ? 1 : COUNT / 2, DISTANCE / 2>(values);
+}
+
+#define PRODUCT_OUTPUTS 8
+#define PRODUCT_TOKENS 8
+
+// A warp's PRODUCT_OUTPUTS outputs (from `first` on) of TOKENS rows: each lane adds the products of four neighbouring inputs,
+// then of the four that are 4 × LANES further, and so on; then the lanes are added up. This order is the same for every
+// TOKENS, so that a row's outputs do not depend on the other rows. Outputs and rows beyond the last ones are computed from
+// the last ones and dropped.
+template <u32 TOKENS, bool WHOLE>
+__device__ __forceinline__ void product_tile(const Element* weights, const Element* input, float* output, u32 outputs,
+                                             u32 inputs, u32 rows, u32 first, u32 row) {
+    const u32 lane = threadIdx.x % LANES;
+    const Element *left[PRODUCT_OUTPUTS], *right[TOKENS];
+#pragma unroll
+    for (u32 at = 0; at < PRODUCT_OUTPUTS; ++at) {
+        left[at] = weights + (u64)(first + at < outputs ? first + at : outputs - 1) * inputs;
+    }
+#pragma unroll
+    for (u32 at = 0; at < TOKENS; ++at) right[at] = input + (u64)(row + at < rows ? row + at : rows - 1) * inputs;
+    float sums[PRODUCT_OUTPUTS * TOKENS];
+#pragma unroll
+    for (u32 at = 0; at < PRODUCT_OUTPUTS * TOKENS; ++at) sums[at] = 0.0f;
+    for (u32 start = 4 * lane; start < inputs; start += 4 * LANES) {
+        float4 tokens[TOKENS];
+#pragma unroll
+        for (u32 at = 0; at < TOKENS; ++at) tokens[at] = load_four<WHOLE>(right[at], start, inputs);
+#pragma unroll
+        for (u32 one = 0; one < PRODUCT_OUTPUTS; ++one) {
+            const float4 four = load_four<WHOLE>(left[one], start, inputs);
+#pragma unroll
+            for (u32 at = 0; at < TOKENS; ++at) {
+                float& sum = sums[at * PRODUCT_OUTPUTS + one];
+                sum = __fmaf_rn(four.x, tokens[at].x, sum);
+                sum = __fmaf_rn(four.y, tokens[at].y, sum);
+                sum = __fmaf_rn(four.z, tokens[at].z, sum);
+                sum = __fmaf_rn(four.w, tokens[at].w, sum);
+            }
+        }
+    }
+    warp_sums<PRODUCT_OUTPUTS * TOKENS, LANES / 2>(sums);
+    constexpr u32 COUNT = PRODUCT_OUTPUTS * TOKENS, LEFT = COUNT < LANES ? 1 : COUNT / LANES;
+    constexpr u32 SHARING = COUNT < LANES ? LANES / COUNT : 1;
+    if (lane % SHARING) return;
+#pragma unroll
+    for (u32 at = 0; at < LEFT; ++at) {
+        const u32 index = lane / SHARING * LEFT + at, one = first + index % PRODUCT_OUTPUTS;
+        const u32 token = row + index / PRODUCT_OUTPUTS;
+        if (one < outputs && token < rows) output[(u64)token * outputs + one] = sums[at];
+    }
+}
+
+// Rows times weights (outputs × inputs, row-major), with the same order of additions for every number of rows. A warp for
+// PRODUCT_OUTPUTS outputs (blockIdx.x and warp) of PRODUCT_TOKENS rows (blockIdx.y).
+KERNEL void product(const Element* weights, const Element* input, float* output, u32 outputs, u32 inputs, u32 rows) {
+    const u32 first = (blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES) * PRODUCT_OUTPUTS;
+    const u32 row = blockIdx.y * PRODUCT_TOKENS, left = rows - row;
+    if (first >= outputs) return;
+    if (inputs % 4 != 0) {
+        product_tile<PRODUCT_TOKENS, false>(weights, input, output, outputs, inputs, rows, first, row);
+    } else if (left == 1) {
+        product_tile<1, true>(weights, input, output, outputs, inputs, rows, first, row);
+    } else if (left <= 4) {
+        product_tile<4, true>(weights, input, output, outputs, inputs, rows, first, row);
+    } else {
+        product_tile<PRODUCT_TOKENS, true>(weights, input, output, outputs, inputs, rows, first, row);
+    }
+}
+
 // One block a row: the embedding of its token.
-extern "C" __global__ void embed(const u32* tokens, const Element* embedding, float* hidden, u32 width) {
+KERNEL void embed(const u32* tokens, const Element* embedding, float* hidden, u32 width) {
     const Element* from = embedding + (u64)tokens[blockIdx.x] * width;
     float* to = hidden + (u64)blockIdx.x * width;
     for (u32 at = threadIdx.x; at < width; at += blockDim.x) to[at] = widen(from[at]);
 }
 
+#define NORM_LOADS 4
+
+// Four elements to an address that is aligned to their size.
+__device__ __forceinline__ void store4(Element* to, float4 four) {
+#if LUMOS_ELEMENT == 0
+    *(float4*)to = four;
+#else
+    *(ushort4*)to = make_ushort4(narrow(four.x), narrow(four.y), narrow(four.z), narrow(four.w));
+#endif
+}
+
 // One block an output row: adds `update`, if there is one, to the row of `hidden`, and scales the sum to a root mean
-// square of one and by `weight`. `rows` names the rows of `hidden`; without it they are the blocks' own.
+// square of one and by `weight`. `rows` names the rows of `hidden`; without it they are the blocks' own. Threads handle four
+// neighbouring numbers at a time if `width` is a multiple of four, and load NORM_LOADS times before they use the first.
 // Shared memory: one float a warp.
-extern "C" __global__ void rms_norm(const u32* rows, float* hidden, const float* update, const float* weight,
-                                    Element* output, u32 width, float epsilon) {
+KERNEL void rms_norm(const u32* __restrict__ rows, float* __restrict__ hidden, const float* __restrict__ update,
+                     const float* __restrict__ weight, Element* __restrict__ output, u32 width, float epsilon) {
     SHARED_MEMORY(sums);
     const u64 row = rows ? rows[blockIdx.x] : blockIdx.x;
     float* values = hidden + row * width;
+    const float* added = update ? update + row * width : nullptr;
+    const u32 whole = width % 4 == 0 ? width : 0, step = 4 * blockDim.x;
     float sum = 0.0f;
-    for (u32 at = threadIdx.x; at < width; at += blockDim.x) {
+    for (u32 start = 4 * threadIdx.x; start < whole; start += NORM_LOADS * step) {
+        float4 held[NORM_LOADS], more[NORM_LOADS];
+#pragma unroll
+        for (u32 load = 0; load < NORM_LOADS; ++load) {
+            const u32 at = start + load * step;
+            held[load] = at < width ? *(const float4*)(values + at) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            more[load] = added && at < width ? *(const float4*)(added + at) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
+#pragma unroll
+        for (u32 load = 0; load < NORM_LOADS; ++load) {
+            const u32 at = start + load * step;
+            float4& four = held[load];
+            four.x += more[load].x, four.y += more[load].y, four.z += more[load].z, four.w += more[load].w;
+            if (added && at < width) *(float4*)(values + at) = four;
+            sum += four.x * four.x + four.y * four.y + four.z * four.z + four.w * four.w;
+        }
+    }
+    for (u32 at = whole + threadIdx.x; at < width; at += blockDim.x) {
         float value = values[at];
-        if (update) {
-            value += update[row * width + at];
+        if (added) {
+            value += added[at];
             values[at] = value;
         }
         sum += value * value;
@@ -91,160 +228,392 @@ extern "C" __global__ void rms_norm(const u32* rows, float* hidden, const float*
     for (u32 warp = 0; warp < blockDim.x / LANES; ++warp) sum += sums[warp];
     const float scale = 1.0f / sqrtf(sum / (float)width + epsilon);
     Element* to = output + (u64)blockIdx.x * width;
-    for (u32 at = threadIdx.x; at < width; at += blockDim.x) to[at] = narrow(values[at] * scale * weight[at]);
-}
-
-// One block a row of queries, keys and values: turns queries and keys by their position (half-split, as Hugging Face's
-// Llama has it) and puts keys and values into their place. `rotary`: a position's cosines, then its sines.
-extern "C" __global__ void rotate_store(float* rows, const u32* positions, const u32* places, const float* rotary,
-                                        Element* keys, Element* values, u32 query_heads, u32 key_value_heads,
-                                        u32 head_size) {
-    const u32 half = head_size / 2, width = key_value_heads * head_size;
-    float* row = rows + (u64)blockIdx.x * ((query_heads + 2 * key_value_heads) * head_size);
-    const float* angles = rotary + (u64)positions[blockIdx.x] * head_size;
-    const u64 place = (u64)places[blockIdx.x] * width;
-    for (u32 pair = threadIdx.x; pair < (query_heads + key_value_heads) * half; pair += blockDim.x) {
-        const u32 head = pair / half, at = pair % half;
-        float* low = row + head * head_size + at;
-        const float first = low[0], second = low[half], cosine = angles[at], sine = angles[half + at];
-        const float turned = first * cosine - second * sine, other = second * cosine + first * sine;
-        if (head < query_heads) {
-            low[0] = turned;
-            low[half] = other;
-        } else {
-            Element* key = keys + place + (head - query_heads) * head_size + at;
-            key[0] = narrow(turned);
-            key[half] = narrow(other);
+    for (u32 start = 4 * threadIdx.x; start < whole; start += NORM_LOADS * step) {
+        float4 held[NORM_LOADS], factors[NORM_LOADS];
+#pragma unroll
+        for (u32 load = 0; load < NORM_LOADS; ++load) {
+            const u32 at = start + load * step;
+            if (at < width) held[load] = *(const float4*)(values + at), factors[load] = *(const float4*)(weight + at);
+        }
+#pragma unroll
+        for (u32 load = 0; load < NORM_LOADS; ++load) {
+            const u32 at = start + load * step;
+            const float4 four = held[load], factor = factors[load];
+            if (at < width) {
+                store4(to + at, make_float4(four.x * scale * factor.x, four.y * scale * factor.y,
+                                            four.z * scale * factor.z, four.w * scale * factor.w));
+            }
         }
     }
-    const float* value = row + (query_heads + key_value_heads) * head_size;
-    for (u32 at = threadIdx.x; at < width; at += blockDim.x) values[place + at] = narrow(value[at]);
+    for (u32 at = whole + threadIdx.x; at < width; at += blockDim.x) to[at] = narrow(values[at] * scale * weight[at]);
+}
+
+// A warp for a head (blockIdx.y and warp) of a row (blockIdx.x) of queries, keys and values: turns queries and keys by their
+// position (half-split, as Hugging Face's Llama has it) and puts keys and values into their place. `rotary`: a position's
+// cosines, then its sines.
+KERNEL void rotate_store(float* __restrict__ rows, const u32* __restrict__ positions, const u32* __restrict__ places,
+                         const float* __restrict__ rotary, Element* __restrict__ keys, Element* __restrict__ values,
+                         u32 query_heads, u32 key_value_heads, u32 head_size) {
+    const u32 lane = threadIdx.x % LANES, head = blockIdx.y * (blockDim.x / LANES) + threadIdx.x / LANES;
+    const u32 heads = query_heads + 2 * key_value_heads, half = head_size / 2;
+    if (head >= heads) return;
+    float* own = rows + ((u64)blockIdx.x * heads + head) * head_size;
+    const u64 place = (u64)places[blockIdx.x] * key_value_heads;
+    if (head >= query_heads + key_value_heads) {
+        Element* value = values + (place + head - query_heads - key_value_heads) * head_size;
+        for (u32 at = lane; at < head_size; at += LANES) value[at] = narrow(own[at]);
+        return;
+    }
+    const float* angles = rotary + (u64)positions[blockIdx.x] * head_size;
+    for (u32 at = lane; at < half; at += LANES) {
+        const float first = own[at], second = own[half + at], cosine = angles[at], sine = angles[half + at];
+        const float turned = first * cosine - second * sine, other = second * cosine + first * sine;
+        if (head < query_heads) {
+            own[at] = turned;
+            own[half + at] = other;
+        } else {
+            Element* key = keys + (place + head - query_heads) * head_size;
+            key[at] = narrow(turned);
+            key[half + at] = narrow(other);
+        }
+    }
 }
 
 #define WARPS 4
 #define QUERIES_OF_A_WARP 4
 #define QUERIES (WARPS * QUERIES_OF_A_WARP)
-#define MOST_PARTS 8
+#define LARGEST_HEAD 256
+// Positions whose weights are added up before they join those of earlier positions.
+#define PART 256
 
-// A head's numbers of LANES positions from `start` on, zeros from `end` on: a row of `tile`, which is one number wider than
-// a head, for each. `from` is the head at place 0, places are `width` numbers apart.
-__device__ __forceinline__ void load_tile(const Element* from, const u32* pages, float* tile, u32 start, u32 end,
-                                          u32 width, u32 head_size, u32 page_size) {
+// Elements of 16 bytes.
+#define WIDE (16 / sizeof(Element))
+
+// The place of a position: page number × positions of a page + position within the page.
+__device__ __forceinline__ u64 place_of(const u32* pages, u32 position, u32 page_size) {
+    if ((page_size & (page_size - 1)) == 0) {
+        const u32 shift = 31 - __clz(page_size);
+        return ((u64)pages[position >> shift] << shift) + (position & (page_size - 1));
+    }
+    return (u64)pages[position / page_size] * page_size + position % page_size;
+}
+
+// A head's numbers of LANES positions on their way to shared memory, where each position has a row of HEAD + WIDE elements:
+// rows are aligned to 16 bytes, and lanes that read neighbouring rows use different banks.
+template <u32 HEAD>
+struct Tile {
+    static constexpr u32 CHUNKS = HEAD / WIDE, ALL = LANES * CHUNKS, THREADS = WARPS * LANES;
+    static constexpr u32 EACH = (ALL + THREADS - 1) / THREADS;
+    uint4 held[EACH];
+
+    // Starts all loads: positions from `start` on, zeros from `end` on. `from` is the head at place 0, places are `width`
+    // numbers apart.
+    MEMBER void load(const Element* from, const u32* pages, u32 start, u32 end, u32 width, u32,
+                                         u32 page_size) {
+#pragma unroll
+        for (u32 index = 0; index < EACH; ++index) {
+            const u32 item = threadIdx.x + index * THREADS, position = start + item / CHUNKS;
+            held[index] = make_uint4(0, 0, 0, 0);
+            if (item < ALL && position < end) {
+                const u64 place = place_of(pages, position, page_size);
+                held[index] = *(const uint4*)(from + place * width + item % CHUNKS * WIDE);
+            }
+        }
+    }
+
+    MEMBER void store(Element* tile, u32) const {
+#pragma unroll
+        for (u32 index = 0; index < EACH; ++index) {
+            const u32 item = threadIdx.x + index * THREADS;
+            if (item < ALL) *(uint4*)(tile + item / CHUNKS * (HEAD + WIDE) + item % CHUNKS * WIDE) = held[index];
+        }
+    }
+};
+
+// Heads of other sizes are copied element by element, when they are stored.
+template <>
+struct Tile<0> {
+    const Element* from;
+    const u32* pages;
+    u32 start, end, width, page_size;
+
+    MEMBER void load(const Element* from_, const u32* pages_, u32 start_, u32 end_, u32 width_, u32,
+                                         u32 page_size_) {
+        from = from_, pages = pages_, start = start_, end = end_, width = width_, page_size = page_size_;
+    }
+
+    MEMBER void store(Element* tile, u32 head_size) const {
+        const u32 lane = threadIdx.x % LANES;
+        for (u32 slot = threadIdx.x / LANES; slot < LANES; slot += WARPS) {
+            const u32 position = start + slot;
+            Element* to = tile + slot * (head_size + WIDE);
+            const u64 place = position < end ? place_of(pages, position, page_size) : 0;
+            for (u32 at = lane; at < head_size; at += LANES) {
+                to[at] = position < end ? from[place * width + at] : narrow(0.0f);
+            }
+        }
+    }
+};
+
+// The running softmax of one query: the highest score, the sum of the weights and the weighted sums of values.
+template <u32 PARTS>
+struct Softmax {
+    float best, total, sums[PARTS];
+
+    MEMBER void clear() {
+        best = -INFINITE;
+        total = 0.0f;
+#pragma unroll
+        for (u32 part = 0; part < PARTS; ++part) sums[part] = 0.0f;
+    }
+};
+
+// The factors of two softmaxes that are joined. Neither may have seen a position.
+__device__ __forceinline__ float join_factors(float best, float other, float* factor, float* other_factor) {
+    const float highest = fmaxf(best, other);
+    const bool any = highest > -INFINITE;
+    *factor = any ? expf(best - highest) : 1.0f;
+    *other_factor = any ? expf(other - highest) : 0.0f;
+    return highest;
+}
+
+// Rounded in one way, wherever softmaxes are joined.
+__device__ __forceinline__ float joined(float sum, float factor, float other, float other_factor) {
+    return __fmaf_rn(sum, factor, __fmul_rn(other, other_factor));
+}
+
+// The products of a lane's key with the queries of its warp, each added from the first number to the last.
+template <u32 HEAD>
+__device__ __forceinline__ void scores_of(const float* queries, const Element* key, u32 count, u32 head_size,
+                                          float (&scores)[QUERIES_OF_A_WARP]) {
+    const u32 warp = threadIdx.x / LANES, size = HEAD ? HEAD : head_size, wide = HEAD ? HEAD : 0;
+#pragma unroll
+    for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) scores[index] = 0.0f;
+    for (u32 at = 0; at < wide; at += 4) {
+        const float4 four = load4(key + at);
+#pragma unroll
+        for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
+            const u32 query = warp + index * WARPS;
+            if (query < count) {
+                const float4 own = *(const float4*)(queries + query * size + at);
+                float score = scores[index];
+                score = __fmaf_rn(own.x, four.x, score);
+                score = __fmaf_rn(own.y, four.y, score);
+                score = __fmaf_rn(own.z, four.z, score);
+                scores[index] = __fmaf_rn(own.w, four.w, score);
+            }
+        }
+    }
+    for (u32 at = wide; at < size; ++at) {
+        const float number = widen(key[at]);
+#pragma unroll
+        for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
+            const u32 query = warp + index * WARPS;
+            if (query < count) scores[index] = __fmaf_rn(queries[query * size + at], number, scores[index]);
+        }
+    }
+}
+
+// What a block of attention works on.
+struct Task {
+    u32 first_row, count, position, end, first_head, heads, key_head;
+    const u32* pages;
+};
+
+// A block's work for heads of HEAD numbers; 0 for any number. Tiles of `first` up to `last` positions.
+template <u32 HEAD>
+__device__ __forceinline__ void attend(const Task& task, const float* rows, const Element* keys, const Element* values,
+                                       Element* output, float* partial, u32 part_count, u32 part, u32 query_heads,
+                                       u32 key_value_heads, u32 head_size, u32 page_size, u32 window, float scale) {
+    constexpr u32 PARTS = (HEAD ? HEAD + LANES - 1 : LARGEST_HEAD) / LANES;
+    SHARED_MEMORY(shared);
+    const u32 size = HEAD ? HEAD : head_size, row_size = size + WIDE;
+    float* queries = shared;
+    float* weights = queries + QUERIES * size;
+    Element* tile = (Element*)(weights + QUERIES * LANES);
     const u32 warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    for (u32 slot = warp; slot < LANES; slot += WARPS) {
-        const u32 position = start + slot;
-        float* to = tile + slot * (head_size + 1);
-        if (position < end) {
-            const u64 place = (u64)pages[position / page_size] * page_size + position % page_size;
-            for (u32 at = lane; at < head_size; at += LANES) to[at] = widen(from[place * width + at]);
-        } else {
-            for (u32 at = lane; at < head_size; at += LANES) to[at] = 0.0f;
+    const u32 count = task.count, heads = task.heads, position = task.position;
+    const u64 stride = (u64)(query_heads + 2 * key_value_heads) * size;
+    const u32 width = key_value_heads * size;
+    keys += task.key_head * size;
+    values += task.key_head * size;
+
+    for (u32 query = warp; query < count; query += WARPS) {
+        const float* from =
+            rows + (task.first_row + query / heads) * stride + (task.first_head + query % heads) * size;
+        for (u32 at = lane; at < size; at += LANES) queries[query * size + at] = from[at] * scale;
+    }
+    const u32 lowest = window && position + 1 > window ? position + 1 - window : 0;
+    u32 start = lowest / LANES * LANES, end = task.end;
+    if (partial) {
+        start = start < part * PART ? part * PART : start;
+        end = end < (part + 1) * PART ? end : (part + 1) * PART;
+        if (start >= end) return;
+    }
+    Softmax<PARTS> whole[QUERIES_OF_A_WARP], own[QUERIES_OF_A_WARP];
+#pragma unroll
+    for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) whole[index].clear(), own[index].clear();
+    Tile<HEAD> loaded;
+    loaded.load(keys, task.pages, start, end, width, size, page_size);
+    for (; start < end; start += LANES) {
+        __syncthreads();
+        loaded.store(tile, size);
+        loaded.load(values, task.pages, start, end, width, size, page_size);
+        __syncthreads();
+        float scores[QUERIES_OF_A_WARP];
+        scores_of<HEAD>(queries, tile + lane * row_size, count, size, scores);
+#pragma unroll
+        for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
+            const u32 query = warp + index * WARPS;
+            if (query >= count) continue;
+            const u32 place = position + query / heads, seen = start + lane;
+            const bool visible = seen <= place && !(window && seen + window <= place);
+            const float score = visible ? scores[index] : -INFINITE;
+            const float highest = fmaxf(own[index].best, warp_maximum(score));
+            // Before the window begins there is nothing to weigh.
+            const bool any = highest > -INFINITE;
+            const float weight = any ? expf(score - highest) : 0.0f;
+            const float factor = any ? expf(own[index].best - highest) : 1.0f;
+            own[index].best = highest;
+            own[index].total = own[index].total * factor + warp_sum(weight);
+#pragma unroll
+            for (u32 number = 0; number < PARTS; ++number) own[index].sums[number] *= factor;
+            weights[query * LANES + lane] = weight;
+        }
+        __syncthreads();
+        loaded.store(tile, size);
+        const u32 next = start + LANES;
+        if (next < end) loaded.load(keys, task.pages, next, end, width, size, page_size);
+        __syncthreads();
+#pragma unroll 4
+        for (u32 slot = 0; slot < LANES; ++slot) {
+            float numbers[PARTS];
+#pragma unroll
+            for (u32 number = 0; number < PARTS; ++number) {
+                const u32 at = lane + number * LANES;
+                numbers[number] = at < size ? widen(tile[slot * row_size + at]) : 0.0f;
+            }
+#pragma unroll
+            for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
+                const u32 query = warp + index * WARPS;
+                if (query >= count) continue;
+                const float weight = weights[query * LANES + slot];
+#pragma unroll
+                for (u32 number = 0; number < PARTS; ++number) {
+                    own[index].sums[number] = __fmaf_rn(weight, numbers[number], own[index].sums[number]);
+                }
+            }
+        }
+        if (partial || (next % PART != 0 && next < end)) continue;
+#pragma unroll
+        for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
+            float factor, other;
+            const float highest = join_factors(whole[index].best, own[index].best, &factor, &other);
+            whole[index].best = highest;
+            whole[index].total = joined(whole[index].total, factor, own[index].total, other);
+#pragma unroll
+            for (u32 number = 0; number < PARTS; ++number) {
+                whole[index].sums[number] = joined(whole[index].sums[number], factor, own[index].sums[number], other);
+            }
+            own[index].clear();
+        }
+    }
+#pragma unroll
+    for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
+        const u32 query = warp + index * WARPS;
+        if (query >= count) continue;
+        const u64 head = (u64)(task.first_row + query / heads) * query_heads + task.first_head + query % heads;
+        const float factor = 1.0f / whole[index].total;
+        float* to = partial + (head * part_count + part) * (size + 2);
+        if (partial && lane == 0) to[0] = own[index].best, to[1] = own[index].total;
+#pragma unroll
+        for (u32 number = 0; number < PARTS; ++number) {
+            const u32 at = lane + number * LANES;
+            if (at >= size) continue;
+            if (partial) {
+                to[2 + at] = own[index].sums[number];
+            } else {
+                output[head * size + at] = narrow(whole[index].sums[number] * factor);
+            }
         }
     }
 }
 
 // Causal attention over pages. One block for neighbouring rows of one sequence (blockIdx.x) and for query heads that
 // read the same keys (blockIdx.y), QUERIES pairs of both at most; WARPS warps. Keys are read LANES positions at a time:
-// a lane has the score of one position, then of every LANES-th number of the output. The running softmax goes from
-// tile to tile in the order of positions, whatever else is in the block.
+// a lane has the score of one position, then of every LANES-th number of the output. The loads of a tile are started before
+// the arithmetic of the one before it. The running softmax goes from tile to tile in the order of positions, for PART
+// positions each, which then join those before them, whatever else is in the block.
+//
+// With `partial`, which holds the best score, the total and the sums of each row, query head and part, a block computes one
+// of `part_count` parts (blockIdx.y % part_count), and `join_parts` joins them in the same way. This fills a GPU with few
+// sequences, and does not change a bit.
 //
 // `tasks`: first row, number of rows, position of the first row, start of the sequence's pages in `tables`. `rows`
 // start with the queries. `window`: positions that a row sees, itself included; 0 for all. `head_size` is at most
-// LANES × MOST_PARTS.
-// Shared memory: QUERIES × head_size queries, LANES × (head_size + 1) keys or values, QUERIES × LANES weights.
-extern "C" __global__ void attention(const float* rows, const u32* tasks, const u32* tables, const Element* keys,
-                                     const Element* values, Element* output, u32 query_heads, u32 key_value_heads,
-                                     u32 head_size, u32 page_size, u32 window, float scale) {
-    SHARED_MEMORY(shared);
-    float* queries = shared;
-    float* tile = queries + QUERIES * head_size;
-    float* weights = tile + LANES * (head_size + 1);
-    const u32 warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+// LARGEST_HEAD.
+// Shared memory: QUERIES × head_size queries, QUERIES × LANES weights, LANES × (head_size + WIDE) keys or values.
+template <u32 HEAD>
+__device__ __forceinline__ void attention_block(const float* __restrict__ rows, const u32* __restrict__ tasks,
+                                                const u32* __restrict__ tables, const Element* __restrict__ keys,
+                                                const Element* __restrict__ values, Element* __restrict__ output,
+                                                float* __restrict__ partial, u32 part_count, u32 query_heads,
+                                                u32 key_value_heads, u32 head_size, u32 page_size, u32 window,
+                                                float scale) {
     const u32 group = query_heads / key_value_heads;
-    const u32 together = group < QUERIES ? group : QUERIES, parts = (group + together - 1) / together;
-    const u32 key_head = blockIdx.y / parts, first_head = key_head * group + blockIdx.y % parts * together;
-    const u32 left = (key_head + 1) * group - first_head, heads = left < together ? left : together;
-    const u32* task = tasks + 4 * blockIdx.x;
-    const u32 first_row = task[0], count = task[1] * heads, position = task[2], end = position + task[1];
-    const u32* pages = tables + task[3];
-    const u64 stride = (u64)(query_heads + 2 * key_value_heads) * head_size;
-    const u32 width = key_value_heads * head_size;
+    const u32 together = group < QUERIES ? group : QUERIES, blocks = (group + together - 1) / together;
+    const u32 block = blockIdx.y / part_count, part = blockIdx.y % part_count;
+    const u32* numbers = tasks + 4 * blockIdx.x;
+    Task task;
+    task.key_head = block / blocks;
+    task.first_head = task.key_head * group + block % blocks * together;
+    const u32 left = (task.key_head + 1) * group - task.first_head;
+    task.heads = left < together ? left : together;
+    task.first_row = numbers[0];
+    task.count = numbers[1] * task.heads;
+    task.position = numbers[2];
+    task.end = task.position + numbers[1];
+    task.pages = tables + numbers[3];
+    attend<HEAD>(task, rows, keys, values, output, partial, part_count, part, query_heads, key_value_heads, head_size,
+                 page_size, window, scale);
+}
 
-    for (u32 query = warp; query < count; query += WARPS) {
-        const float* from = rows + (first_row + query / heads) * stride + (first_head + query % heads) * head_size;
-        for (u32 at = lane; at < head_size; at += LANES) queries[query * head_size + at] = from[at] * scale;
+// One kernel for each usual size of heads, and `attention` for any.
+#define ATTENTION(name, HEAD)                                                                                         \
+    KERNEL void                                                                                                        \
+        name(const float* __restrict__ rows, const u32* __restrict__ tasks, const u32* __restrict__ tables,           \
+             const Element* __restrict__ keys, const Element* __restrict__ values, Element* __restrict__ output,      \
+             float* __restrict__ partial, u32 part_count, u32 query_heads, u32 key_value_heads, u32 head_size,        \
+             u32 page_size, u32 window, float scale) {                                                                \
+        attention_block<HEAD>(rows, tasks, tables, keys, values, output, partial, part_count, query_heads,            \
+                              key_value_heads, head_size, page_size, window, scale);                                  \
     }
-    float best[QUERIES_OF_A_WARP], total[QUERIES_OF_A_WARP], sums[QUERIES_OF_A_WARP][MOST_PARTS];
-#pragma unroll
-    for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
-        best[index] = -INFINITE;
-        total[index] = 0.0f;
-#pragma unroll
-        for (u32 part = 0; part < MOST_PARTS; ++part) sums[index][part] = 0.0f;
-    }
-    const u32 lowest = window && position + 1 > window ? position + 1 - window : 0;
-    for (u32 start = lowest / LANES * LANES; start < end; start += LANES) {
-        __syncthreads();
-        load_tile(keys + key_head * head_size, pages, tile, start, end, width, head_size, page_size);
-        __syncthreads();
-#pragma unroll
-        for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
-            const u32 query = warp + index * WARPS;
-            if (query >= count) break;
-            const u32 own = position + query / heads, seen = start + lane;
-            float score = -INFINITE;
-            if (seen <= own && !(window && seen + window <= own)) {
-                score = 0.0f;
-                const float* numbers = queries + query * head_size;
-                const float* key = tile + lane * (head_size + 1);
-                for (u32 at = 0; at < head_size; ++at) score += numbers[at] * key[at];
-            }
-            const float highest = fmaxf(best[index], warp_maximum(score));
-            // Before the window begins there is nothing to weigh.
-            const bool any = highest > -INFINITE;
-            const float weight = any ? expf(score - highest) : 0.0f;
-            const float factor = any ? expf(best[index] - highest) : 1.0f;
-            best[index] = highest;
-            total[index] = total[index] * factor + warp_sum(weight);
-#pragma unroll
-            for (u32 part = 0; part < MOST_PARTS; ++part) sums[index][part] *= factor;
-            weights[query * LANES + lane] = weight;
+ATTENTION(attention, 0)
+ATTENTION(attention_32, 32)
+ATTENTION(attention_64, 64)
+ATTENTION(attention_128, 128)
+
+// Joins the parts of attention: a block for a row (blockIdx.x) and a query head (blockIdx.y). `positions`: of each row.
+KERNEL void join_parts(const float* __restrict__ partial, const u32* __restrict__ positions, Element* __restrict__ output,
+                       u32 part_count, u32 query_heads, u32 head_size, u32 window) {
+    const u32 position = positions[blockIdx.x], lowest = window && position + 1 > window ? position + 1 - window : 0;
+    const u64 head = (u64)blockIdx.x * query_heads + blockIdx.y;
+    for (u32 at = threadIdx.x; at < head_size; at += blockDim.x) {
+        float best = -INFINITE, total = 0.0f, sum = 0.0f;
+        for (u32 part = lowest / PART; part <= position / PART; ++part) {
+            const float* from = partial + (head * part_count + part) * (head_size + 2);
+            float factor, other;
+            best = join_factors(best, from[0], &factor, &other);
+            total = joined(total, factor, from[1], other);
+            sum = joined(sum, factor, from[2 + at], other);
         }
-        __syncthreads();
-        load_tile(values + key_head * head_size, pages, tile, start, end, width, head_size, page_size);
-        __syncthreads();
-#pragma unroll
-        for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
-            const u32 query = warp + index * WARPS;
-            if (query >= count) break;
-            for (u32 slot = 0; slot < LANES; ++slot) {
-                const float weight = weights[query * LANES + slot];
-                const float* value = tile + slot * (head_size + 1);
-#pragma unroll
-                for (u32 part = 0; part < MOST_PARTS; ++part) {
-                    const u32 at = lane + part * LANES;
-                    if (at < head_size) sums[index][part] += weight * value[at];
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
-        const u32 query = warp + index * WARPS;
-        if (query >= count) break;
-        Element* to = output + ((u64)(first_row + query / heads) * query_heads + first_head + query % heads) * head_size;
-        const float factor = 1.0f / total[index];
-#pragma unroll
-        for (u32 part = 0; part < MOST_PARTS; ++part) {
-            const u32 at = lane + part * LANES;
-            if (at < head_size) to[at] = narrow(sums[index][part] * factor);
-        }
+        output[head * head_size + at] = narrow(sum * (1.0f / total));
     }
 }
 
 // SiLU of the gate times up; a row of `gate_up` holds `width` of the one, then of the other. A block for blockDim.x
 // numbers (blockIdx.y) of a row (blockIdx.x).
-extern "C" __global__ void gated(const float* gate_up, Element* product, u32 width) {
+KERNEL void gated(const float* gate_up, Element* product, u32 width) {
     const u32 at = blockIdx.y * blockDim.x + threadIdx.x;
     if (at >= width) return;
     const float* row = gate_up + (u64)blockIdx.x * 2 * width;

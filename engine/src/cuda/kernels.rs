@@ -10,7 +10,19 @@ pub(super) const SOURCE: &str =
 
 /// Names of all kernels.
 #[cfg(feature = "cuda")]
-pub(super) const KERNELS: [&str; 6] = ["embed", "rms_norm", "rotate_store", "attention", "gated", "choose"];
+pub(super) const KERNELS: [&str; 11] = [
+    "product",
+    "embed",
+    "rms_norm",
+    "rotate_store",
+    "attention",
+    "attention_32",
+    "attention_64",
+    "attention_128",
+    "join_parts",
+    "gated",
+    "choose",
+];
 /// The most shared memory that a kernel requests, in bytes: attention with the largest heads.
 #[cfg(feature = "cuda")]
 pub(super) const MOST_SHARED_BYTES: i32 = 52 << 10;
@@ -20,8 +32,22 @@ const LANES: usize = 32;
 /// Warps per block of attention, and the queries that a block handles (`QUERIES`).
 const ATTENTION_WARPS: usize = 4;
 const ATTENTION_QUERIES: usize = 16;
-/// The largest head size that attention supports (`LANES` × `MOST_PARTS`).
+/// Positions per part of attention (`PART`).
+const PART: usize = 256;
+/// Blocks of attention from which on a GPU is busy without splitting the context.
+const ENOUGH_BLOCKS: usize = 256;
+/// Size of the buffer for parts of attention, in bytes: 32 heads of 128 numbers at 500,000 positions.
+pub(super) const PARTIAL_BYTES: usize = 32 << 20;
+/// Bytes behind each row of a tile in shared memory.
+const TILE_MARGIN: usize = 16;
+/// The largest head size that attention supports (`LARGEST_HEAD`).
 pub(super) const LARGEST_HEAD: usize = 256;
+/// Outputs and rows that a warp of `product` computes (`PRODUCT_OUTPUTS`, `PRODUCT_TOKENS`), and its warps per block.
+const PRODUCT_OUTPUTS: usize = 8;
+const PRODUCT_TOKENS: usize = 8;
+const PRODUCT_WARPS: usize = 4;
+/// Warps per block of `rotate_store`, each for a head.
+const ROTARY_WARPS: usize = 4;
 /// Threads per block of the other kernels.
 const THREADS: u32 = 256;
 /// Threads per block of `choose` (`CHOOSERS`), and the bytes of shared memory for each.
@@ -84,6 +110,35 @@ fn by_rows(kernel: &'static str, rows: usize, threads: u32, shared_bytes: u32) -
 
 fn buffer<B>(at: At<'_, B>) -> Argument<'_, B> {
     Argument::Buffer(at.0, at.1)
+}
+
+/// Multiplies `rows` rows of `inputs` numbers with weights (`outputs` × `inputs`) of the device's type, and writes float32.
+/// A row's outputs are the same to the bit whatever the other rows are.
+pub(super) fn product<A: Accelerator>(
+    device: &A,
+    (rows, inputs, outputs): (usize, usize, usize),
+    weights: &A::Buffer,
+    input: &A::Buffer,
+    output: At<'_, A::Buffer>,
+) -> Result<(), DeviceError> {
+    let sizes = [outputs, inputs, rows].map(|size| Argument::Integer(size as u32));
+    let [outputs_argument, inputs_argument, rows_argument] = sizes;
+    let arguments = [
+        buffer((weights, 0)),
+        buffer((input, 0)),
+        buffer(output),
+        outputs_argument,
+        inputs_argument,
+        rows_argument,
+    ];
+    let blocks = outputs.div_ceil(PRODUCT_OUTPUTS * PRODUCT_WARPS);
+    let launch = Launch {
+        kernel: "product",
+        grid: (blocks as u32, rows.div_ceil(PRODUCT_TOKENS) as u32),
+        threads: (PRODUCT_WARPS * LANES) as u32,
+        shared_bytes: 0,
+    };
+    device.launch(&launch, &arguments)
 }
 
 /// Copies the embeddings (`width` numbers each) of `rows` tokens.
@@ -155,11 +210,48 @@ pub(super) fn rotate_store<A: Accelerator>(
         key_value_heads,
         head_size,
     ];
-    device.launch(&by_rows("rotate_store", rows, THREADS, 0), &arguments)
+    let shape = &pages.shape;
+    let heads = shape.query_heads + 2 * shape.key_value_heads;
+    let grid = (rows as u32, heads.div_ceil(ROTARY_WARPS) as u32);
+    let threads = (ROTARY_WARPS * LANES) as u32;
+    device.launch(&Launch { kernel: "rotate_store", grid, threads, shared_bytes: 0 }, &arguments)
+}
+
+/// Where attention may put the parts of a context that it computes at the same time.
+pub(super) struct Partial<'a, B> {
+    /// [`PARTIAL_BYTES`] bytes.
+    pub(super) buffer: &'a B,
+    /// The highest number of positions that a row of the step sees.
+    pub(super) longest: usize,
+    /// Position of each row.
+    pub(super) positions: At<'a, B>,
+    /// Number of rows.
+    pub(super) rows: usize,
+}
+
+impl<B> Partial<'_, B> {
+    /// The number of parts into which contexts are split for `blocks` blocks: 1 if the blocks are enough, there is only
+    /// one part, or the buffer is too small. Results do not depend on it.
+    fn parts(&self, shape: &AttentionShape, blocks: usize) -> usize {
+        let parts = self.longest.div_ceil(PART).max(1);
+        let bytes = self.rows * shape.query_heads * parts * (shape.head_size + 2) * size_of::<f32>();
+        if blocks >= ENOUGH_BLOCKS || bytes > PARTIAL_BYTES { 1 } else { parts }
+    }
+}
+
+/// The kernel for heads of a size: one that copies 16 bytes at a time for usual sizes.
+fn attention_kernel(head_size: usize) -> &'static str {
+    match head_size {
+        32 => "attention_32",
+        64 => "attention_64",
+        128 => "attention_128",
+        _ => "attention",
+    }
 }
 
 /// Attention of all rows of a step in a layer with or without a window, split into `tasks` of at most
 /// [`AttentionShape::block_rows`] rows.
+#[allow(clippy::too_many_arguments)] // as the kernel
 pub(super) fn attention<A: Accelerator>(
     device: &A,
     query_key_value: &A::Buffer,
@@ -167,20 +259,23 @@ pub(super) fn attention<A: Accelerator>(
     tables: At<'_, A::Buffer>,
     pages: &Pages<A::Buffer>,
     (layer, window): (usize, Option<usize>),
+    partial: &Partial<'_, A::Buffer>,
     output: &A::Buffer,
 ) -> Result<(), DeviceError> {
     let (shape, size) = (&pages.shape, pages.shape.head_size);
-    let floats = ATTENTION_QUERIES * size + LANES * (size + 1) + ATTENTION_QUERIES * LANES;
+    let floats = ATTENTION_QUERIES * size + ATTENTION_QUERIES * LANES;
+    let blocks = shape.key_value_heads * shape.together().1;
+    let parts = partial.parts(shape, task_count * blocks);
     let launch = Launch {
-        kernel: "attention",
-        grid: (task_count as u32, (shape.key_value_heads * shape.together().1) as u32),
+        kernel: attention_kernel(size),
+        grid: (task_count as u32, (blocks * parts) as u32),
         threads: (ATTENTION_WARPS * LANES) as u32,
-        shared_bytes: (floats * size_of::<f32>()) as u32,
+        shared_bytes: (floats * size_of::<f32>() + LANES * (size * pages.width + TILE_MARGIN)) as u32,
     };
     let [keys, values] = pages.layer(layer);
     let [query_heads, key_value_heads, head_size] = shape.integers();
-    // A window that does not fit in 32 bits has no effect.
-    let window = window.and_then(|window| u32::try_from(window).ok()).unwrap_or(0);
+    // A window beyond all positions has no effect; the kernel adds it to a position.
+    let window = window.and_then(|window| i32::try_from(window).ok()).map_or(0, i32::cast_unsigned);
     let arguments = [
         buffer((query_key_value, 0)),
         buffer(tasks),
@@ -188,6 +283,8 @@ pub(super) fn attention<A: Accelerator>(
         keys,
         values,
         buffer((output, 0)),
+        if parts > 1 { buffer((partial.buffer, 0)) } else { Argument::Nothing },
+        Argument::Integer(parts as u32),
         query_heads,
         key_value_heads,
         head_size,
@@ -195,7 +292,23 @@ pub(super) fn attention<A: Accelerator>(
         Argument::Integer(window),
         Argument::Number(1.0 / (size as f32).sqrt()),
     ];
-    device.launch(&launch, &arguments)
+    device.launch(&launch, &arguments)?;
+    if parts == 1 {
+        return Ok(());
+    }
+    let [query_heads, _, head_size] = shape.integers();
+    let arguments = [
+        buffer((partial.buffer, 0)),
+        buffer(partial.positions),
+        buffer((output, 0)),
+        Argument::Integer(parts as u32),
+        query_heads,
+        head_size,
+        Argument::Integer(window),
+    ];
+    let grid = (partial.rows as u32, shape.query_heads as u32);
+    let threads = size.next_multiple_of(LANES) as u32;
+    device.launch(&Launch { kernel: "join_parts", grid, threads, shared_bytes: 0 }, &arguments)
 }
 
 /// SiLU of the gate times up; `width` of each.

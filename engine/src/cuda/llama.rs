@@ -1,11 +1,10 @@
 //! Model weights in device memory: loading, conversion to the requested type, and size estimates.
 
-use candle_core::{DType as CandleType, Tensor};
-use half::{bf16, f16};
+use candle_core::{CpuStorage, DType as CandleType, Device, Storage, Tensor};
 
 use super::accelerator::{Accelerator, DeviceError, Product};
-use super::kernels::LARGEST_HEAD;
-use crate::cache::Storage;
+use super::forward::intermediate;
+use super::kernels::{self, LARGEST_HEAD};
 use crate::error::LoadError;
 use crate::load::block::ModelConfig;
 use crate::load::tensors::{EMBEDDING, HEAD, NORM};
@@ -18,6 +17,7 @@ pub(super) struct Matrix<B> {
     weights: B,
     inputs: usize,
     outputs: usize,
+    dtype: DType,
 }
 
 impl<B> Matrix<B> {
@@ -25,7 +25,8 @@ impl<B> Matrix<B> {
         &self.weights
     }
 
-    /// Multiplies `rows` rows of `input` into `output`, at an offset in bytes.
+    /// Multiplies `rows` rows of `input` into `output`, at an offset in bytes. In float32, a row's outputs do not depend on
+    /// the other rows; for 16-bit types cuBLAS chooses the order of additions.
     pub(super) fn multiply<A: Accelerator<Buffer = B>>(
         &self,
         device: &A,
@@ -33,6 +34,10 @@ impl<B> Matrix<B> {
         input: &B,
         output: (&B, usize),
     ) -> Result<(), DeviceError> {
+        if self.dtype == DType::F32 {
+            let sizes = (rows, self.inputs, self.outputs);
+            return kernels::product(device, sizes, &self.weights, input, output);
+        }
         device.multiply(&Product::new(rows, self.inputs, self.outputs), &self.weights, input, output)
     }
 }
@@ -92,12 +97,11 @@ fn unsupported(config: &ModelConfig) -> DeviceError {
          hint: pass `--device cpu`",
         config.architecture
     );
-    DeviceError(reason)
+    DeviceError::Failed(reason)
 }
 
 /// A Llama-family model in device memory: matrices and embeddings in the requested type, norms in float32.
 pub(crate) struct DeviceLlama<A: Accelerator> {
-    pub(super) device: A,
     pub(super) dtype: DType,
     pub(super) hidden: usize,
     /// The largest intermediate width of a layer.
@@ -110,6 +114,8 @@ pub(crate) struct DeviceLlama<A: Accelerator> {
     pub(super) norm: A::Buffer,
     /// `None` if the head is tied to the embedding.
     pub(super) head: Option<Matrix<A::Buffer>>,
+    /// Dropped last, because it waits until all buffers are freed.
+    pub(super) device: A,
 }
 
 impl<A: Accelerator> DeviceLlama<A> {
@@ -126,7 +132,7 @@ impl<A: Accelerator> DeviceLlama<A> {
         }
         if config.head_size > LARGEST_HEAD {
             let reason = format!("head size {} exceeds the maximum of {LARGEST_HEAD}", config.head_size);
-            return Err(failed(DeviceError(reason)));
+            return Err(failed(DeviceError::Failed(reason)));
         }
         let hidden = config.hidden_size;
         let vector = |parts: &[Named], offset: f32| -> Result<A::Buffer, LoadError> {
@@ -141,12 +147,19 @@ impl<A: Accelerator> DeviceLlama<A> {
             let buffer = device.allocate(outputs * inputs * dtype.width()).map_err(&failed)?;
             let mut offset = 0;
             for (name, outputs) in parts {
-                let tensor = weights.get(name, &[*outputs, inputs])?;
-                let bytes = bytes(&tensor, dtype).map_err(|error| weights.invalid(name, &error))?;
-                device.upload(&buffer, offset, &bytes).map_err(&failed)?;
-                offset += bytes.len();
+                let shape = [*outputs, inputs];
+                if let Some(bytes) = weights.stored_bytes(name, &shape, dtype)? {
+                    device.upload(&buffer, offset, bytes).map_err(&failed)?;
+                } else {
+                    let tensor = weights.get(name, &shape)?;
+                    let upload = |bytes: &[u8]| device.upload(&buffer, offset, bytes);
+                    with_bytes(&tensor, dtype, upload)
+                        .map_err(|error| weights.invalid(name, &error))?
+                        .map_err(&failed)?;
+                }
+                offset += outputs * inputs * dtype.width();
             }
-            Ok(Matrix { weights: buffer, inputs, outputs })
+            Ok(Matrix { weights: buffer, inputs, outputs, dtype })
         };
         let vocabulary = weights.rows(EMBEDDING, hidden)?;
         let table = |name: &str| matrix(&[(name.to_owned(), vocabulary)], hidden, Precision::Weights);
@@ -158,7 +171,7 @@ impl<A: Accelerator> DeviceLlama<A> {
         Ok(Self {
             dtype,
             hidden,
-            intermediate: config.layers.iter().map(|layer| layer.feed_forward.width()).max().unwrap_or(0),
+            intermediate: intermediate(config),
             vocabulary,
             epsilon: config.norm_epsilon as f32,
             shape: AttentionShape::of(config),
@@ -168,11 +181,6 @@ impl<A: Accelerator> DeviceLlama<A> {
             head,
             device,
         })
-    }
-
-    /// Where the pages are stored.
-    pub(crate) fn storage(&self) -> Storage {
-        Storage::Device { width: self.dtype.width() }
     }
 
     /// The device that computes.
@@ -188,12 +196,20 @@ pub(crate) fn weight_bytes(config: &ModelConfig, rows: usize, dtype: DType, matr
     (matrices + embedding + vectors) as u64
 }
 
-/// The tensor's numbers converted to a type, rounded to nearest.
-fn bytes(tensor: &Tensor, dtype: DType) -> candle_core::Result<Vec<u8>> {
-    let flat = |dtype: CandleType| tensor.flatten_all()?.to_dtype(dtype);
-    Ok(match dtype {
-        DType::F32 => bytemuck::cast_slice(&flat(CandleType::F32)?.to_vec1::<f32>()?).to_vec(),
-        DType::Bf16 => bytemuck::cast_slice(&flat(CandleType::BF16)?.to_vec1::<bf16>()?).to_vec(),
-        DType::F16 => bytemuck::cast_slice(&flat(CandleType::F16)?.to_vec1::<f16>()?).to_vec(),
-    })
+/// Passes the bytes of the tensor's numbers, converted to a type and rounded to nearest.
+fn with_bytes<R>(tensor: &Tensor, dtype: DType, pass: impl FnOnce(&[u8]) -> R) -> candle_core::Result<R> {
+    let wanted = match dtype {
+        DType::F32 => CandleType::F32,
+        DType::Bf16 => CandleType::BF16,
+        DType::F16 => CandleType::F16,
+    };
+    let tensor = tensor.to_device(&Device::Cpu)?.to_dtype(wanted)?.contiguous()?;
+    let (storage, layout) = tensor.storage_and_layout();
+    let range = layout.start_offset()..layout.start_offset() + tensor.elem_count();
+    match &*storage {
+        Storage::Cpu(CpuStorage::F32(numbers)) => Ok(pass(bytemuck::cast_slice(&numbers[range]))),
+        Storage::Cpu(CpuStorage::BF16(numbers)) => Ok(pass(bytemuck::cast_slice(&numbers[range]))),
+        Storage::Cpu(CpuStorage::F16(numbers)) => Ok(pass(bytemuck::cast_slice(&numbers[range]))),
+        _ => candle_core::bail!("expected a tensor of {wanted:?} in host memory"),
+    }
 }

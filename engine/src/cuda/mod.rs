@@ -1,7 +1,7 @@
 //! The Llama family on a GPU.
 //!
-//! [`DeviceModel`] runs a forward pass on flattened tokens: cuBLAS computes the products, the kernels of
-//! `kernels.cu` and `sampling.cu` compute everything else. Each step has one upload (tokens, positions,
+//! [`DeviceModel`] runs a forward pass on flattened tokens: cuBLAS computes the products of 16-bit
+//! types, the kernels of `kernels.cu` and `sampling.cu` compute everything else. Each step has one upload (tokens, positions,
 //! pages, and how the next tokens are chosen) and one download (token ids, and logits for requests that need
 //! them); the host does not wait for the device in between. The host keeps the bookkeeping of pages
 //! ([`Pool`](crate::cache::Pool)); the device stores their contents.
@@ -10,9 +10,9 @@
 //! use an implementation that runs the same kernels on the host.
 //!
 //! Weights, keys, values and the inputs of products have the requested type; sums, norms, the rotary
-//! embedding, the softmax and the residual stream are float32. cuBLAS selects an algorithm by the number of
-//! rows, so the last bits of a sequence's results may depend on the other sequences of its batch, unlike on
-//! the CPU.
+//! embedding, the softmax and the residual stream are float32. In float32 a sequence's results do not depend on
+//! the other sequences of its batch. cuBLAS, which multiplies 16-bit types, selects an algorithm by the number of
+//! rows, so with them the last bits do.
 
 mod accelerator;
 #[cfg(feature = "cuda")]
@@ -21,12 +21,17 @@ pub(crate) mod driver;
 mod emulator;
 mod forward;
 mod kernels;
+#[cfg(feature = "cuda")]
+mod libraries;
 mod llama;
 mod model;
+#[cfg(feature = "cuda")]
+mod staging;
 mod step;
 
 #[cfg(feature = "cuda")]
 pub(crate) use accelerator::DeviceError;
+pub(crate) use forward::buffer_bytes;
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use llama::DeviceLlama;
 pub(crate) use llama::weight_bytes;
@@ -51,7 +56,7 @@ impl DeviceName {
 /// Fails if no GPU is present, or this binary cannot use any.
 pub fn gpus() -> Result<Vec<Gpu>, NoGpu> {
     #[cfg(feature = "cuda")]
-    return driver::gpus();
+    return libraries::gpus();
     #[cfg(not(feature = "cuda"))]
     Err(NoGpu::NotBuilt)
 }

@@ -2,10 +2,11 @@
 //! drives.
 
 use super::accelerator::{Accelerator, DeviceError};
-use super::forward::{Exchange, Scratch, logits_offset};
+use super::forward::{Exchange, Scratch, logits_offset, output_bytes};
 use super::kernels::Pages;
 use super::llama::DeviceLlama;
 use super::step::Step;
+use crate::device::{self, DeviceName};
 use crate::load::block::ModelConfig;
 use crate::model::{Chunk, ForwardError, LanguageModel, Prediction, RotaryTable};
 
@@ -16,7 +17,6 @@ const SMALLEST: usize = 1 << 16;
 
 /// A model with its pages and buffers. Buffers grow on demand and are kept.
 pub(crate) struct DeviceModel<A: Accelerator> {
-    model: DeviceLlama<A>,
     pages: Pages<A::Buffer>,
     table: RotaryTable,
     exchange: Exchange<A::Buffer>,
@@ -27,6 +27,10 @@ pub(crate) struct DeviceModel<A: Accelerator> {
     output_bytes: usize,
     /// The downloaded words: ids, then logits.
     received: Vec<u32>,
+    /// The device's name in messages.
+    name: DeviceName,
+    /// Dropped last, with the device.
+    model: DeviceLlama<A>,
 }
 
 impl<A: Accelerator> DeviceModel<A> {
@@ -34,6 +38,7 @@ impl<A: Accelerator> DeviceModel<A> {
     /// output.
     pub(crate) fn new(
         model: DeviceLlama<A>,
+        name: DeviceName,
         config: &ModelConfig,
         (pages, positions): (usize, usize),
         (rows, sequences): (usize, usize),
@@ -42,7 +47,7 @@ impl<A: Accelerator> DeviceModel<A> {
         let bytes = config.layers.len() * Pages::<A::Buffer>::layer_bytes(&shape, pages, positions, width);
         let (keys, values) = (device.allocate(bytes)?, device.allocate(bytes)?);
         let pages = Pages { keys, values, shape, count: pages, positions, width };
-        let output_bytes = logits_offset(sequences) + sequences * model.vocabulary * size_of::<f32>();
+        let output_bytes = output_bytes(sequences, model.vocabulary);
         let exchange = Exchange {
             step: device.allocate(SMALLEST)?,
             rotary: device.allocate(SMALLEST)?,
@@ -59,6 +64,7 @@ impl<A: Accelerator> DeviceModel<A> {
             rotary_bytes: 0,
             output_bytes,
             received: Vec::new(),
+            name,
         })
     }
 
@@ -69,7 +75,7 @@ impl<A: Accelerator> DeviceModel<A> {
             self.scratch = self.model.scratch(step.rows.next_power_of_two())?;
         }
         let wanted = step.sent + step.chosen;
-        let output = logits_offset(wanted) + wanted * self.model.vocabulary * size_of::<f32>();
+        let output = output_bytes(wanted, self.model.vocabulary);
         if output > self.output_bytes {
             self.exchange.output = device.allocate(output)?;
             self.output_bytes = output;
@@ -115,15 +121,21 @@ impl<A: Accelerator> LanguageModel for DeviceModel<A> {
         let vocabulary = self.model.vocabulary;
         let mut tokens = chunks.iter().flat_map(|chunk| chunk.tokens);
         if let Some(token) = tokens.find(|token| **token as usize >= vocabulary) {
-            return Err(ForwardError(format!("token {token} is outside the vocabulary of {vocabulary}")));
+            return Err(ForwardError::Failed(format!(
+                "token {token} is outside the vocabulary of {vocabulary}"
+            )));
         }
         if chunks.iter().any(|chunk| chunk.predictions > 1) {
-            return Err(ForwardError("a GPU predicts one token of each sequence".to_owned()));
+            return Err(ForwardError::Failed("a GPU predicts one token of each sequence".to_owned()));
         }
         let step = Step::new(chunks, self.pages.positions, self.model.shape.block_rows());
         let positions =
             chunks.iter().map(|chunk| chunk.cache.length() + chunk.tokens.len()).max().unwrap_or(0);
-        let failed = |error: DeviceError| ForwardError(error.to_string());
+        let name = self.name;
+        let failed = |error: DeviceError| match error {
+            DeviceError::Failed(reason) => ForwardError::Failed(reason),
+            DeviceError::Lost(reason) => ForwardError::Lost(device::lose(name, &reason)),
+        };
         self.prepare(&step, positions).map_err(failed)?;
         self.model.forward(&step, &self.pages, &self.exchange, &self.scratch).map_err(failed)?;
         let predictions = self.receive(&step).map_err(failed)?;

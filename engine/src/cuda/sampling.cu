@@ -155,7 +155,7 @@ __device__ __forceinline__ void keep(Row& row, u64 needed, u32 part, u64* shared
 // differences, how many of the highest may stay, which part of their weight must, and the random number, low half first;
 // a scale of 0 asks for the highest logit, the lowest id among equals.
 // Shared memory: a float and an integer a thread, of which there are CHOOSERS.
-extern "C" __global__ void __launch_bounds__(CHOOSERS)
+KERNEL void __launch_bounds__(CHOOSERS)
     choose(const float* logits, const u32* rules, u32* chosen, u32 vocabulary) {
     SHARED_MEMORY(shared);
     float* highest = shared;
@@ -204,3 +204,8 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS)
     }
     if (threadIdx.x == 0) chosen[blockIdx.x] = id;
 }
+
+// Calls a macro with each kernel of both files.
+#define ALL_KERNELS(each)                                                                                             \
+    each(product) each(embed) each(rms_norm) each(rotate_store) each(attention) each(attention_32) each(attention_64) \
+        each(attention_128) each(join_parts) each(gated) each(choose)

@@ -19,6 +19,8 @@ pub(super) fn rule(choosing: &Choosing) -> [u32; Draw::WORDS] {
 pub(super) struct Step {
     /// The array to upload.
     pub(super) words: Vec<u32>,
+    /// The highest number of positions that a token sees, without windows.
+    pub(super) longest: usize,
     /// Number of tokens computed.
     pub(super) rows: usize,
     /// Number of attention tasks; each is a block of neighbouring rows of one sequence.
@@ -51,10 +53,12 @@ impl Step {
         let (mut positions, mut places) = (Vec::new(), Vec::new());
         let (mut tasks, mut tables) = (Vec::new(), Vec::new());
         let (mut sent, mut chosen, mut rules) = (Vec::new(), Vec::new(), Vec::new());
+        let mut longest = 0;
         for chunk in chunks {
             let (row, table) = (tokens.len(), tables.len());
             let start = chunk.cache.length();
             let end = start + chunk.tokens.len();
+            longest = longest.max(end);
             tables.extend(chunk.cache.page_numbers().take(end.div_ceil(page_size)));
             tokens.extend_from_slice(chunk.tokens);
             positions.extend((start..end).map(|position| position as u32));
@@ -93,6 +97,7 @@ impl Step {
             [&wanted, &rules, &tasks, &tables].map(|part| add(part));
         Self {
             words,
+            longest,
             rows,
             tasks: task_count,
             sent: sent.len(),

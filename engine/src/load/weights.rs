@@ -13,7 +13,7 @@ use candle_core::pickle::PthTensors;
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType as CandleType, Device, Tensor};
 use safetensors::SafeTensors;
-use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::tensor::{Dtype as StoredType, Metadata, TensorInfo};
 
 use super::adapter::Adapter;
 use super::files;
@@ -23,7 +23,7 @@ use super::packed::{Layout, PackedModule, Packing};
 use super::random::RandomWeights;
 use super::tensors::HEAD;
 use crate::error::LoadError;
-use crate::simd::QuantizedFormat;
+use crate::simd::{DType, QuantizedFormat};
 
 /// Ends of the names of a module's weight, and of its packed weight.
 pub(super) const WEIGHT: &str = ".weight";
@@ -339,6 +339,34 @@ impl Weights {
             WeightStorage::Gguf(tensors) => Ok(tensors.quantized(name)),
             _ => Ok(None),
         }
+    }
+
+    /// The bytes of a tensor in the mapped file, if it is stored with this type and used unchanged.
+    ///
+    /// # Errors
+    /// Fails if the tensor is missing or has another shape.
+    pub(crate) fn stored_bytes(
+        &self,
+        name: &str,
+        shape: &[usize],
+        dtype: DType,
+    ) -> Result<Option<&[u8]>, LoadError> {
+        if self.adapter.is_some() || self.packing.is_some() {
+            return Ok(None);
+        }
+        let WeightStorage::Safetensors(bytes, start, metadata) = &self.shaped(name, shape)?.storage else {
+            return Ok(None);
+        };
+        let stored = match dtype {
+            DType::F32 => StoredType::F32,
+            DType::Bf16 => StoredType::BF16,
+            DType::F16 => StoredType::F16,
+        };
+        let info = metadata.info(name).filter(|info| info.dtype == stored);
+        Ok(info.and_then(|info| {
+            let (first, last) = info.data_offsets;
+            (**bytes).as_ref().get(start + first..start + last)
+        }))
     }
 
     /// A tensor of the given shape, in its type in the file; in float32 if it is quantized or if an adapter

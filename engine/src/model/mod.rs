@@ -30,8 +30,14 @@ use crate::sampler::Choosing;
 
 /// A failed forward pass.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct ForwardError(pub(crate) String);
+pub(crate) enum ForwardError {
+    /// The next one may succeed.
+    #[error("{0}")]
+    Failed(String),
+    /// The GPU cannot compute any more in this process.
+    #[error("{0}")]
+    Lost(String),
+}
 
 /// The next tokens of one sequence.
 pub(crate) struct Chunk<'a> {

@@ -43,7 +43,9 @@ impl LanguageModel for Runner {
         let mut rows = 0;
         for chunk in chunks.iter_mut() {
             if let Some(token) = chunk.tokens.iter().find(|token| **token as usize >= vocabulary) {
-                return Err(ForwardError(format!("token {token} is outside the vocabulary of {vocabulary}")));
+                return Err(ForwardError::Failed(format!(
+                    "token {token} is outside the vocabulary of {vocabulary}"
+                )));
             }
             self.rotary.reserve(chunk.cache.length() + chunk.tokens.len(), chunk.cache.is_long());
             rows += chunk.tokens.len();

@@ -25,8 +25,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::cache::Pool;
+use crate::device::lost_gpu;
 use crate::error::GenerateError;
-use crate::model::{Chunk, LanguageModel, Prediction};
+use crate::model::{Chunk, ForwardError, LanguageModel, Prediction};
 use crate::speculation::{DraftPolicy, DraftUsage, Speculation};
 use crate::tokenizer::Tokenizer;
 pub(crate) use sequence::{Completion, Sequence, SequenceRequest, Submission};
@@ -103,6 +104,8 @@ pub(crate) struct Scheduler {
     /// In order of arrival.
     running: Vec<Sequence>,
     arrivals: u64,
+    /// Why the device cannot compute any more.
+    lost: Option<String>,
     counters: Arc<Counters>,
 }
 
@@ -127,19 +130,26 @@ impl Scheduler {
             waiting: VecDeque::new(),
             running: Vec::new(),
             arrivals: 0,
+            lost: None,
             counters,
         }
     }
 
     /// Runs until all senders are dropped or the engine is shut down.
     pub(crate) fn run(mut self) {
-        while self.receive() {
+        while self.lost.is_none() && self.receive() {
             self.turn();
         }
+        let reason = self.lost.take();
+        let error = reason.clone().map_or(GenerateError::ShutDown, GenerateError::DeviceLost);
         for sequence in self.running.drain(..).chain(self.waiting.drain(..)) {
-            self.pool.release(sequence.stop(Err(GenerateError::ShutDown)));
+            self.pool.release(sequence.stop(Err(error.clone())));
         }
         self.note();
+        if reason.is_some() || lost_gpu().is_some() {
+            // The process ends. Freeing memory of the GPU would fail, or wait for a kernel that does not end.
+            std::mem::forget(self.model);
+        }
     }
 
     /// Receives submissions; blocks if there is no other work. Returns false when the scheduler should stop.
@@ -227,7 +237,12 @@ impl Scheduler {
         drop(chunks);
         let predictions = match result {
             Ok(Ok(predictions)) => predictions,
-            Ok(Err(reason)) => return self.fail_step(&reason),
+            Ok(Err(ForwardError::Failed(reason))) => return self.fail_step(&reason),
+            Ok(Err(ForwardError::Lost(reason))) => {
+                tracing::error!("{reason}");
+                self.lost = Some(reason);
+                return;
+            }
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let reason = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic");
@@ -287,12 +302,14 @@ impl Scheduler {
 fn forward<'a>(
     model: &'a mut dyn LanguageModel,
     chunks: &mut [Chunk<'_>],
-) -> Result<Vec<Prediction<'a>>, String> {
+) -> Result<Vec<Prediction<'a>>, ForwardError> {
     let wanted: usize = chunks.iter().map(|chunk| chunk.predictions).sum();
-    let predictions = model.forward(chunks).map_err(|error| error.to_string())?;
+    let predictions = model.forward(chunks)?;
     match predictions.len() {
         count if count == wanted => Ok(predictions),
-        count => Err(format!("the model returned {count} predictions instead of {wanted}")),
+        count => {
+            Err(ForwardError::Failed(format!("the model returned {count} predictions instead of {wanted}")))
+        }
     }
 }
 

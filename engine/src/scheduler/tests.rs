@@ -20,7 +20,8 @@ pub(super) const LAYOUT: PageLayout = PageLayout {
     storage: Storage::Memory,
 };
 
-/// Predicts the number after the last token. Token 99 fails, 98 panics, 97 gives logits that are not finite.
+/// Predicts the number after the last token. Token 99 fails, 98 panics, 97 gives logits that are not finite, 96 loses
+/// the device.
 pub(super) struct Counting {
     /// Token counts of each sequence in each step.
     pub(super) steps: Arc<std::sync::Mutex<Vec<Vec<usize>>>>,
@@ -39,7 +40,8 @@ impl LanguageModel for Counting {
             for (place, last) in chunk.tokens.iter().map(|token| *token as usize).enumerate() {
                 let is_last = place + 1 == chunk.tokens.len();
                 match last {
-                    99 if is_last => return Err(ForwardError("scripted failure".to_owned())),
+                    96 if is_last => return Err(ForwardError::Lost("scripted loss".to_owned())),
+                    99 if is_last => return Err(ForwardError::Failed("scripted failure".to_owned())),
                     98 if is_last => panic!("scripted panic"),
                     _ => {}
                 }
@@ -265,4 +267,17 @@ fn drafts_save_passes_and_change_nothing() {
             assert_eq!(steps.len() as u64 + drafts.accepted, passes.len() as u64);
         }
     }
+}
+
+/// A device that is lost ends the scheduler with its reason: later requests do not fail one by one.
+#[test]
+fn a_lost_device_ends_its_sequences_and_the_scheduler() {
+    let harness = start(1, Duration::ZERO);
+    let answer = harness.submit(order(&[96], 3)).blocking_recv().unwrap();
+    let lost = GenerateError::DeviceLost("scripted loss".to_owned());
+    assert_eq!(answer.map(|completion| completion.tokens), Err(lost));
+    // It ends although more requests could arrive.
+    let Harness { submissions, thread, .. } = harness;
+    thread.join().unwrap();
+    assert!(submissions.is_closed());
 }

@@ -53,7 +53,7 @@ fn engine(folder: &Path, variation: Variation, longest: usize) -> Engine {
         speculation: variation.speculation,
         ..LoadOptions::default()
     };
-    let prefill_chunk = if variation.small_chunks { 16 } else { base.prefill_chunk };
+    let prefill_chunk = if variation.small_chunks { Some(16) } else { base.prefill_chunk };
     let load = |kv_cache_bytes| {
         let options = LoadOptions { prefill_chunk, kv_cache_bytes, ..base.clone() };
         Engine::load(ModelSource::Folder(folder.to_owned()), options).unwrap()

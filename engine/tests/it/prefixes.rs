@@ -52,7 +52,7 @@ async fn a_turn_computes_its_new_tokens_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_common_beginning_is_computed_once_however_many_ask_at_once() {
-    let engine = engine(LoadOptions { max_batch: 24, prefill_chunk: 50, ..LoadOptions::default() });
+    let engine = engine(LoadOptions { max_batch: 24, prefill_chunk: Some(50), ..LoadOptions::default() });
     let common = tokens(160, 2);
     let requests: Vec<GenerateRequest> = (0..24)
         .map(|index| greedy(Prompt::Tokens([&common[..], &tokens(10, 100 + index)].concat()), 1, 0))

@@ -68,10 +68,13 @@ pub(crate) async fn check_invariance(load: impl Fn(LoadOptions) -> Engine, reque
     let expected = alone(&load(LoadOptions { threads: Some(1), ..LoadOptions::default() }), requests).await;
     let variations = [
         (LoadOptions { max_batch: 24, ..LoadOptions::default() }, 1),
-        (LoadOptions { prefill_chunk: 1, threads: Some(2), ..LoadOptions::default() }, 2),
-        (LoadOptions { prefill_chunk: 7, max_step_tokens: 40, ..LoadOptions::default() }, 3),
-        (LoadOptions { prefill_chunk: 64, max_batch: 5, threads: Some(3), ..LoadOptions::default() }, 4),
-        (LoadOptions { prefill_chunk: 4096, max_step_tokens: 8192, ..LoadOptions::default() }, 5),
+        (LoadOptions { prefill_chunk: Some(1), threads: Some(2), ..LoadOptions::default() }, 2),
+        (LoadOptions { prefill_chunk: Some(7), max_step_tokens: Some(40), ..LoadOptions::default() }, 3),
+        (
+            LoadOptions { prefill_chunk: Some(64), max_batch: 5, threads: Some(3), ..LoadOptions::default() },
+            4,
+        ),
+        (LoadOptions { prefill_chunk: Some(4096), max_step_tokens: Some(8192), ..LoadOptions::default() }, 5),
         (LoadOptions { speculation: Speculation::Lookup, max_batch: 24, ..LoadOptions::default() }, 6),
         (
             LoadOptions {

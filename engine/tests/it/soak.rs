@@ -22,8 +22,8 @@ fn load(folder: &std::path::Path, kv_cache_bytes: Option<usize>, speculation: Sp
     let options = LoadOptions {
         max_batch: 16,
         page_size: 4,
-        prefill_chunk: 24,
-        max_step_tokens: 48,
+        prefill_chunk: Some(24),
+        max_step_tokens: Some(48),
         max_waiting: 64,
         kv_cache_bytes,
         speculation,

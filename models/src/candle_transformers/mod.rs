@@ -341,6 +341,7 @@ pub(crate) fn footprint(source: &ModelSource) -> Result<Footprint, LoadError> {
     let Opened { checkpoint, config, .. } = open(source, None)?;
     Ok(Footprint {
         weight_bytes: weight_bytes(&checkpoint),
+        buffer_bytes: 0,
         cache_bytes_per_token: config.cache_bytes_per_token(),
         context_length: config.context_length,
     })

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lumos_engine::{DType, Footprint, LoadOptions, free_memory};
+use lumos_engine::{DType, DeviceName, Footprint, LoadError, LoadOptions, free_gpu_memory, free_memory};
 use lumos_tasks::{BackendChoice, Configuration, Device, Formulation, ModelIdentity, Role, Swap};
 use thiserror::Error;
 
@@ -25,6 +25,9 @@ pub enum PlacingError {
     /// The needs of a model cannot be determined.
     #[error(transparent)]
     Model(#[from] LoadModelError),
+    /// A GPU cannot be used.
+    #[error(transparent)]
+    Device(#[from] LoadError),
     /// A device does not have enough memory.
     #[error("on {device}: {source}")]
     Memory {
@@ -128,7 +131,8 @@ struct Engine {
 
 impl ModelRegistry {
     /// Arranges the engines of configurations in `memory` bytes on each device: together if they fit; in
-    /// phases if each fits alone and `swap` allows it. Blocks, because it reads file headers and downloads
+    /// phases if each fits alone and `swap` allows it. On a GPU, `memory` is at most its free memory, which several
+    /// engines also share without a limit: an engine allocates its KV cache when it is loaded. Blocks, because it reads file headers and downloads
     /// missing files. Models that are already loaded are not affected.
     ///
     /// # Errors
@@ -139,7 +143,8 @@ impl ModelRegistry {
         memory: Option<u64>,
         swap: Swap,
     ) -> Result<Arranged, PlacingError> {
-        if memory.is_none() && swap != Swap::Always {
+        let has_gpu = self.settings.placement.devices().iter().any(|device| *device != Device::Cpu);
+        if memory.is_none() && swap != Swap::Always && !has_gpu {
             return Ok(Arranged::default());
         }
         let mut devices: BTreeMap<Device, Vec<Engine>> = BTreeMap::new();
@@ -154,6 +159,7 @@ impl ModelRegistry {
         }
         let mut arranged = Arranged::default();
         for (device, engines) in devices {
+            let memory = limit(device, memory, engines.len())?;
             let needs: Vec<Need> = engines.iter().map(|engine| engine.need.clone()).collect();
             let arrangement =
                 arrange(&needs, memory, swap).map_err(|source| PlacingError::Memory { device, source })?;
@@ -188,7 +194,7 @@ impl ModelRegistry {
             in_process::footprint(&source, &settings).map_err(|error| failed(error.to_string()))?;
         let need = Need {
             name: format!("{role} {}", identity.name),
-            weight_bytes: footprint.weight_bytes,
+            weight_bytes: footprint.weight_bytes + footprint.buffer_bytes,
             cache_bytes: footprint.cache_bytes(1),
         };
         Ok(Engine { key, need, footprint, settings })
@@ -287,13 +293,32 @@ impl ModelRegistry {
     }
 }
 
+/// Memory of a GPU that each engine's libraries take besides weights, buffers and cache, in bytes.
+const LIBRARIES: u64 = 128 << 20;
+
+/// The memory in which `engines` engines of a device are arranged; `None` for no limit.
+fn limit(device: Device, memory: Option<u64>, engines: usize) -> Result<Option<u64>, LoadError> {
+    let name = match device {
+        Device::Cpu => DeviceName::Cpu,
+        Device::Cuda(ordinal) => DeviceName::Cuda(ordinal),
+        Device::Auto => DeviceName::Auto.resolved(),
+    };
+    // A single engine without a limit takes what it finds when it is loaded.
+    if name == DeviceName::Cpu || engines == 0 || (engines == 1 && memory.is_none()) {
+        return Ok(memory);
+    }
+    let free = free_gpu_memory(name)?.saturating_sub(LIBRARIES * engines as u64);
+    Ok(Some(memory.map_or(free, |memory| memory.min(free))))
+}
+
 impl Engine {
     /// Returns the engine's share of `bytes`: the cache gets what the weights leave, but at most what a full
-    /// batch needs and at most half of the machine's free memory.
+    /// batch needs and, on the CPU, at most half of the machine's free memory.
     fn share(&self, bytes: u64) -> MemoryShare {
         let batch = self.settings.batch_size.unwrap_or(LoadOptions::default().max_batch);
         let wanted = self.footprint.cache_bytes(batch).max(SMALL_CACHE);
-        let machine = free_memory().map_or(u64::MAX, |free| free / 2);
+        let is_on_cpu = matches!(self.settings.options().device.resolved(), DeviceName::Cpu);
+        let machine = free_memory().filter(|_| is_on_cpu).map_or(u64::MAX, |free| free / 2);
         let left = bytes.saturating_sub(self.need.weight_bytes);
         let cache_bytes = left.min(wanted).min(machine.max(self.need.cache_bytes));
         MemoryShare { bytes: self.need.weight_bytes + cache_bytes, cache_bytes }

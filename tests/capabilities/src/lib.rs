@@ -17,11 +17,17 @@
 //!
 //! Tests with random cases draw them from [`seed`], which `LUMOS_TEST_SEED` sets.
 
+#[cfg(unix)]
+mod fake_gpu;
+
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::panic::Location;
 use std::path::PathBuf;
+
+#[cfg(unix)]
+pub use fake_gpu::fake_gpu;
 
 /// A resource that a machine may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

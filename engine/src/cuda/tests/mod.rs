@@ -2,6 +2,8 @@
 
 mod models;
 mod pages;
+mod product;
+mod races;
 mod sampling;
 
 use half::{bf16, f16};

@@ -82,7 +82,7 @@ fn on_device(
     let storage = Storage::Device { width: dtype.width() };
     let layout = PageLayout { shape: opened.config.key_values(), positions: PAGE, storage };
     // Smaller than needed, so that buffers grow.
-    let model = DeviceModel::new(model, &opened.config, (pages, PAGE), (3, 1)).unwrap();
+    let model = DeviceModel::new(model, DeviceName::Cuda(0), &opened.config, (pages, PAGE), (3, 1)).unwrap();
     (Box::new(model), layout)
 }
 
@@ -182,7 +182,8 @@ fn other_families_are_refused_by_name() {
     for shape in others.filter(|shape| !["llama", "mistral"].contains(&shape.family)).chain([biased]) {
         let (_folder, opened) = opened(&shape);
         let Some(device) = Emulator::start(DType::F32) else { return };
-        let failed = |error: DeviceError| LoadError::Device { device: DeviceName::Cuda(0), reason: error.0 };
+        let failed =
+            |error: DeviceError| LoadError::Device { device: DeviceName::Cuda(0), reason: error.to_string() };
         let loaded = DeviceLlama::load(device, &opened.config, &opened.weights, DType::F32, failed);
         let message = loaded.err().map(|error| error.to_string()).unwrap_or_default();
         for word in [&*opened.config.architecture, "not supported on GPUs", "`--device cpu`"] {

@@ -4,7 +4,7 @@ use super::{buffer, bytes_of, floats, rounded};
 use crate::cache::{KeyValueShape, KvCache, PageLayout, Pool, Storage};
 use crate::cuda::accelerator::Accelerator;
 use crate::cuda::emulator::Emulator;
-use crate::cuda::kernels::{self, Norm, Pages};
+use crate::cuda::kernels::{self, Norm, PARTIAL_BYTES, Pages, Partial};
 use crate::cuda::step::{Step, TASK};
 use crate::fixtures::Uniform;
 use crate::model::{AttentionShape, Chunk};
@@ -102,6 +102,7 @@ impl Case {
         let mut known: Vec<Vec<Vec<f32>>> = vec![vec![Vec::new(); sequences]; self.layers];
         let stride = self.shape.stride();
         let output_width = query_heads * head_size;
+        let partial = device.allocate(PARTIAL_BYTES).unwrap();
         for growth in &self.growth {
             let tokens: Vec<Vec<u32>> = growth.iter().map(|count| vec![1; *count]).collect();
             for (cache, count) in caches.iter_mut().zip(growth) {
@@ -143,17 +144,28 @@ impl Case {
                 .unwrap();
                 let tasks = (step.tasks, at(step.tasks_at));
                 let tables = at(step.tables_at);
-                kernels::attention(
-                    &device,
-                    &query_key_value,
-                    tasks,
-                    tables,
-                    &pages,
-                    (layer, self.window),
-                    &output,
-                )
-                .unwrap();
-                let found = floats(&device, &output, step.rows * output_width, self.dtype);
+                let run = |longest: usize| {
+                    let partial = Partial { buffer: &partial, longest, positions, rows: step.rows };
+                    let place = (layer, self.window);
+                    kernels::attention(
+                        &device,
+                        &query_key_value,
+                        tasks,
+                        tables,
+                        &pages,
+                        place,
+                        &partial,
+                        &output,
+                    )
+                    .unwrap();
+                    floats(&device, &output, step.rows * output_width, self.dtype)
+                };
+                let found = run(step.longest);
+                // As if there were only one part.
+                let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                if bits(&found) != bits(&run(1)) {
+                    return Err("the parts of a context change results".to_owned());
+                }
                 let mut rest = &rows[..];
                 for (index, count) in growth.iter().enumerate() {
                     let (new, after) = rest.split_at(count * stride);
@@ -248,6 +260,18 @@ fn attention_at_its_limits_equals_the_plain_version() {
     }
 }
 
+/// Every kernel, at contexts of several parts, which are computed one after the other and at the same time.
+#[test]
+fn attention_of_every_usual_head_over_several_parts_equals_the_plain_version() {
+    for (index, head_size) in [32, 64, 128, 40].into_iter().enumerate() {
+        let shape = AttentionShape { query_heads: 4, key_value_heads: 2, head_size };
+        let window = (index % 2 == 0).then_some(300);
+        let (dtype, growth) = (DTYPES[index % 3], vec![vec![262, 3], vec![1, 279], vec![250, 1]]);
+        let case = Case { dtype, shape, window, layers: 1, page_size: 16, growth, seed: 7 };
+        assert_eq!(case.check(), Ok(()), "{shape:?}");
+    }
+}
+
 /// Accesses beyond a buffer are detected; the other tests rely on this.
 #[test]
 fn the_emulator_notices_a_page_that_is_not_there() {
@@ -261,7 +285,8 @@ fn the_emulator_notices_a_page_that_is_not_there() {
     let run = |page: u32| {
         let words = buffer(&device, bytemuck::cast_slice(&[0u32, 1, 0, 0, page]));
         let (tasks, tables) = ((1, (&words, 0)), (&words, TASK * 4));
-        kernels::attention(&device, &rows, tasks, tables, &pages, (0, None), &output)
+        let partial = Partial { buffer: &output, longest: 1, positions: (&words, 0), rows: 1 };
+        kernels::attention(&device, &rows, tasks, tables, &pages, (0, None), &partial, &output)
             .and_then(|()| device.download(&output, 0, &mut [0; 16]))
     };
     assert!(run(0).is_ok());

@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# Checks and measures lumos on a machine with an NVIDIA GPU: `OUT=<FOLDER> .gpu/run.sh PART`. NOT RUN YET on a GPU.
+#
+# Needs what prepare.sh has put beside it, and no network, cargo or CUDA toolkit. PART, each at most as long as stated:
+#
+#   load    7 minutes  finds the libraries, loads and compiles, measures a small model in each type, checks parity
+#   bench   9 minutes  tokens per second of the engine, one process for each batch size
+#   peers   6 minutes  the same with transformers
+#   check   9 minutes  compute-sanitizer and Nsight Compute, if they are installed
+#   runs    8 minutes  whole runs: against the CPU, two models in a small memory, killed and resumed
+#
+# Every step has a time limit of its own. A step that fails does not end the part; the last lines list all steps, and the
+# exit code is 1 if one failed. Logs and figures are in $OUT. SHAPE, DTYPE, LUMOS_DEVICE, PYTHON: see the defaults below.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+out=${OUT:?set OUT to the folder for logs and figures}
+part=${1:?expected load, bench, peers, check or runs}
+shape=${SHAPE:-llama2-7b}
+dtype=${DTYPE:-f16}
+device=${LUMOS_DEVICE:-cuda:0}
+python=${PYTHON:-python3}
+unset LUMOS_DEVICE
+mkdir -p "$out"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+summary=$out/$part.txt
+: >"$summary"
+failed=0
+
+# step NAME SECONDS COMMAND…: runs a command with a time limit and records how it ended.
+step() {
+  local name=$1 limit=$2 start=$SECONDS status
+  shift 2
+  timeout --kill-after=5 "$limit" "$@" >"$out/$part-$name.log" 2>&1
+  status=$?
+  if [ "$status" = 0 ]; then
+    echo "ok      $name ($((SECONDS - start)) s)" >>"$summary"
+  else
+    failed=1
+    echo "FAILED  $name ($((SECONDS - start)) s, exit code $status)" >>"$summary"
+    tail -n 5 "$out/$part-$name.log" | sed 's/^/        /' >>"$summary"
+  fi
+}
+
+# Unpacks a program; `unpack NAME`. One that is not packed is used as it is.
+unpack() {
+  if [ -x "$here/$1" ]; then
+    ln -s "$here/$1" "$work/$1"
+  else
+    xz -dc "$here/$1.xz" >"$work/$1" && chmod +x "$work/$1"
+  fi
+}
+
+# cuBLAS and NVRTC are in the folders of torch's packages; LUMOS_CUDA_LIBRARIES names other folders.
+libraries() {
+  "$python" - <<'PYTHON'
+import pathlib, site, sys
+roots = [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
+found = {}
+for root in dict.fromkeys(roots):
+    for name in ("libcublas.so.*", "libnvrtc.so.*", "libnvrtc-builtins.so.*"):
+        for file in pathlib.Path(root or ".").glob(f"nvidia/**/{name}"):
+            found[str(file.parent)] = None
+print(":".join(found))
+PYTHON
+}
+LD_LIBRARY_PATH=${LUMOS_CUDA_LIBRARIES:-$(libraries)}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+unpack lumos || exit 1
+lumos=$work/lumos
+
+# bench NAME SECONDS SHAPE DTYPE BATCH PROMPT NEW: one process for one batch size.
+bench() {
+  step "$1" "$2" "$lumos" bench engine --random-weights "$3" --dtype "$4" --device "$device" --reuse off \
+    --batch-sizes "$5" --prompt-tokens "$6" --new-tokens "$7" --output "$out/$part-$1.json"
+}
+
+case $part in
+load)
+  {
+    cat "$here/version" 2>/dev/null
+    echo "LD_LIBRARY_PATH=$LD_LIBRARY_PATH"
+  } >>"$summary"
+  step nvidia-smi 20 nvidia-smi
+  step doctor 30 "$lumos" doctor
+  step usable 30 sh -c "'$lumos' doctor --json | '$python' -c 'import json, sys; gpus = json.load(sys.stdin)[\"gpus\"]; print(gpus); sys.exit(not gpus)'"
+  for type in f32 bf16 f16; do bench "small-$type" 60 1m "$type" 1,2 16 4; done
+  # The reference cases of transformers must be there: a parity test that is skipped proves nothing.
+  if [ -d "$here/shared/golden/engine" ] && unpack cuda-tests; then
+    step parity 150 env LUMOS_SHARED="$here/shared" LUMOS_DEVICE="$device" LUMOS_REQUIRE=gpu,shared \
+      "$work/cuda-tests" cuda:: --nocapture --test-threads 1
+  else
+    failed=1
+    echo "FAILED  parity: $here/shared/golden/engine not found; run prepare.sh with LUMOS_SHARED" >>"$summary"
+  fi
+  ;;
+bench)
+  # Every sequence decodes together with all others: the more there are, the longer the first ones wait for the last.
+  bench b1 70 "$shape" "$dtype" 1 256 128
+  bench b16 70 "$shape" "$dtype" 16 256 128
+  bench b64 80 "$shape" "$dtype" 64 256 128
+  bench b256 110 "$shape" "$dtype" 256 256 448
+  bench b1-2k 70 "$shape" "$dtype" 1 2048 64
+  bench b64-2k 110 "$shape" "$dtype" 64 2048 128
+  bench tinyllama 30 tinyllama "$dtype" 1 256 128
+  ;;
+peers)
+  for case in "1 256 128" "16 256 128" "64 256 128" "256 256 128" "1 2048 64" "64 2048 64"; do
+    read -r batch prompt new <<<"$case"
+    step "b$batch-$prompt" 60 "$python" "$here/measure_transformers.py" --shape "$shape" --dtype "$dtype" \
+      --device "$device" --batch-sizes "$batch" --decode-prompt "$prompt" --new-tokens "$new" \
+      --prefill-prompt "$prompt" --threads 1
+    grep '^{' "$out/peers-b$batch-$prompt.log" >"$out/peers-b$batch-$prompt.json"
+  done
+  ;;
+check)
+  small=("$lumos" bench engine --random-weights 1m --device "$device" --reuse off --batch-sizes 4 --prompt-tokens 40
+    --new-tokens 8)
+  for tool in memcheck racecheck synccheck initcheck; do
+    for type in f32 f16; do
+      step "$tool-$type" 40 compute-sanitizer --tool "$tool" --error-exitcode 9 "${small[@]}" --dtype "$type"
+    done
+  done
+  for batch in 1 64; do
+    step "profile-b$batch" 100 ncu --clock-control none --launch-skip 2000 --launch-count 40 --csv \
+      --section SpeedOfLight --section MemoryWorkloadAnalysis --section Occupancy \
+      "$lumos" bench engine --random-weights "$shape" --dtype "$dtype" --device "$device" --reuse off \
+      --batch-sizes "$batch" --prompt-tokens 256 --new-tokens 8
+  done
+  ;;
+runs)
+  run() {
+    step "$1" 60 "$lumos" run --tasks gsm8k --model builtin:tiny --limit 8 -q --output-path "$work" --name "$1" \
+      "${@:2}"
+  }
+  run cpu
+  run gpu --device "$device"
+  run half --device "$device" --dtype f16
+  run limited --device "$device" --memory 2GB
+  run turns --device "$device" --swap always
+  # The same greedy replies as on the CPU, apart from near ties.
+  step same 20 "$lumos" compare "$work/cpu" "$work/gpu"
+  step verify 60 "$lumos" verify "$work/gpu" --sample 8
+  "$lumos" run --tasks gsm8k,svamp --model builtin:tiny --limit 60 -q --device "$device" --output-path "$work" \
+    --name killed >"$out/runs-killed.log" 2>&1 &
+  process=$!
+  sleep 4
+  kill -KILL "$process" 2>/dev/null
+  wait "$process" 2>/dev/null
+  step resumed 90 "$lumos" resume "$work/killed"
+  ;;
+*)
+  echo "unknown part \`$part\`: expected load, bench, peers, check or runs" >&2
+  exit 2
+  ;;
+esac
+cat "$summary"
+exit "$failed"
