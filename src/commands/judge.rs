@@ -54,7 +54,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, verbosity: Verbosity)
     checkpoint.close()?;
     rescore(&run, open(&run)?, &scorings, verbosity)?;
     let budget = budget.as_ref().filter(|budget| budget.is_reached());
-    Ok(conclude(summary, budget, is_interrupted))
+    Ok(conclude(&summary, budget, is_interrupted))
 }
 
 /// A cost limit is an error for a model without a known price, because it would have no effect.
@@ -98,7 +98,7 @@ fn spent(checkpoint: &Checkpoint) -> Result<NanoDollars, Failure> {
 }
 
 /// Prints what is left of a pass and determines the exit code. `budget` is given if it is used up.
-fn conclude(summary: Summary, budget: Option<&Budget>, is_interrupted: bool) -> Exit {
+fn conclude(summary: &Summary, budget: Option<&Budget>, is_interrupted: bool) -> Exit {
     if summary.planned == summary.settled {
         return Exit::Complete;
     }

@@ -211,7 +211,7 @@ pub(crate) fn replay(arguments: &ReplayArgs) -> CommandResult {
             print(&mut out, &verdict, arguments.json)?;
             match &verdict {
                 ReplayResult { skipped: Some(reason), .. } => {
-                    *skipped.entry(reason.clone()).or_default() += 1
+                    *skipped.entry(reason.clone()).or_default() += 1;
                 }
                 ReplayResult { difference: Some(_), .. } => failed += 1,
                 ReplayResult { .. } => passed += 1,
