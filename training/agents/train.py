@@ -13,12 +13,12 @@ from tokenizers import Tokenizer
 from lumos_agents.conversations import Conversation, Misaligned, encode, read
 from lumos_agents.copying import copying
 from lumos_agents.texts import constants
+from lumos_agents.tokens import train_tokenizer
 from lumos_tiny.batches import batched
 from lumos_tiny.examples import Example
 from lumos_tiny.export import load, save
 from lumos_tiny.loop import Schedule, fit
 from lumos_tiny.model import ModelConfig, TinyLlama
-from lumos_tiny.tokens import train_tokenizer
 
 TOKENIZER_TEXTS = 6000
 
