@@ -13,7 +13,7 @@ def main() -> None:
     """Writes one file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", type=Path, nargs="+", required=True, help="folders of runs")
-    parser.add_argument("--metric", required=True, help="keep episodes with a full score in this metric, such as exact_match")
+    parser.add_argument("--metric", nargs="+", required=True, help="keep episodes with a full score in one of these metrics, such as exact_match")
     parser.add_argument("--least", type=float, default=1.0, help="keep episodes with at least this score")
     parser.add_argument("--out", type=Path, required=True, help="file to write")
     args = parser.parse_args()

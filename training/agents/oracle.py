@@ -60,9 +60,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--domain", choices=DOMAINS, required=True)
     parser.add_argument("--world", type=Path, required=True, help="folder that generate.py wrote")
+    parser.add_argument("--formulation", choices=("iterative", "onetime"), default="iterative", help="the planner's first prompt does not show it")
     parser.add_argument("--port", type=int, default=9100)
     args = parser.parse_args()
-    oracle = domain(args.domain).Oracle(args.world)
+    oracle = domain(args.domain).Oracle(args.world, args.formulation)
     Server(("127.0.0.1", args.port), handler(oracle)).serve_forever()
 
 

@@ -61,13 +61,13 @@ def of_trajectory(task: str, formulation: str, steps: list[dict]) -> Iterator[Co
         yield conversation
 
 
-def of_run(folder: Path, metric: str, least: float = 1.0) -> Iterator[Conversation]:
-    """Yields the conversations of the episodes in a run's samples whose metric is at least `least`."""
+def of_run(folder: Path, metrics: list[str], least: float = 1.0) -> Iterator[Conversation]:
+    """Yields the conversations of the episodes in a run's samples of which one of the metrics is at least `least`."""
     for path in sorted(folder.glob("samples_*.jsonl")):
         with path.open() as file:
             for line in file:
                 sample = json.loads(line)
-                if (sample.get(metric) or 0) >= least:
+                if any((sample.get(metric) or 0) >= least for metric in metrics):
                     question = sample["arguments"]["gen_args_0"]["arg_0"]
                     yield from of_trajectory(question, sample["formulation"], json.loads(sample["trajectory"]))
 

@@ -21,7 +21,7 @@ def domain(name: str):  # noqa: ANN201
     """Returns the module of a domain.
 
     It has `CONSTANTS` (texts that become one token each), `generate(split, seed, count, folder)`, which writes tasks and
-    their data in the product's formats, and `Oracle(folder)`, which replies to prompts about them.
+    their data in the product's formats, and `Oracle(folder, formulation)`, which replies to prompts about them.
     """
     return import_module(f"lumos_agents.{name}")
 

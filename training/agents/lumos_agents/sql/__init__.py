@@ -70,7 +70,7 @@ def generate(split: str, seed: int, count: int, folder: Path) -> None:
 class Oracle:
     """Replies to prompts about generated questions."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, formulation: str = "iterative") -> None:
         self.known = {(k["question"], k["database"]): k for k in json.loads((folder / "oracle.json").read_text())}
 
     def reply(self, prompt: str) -> str:
