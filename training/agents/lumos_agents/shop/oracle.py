@@ -30,7 +30,6 @@ PLAN_TAIL = "; Initial Environment Description: None." + ASSISTANT
 GROUND_TAIL = " \nSubgoal to be grounded: "
 NEXT_SUBGOAL = NEXT_USER + "Subgoal to be grounded: "
 RESULT = NEXT_USER + "The executed result for Subgoal "
-FIRST_VARIABLE = "R1 = "
 
 
 def heads() -> tuple[str, str]:
@@ -55,8 +54,8 @@ def heads() -> tuple[str, str]:
 PLAN_HEAD, GROUND_HEAD = heads()
 
 CONSTANTS = [
-    PLAN_HEAD, GROUND_HEAD, PLAN_TAIL, GROUND_TAIL, NEXT_SUBGOAL, *(f"{RESULT}{i} is " for i in range(1, 6)), *SUBGOALS, "." + ASSISTANT, FIRST_VARIABLE,
-    " ** ", " - ", ASSISTANT + FIRST_VARIABLE, "Search(", "R2 = Click(", "); R3 = FeatureRetrieve(R2, Query: ",
+    PLAN_HEAD, GROUND_HEAD, PLAN_TAIL, GROUND_TAIL, NEXT_SUBGOAL, *(f"{RESULT}{i} is " for i in range(1, 6)), *SUBGOALS, "." + ASSISTANT,
+    " ** ", " - ", "Search(", "R2 = Click(", "); R3 = FeatureRetrieve(R2, Query: ",
     "R4 = Click(< prev); R5 = Click(", "); R6 = FeatureRetrieve(R5, Query: ", "R7 = Pick(Item_names: R1, Item_features: [R3, R6], Query: ",
     "R8 = Click(< prev); R9 = Click(R7); R10 = Click(", *(f"); R{i} = Click(" for i in range(11, 16)), "buy now)", ".)", "Find me ",
     ", and price lower than ", " dollars", ": ", ", and ", " with ", ", ", ")", "(",

@@ -22,9 +22,15 @@ GROUND_TAIL = " \nSubgoal to be grounded: "
 NEXT_SUBGOAL = NEXT_USER + "Subgoal to be grounded: "
 DONE = NEXT_USER + "We have already "
 
+ROLES = ("a", "link", "button", "input", "textbox", "select", "combobox")
+# The verbs of the product's sentences of gold steps (`tasks/src/families/web/prompts.rs`).
+VERBS = ("Visit", "Click", "Find and go into", "Enter", "Type", "Input", "Put text", "Select", "Choose", "Pick up")
+
 CONSTANTS = [
+    *(": " + verb for verb in VERBS), *(DONE + verb.lower() for verb in VERBS), *(" in the " + role for role in ROLES),
+    *("Subgoal " + str(number) for number in range(1, 9)), *(f"{KEEP}Subgoal {number}" for number in range(2, 9)),
     PLAN_HEAD, PLAN_TAIL, GROUND_HEAD, GROUND_TAIL, NEXT_SUBGOAL, DONE, ASK_STOP, KEEP, " = CLICK(", " = TYPE(", " = SELECT(", "Env",
-    ", QUERY:", ", TEXT:", ")", ": ", " in the ",
+    ", QUERY:", ", TEXT:", ")", ": ",
 ]  # fmt: skip
 
 
