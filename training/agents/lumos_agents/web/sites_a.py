@@ -61,7 +61,7 @@ KINDS = [
         labels={"find": ["What do you want to eat", "Search recipes"], "go": ["Find recipes", "Search"], "save": ["Save recipe", "Add to favourites"], "sort": ["Sort by", "Order"]},
         pages={
             "home": "a:Soups a:Cakes a:Bread a:Salads form input:{find} button:{go}",
-            "list": "list:dish select:{sort}=Time|Name|Stars",
+            "list": "list:dish select:{sort}=Time|Name|Stars|{csort}",
             "item": "p:200_g_of_flour,_3_eggs,_1_hour. button:Print button:{save} svg:heart_icon",
         },
         tasks=[
@@ -90,7 +90,7 @@ KINDS = [
         labels={"find": ["Search", "Search products", "What are you looking for?"], "go": ["Search", "Go"], "cart": ["Add to cart", "Add to basket", "Buy now"], "size": ["Size"], "colour": ["Colour", "Color"], "sort": ["Sort by", "Sort"], "price": ["Maximum price", "Price up to"]},
         pages={
             "home": "a:Sale a:Account a:Stores form input:{find} button:{go}",
-            "results": "list:goods input:{price} select:{sort}=Price|Newest|Stars button:Apply",
+            "results": "list:goods input:{price} select:{sort}=Price|Newest|Stars|{gsort} button:Apply",
             "item": "select:{size}=Small|Medium|Large|X-Large select:{colour}=Red|Blue|Black|White|Green|Grey|Yellow button:{cart} a:Reviews",
         },
         tasks=[
