@@ -18,9 +18,11 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000, help="number of tasks")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    parser.add_argument("--text", type=Path, nargs="+", help="qa: files of HotpotQA's training split, as JSON lines")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    domain(args.domain).generate(args.split, args.seed, args.count, args.out)
+    options = {"texts": args.text} if args.text else {}
+    domain(args.domain).generate(args.split, args.seed, args.count, args.out, **options)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from lumos_agents.conversations import Conversation, Misaligned, encode, read
 from lumos_agents.copying import copying
+from lumos_agents.initial import ROPE_THETA, copied_share, write_copying_circuit
 from lumos_agents.texts import constants
 from lumos_agents.tokens import train_tokenizer
 from lumos_tiny.batches import batched
@@ -89,7 +90,8 @@ def main() -> None:
         tokenizer = train_tokenizer((c.text for c in chosen), args.vocab, constants(args.domain))
         heads = args.hidden // 32
         shape = (args.hidden, args.ffn, args.layers, heads, heads, 2048)
-        model = TinyLlama(ModelConfig(tokenizer.get_vocab_size(), *shape))
+        model = TinyLlama(ModelConfig(tokenizer.get_vocab_size(), *shape, rope_theta=ROPE_THETA))
+        write_copying_circuit(model)
     if args.role:
         conversations = [c for c in conversations if c.role in args.role]
     if args.formulation:
@@ -97,7 +99,8 @@ def main() -> None:
     examples = encoded(tokenizer, conversations, args.longest)
     source = batched(repeated(examples, r), args.tokens, r)
     copies = batched(iter(lambda: copying(tokenizer.get_vocab_size(), r), None), args.tokens, r)
-    print(f"{sum(p.numel() for p in model.parameters())} parameters", flush=True)
+    share = copied_share(model, tokenizer.get_vocab_size())
+    print(f"{sum(p.numel() for p in model.parameters())} parameters; copies {share:.0%} of random tokens", flush=True)
     schedule = Schedule(args.steps, args.minutes, args.rate, not args.no_bf16)
     fit(model, lambda p: next(copies if p < args.copy else source), schedule, lambda: save(model, tokenizer, args.out))
 

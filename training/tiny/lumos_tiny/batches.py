@@ -14,10 +14,12 @@ from .examples import CONVERSATIONS, IGNORE, Example, encode
 from .story import Problem
 
 POOL = 512
+#: Widths are multiples of this, because every new shape costs time and memory in the matrix kernels.
+STEP = 32
 
 
 def _stack(examples: list[Example]) -> tuple[Tensor, Tensor]:
-    width = max(len(example.ids) for example in examples)
+    width = -(-max(len(example.ids) for example in examples) // STEP) * STEP
     ids = torch.zeros(len(examples), width, dtype=torch.long)
     targets = torch.full((len(examples), width), IGNORE, dtype=torch.long)
     for row, example in enumerate(examples):

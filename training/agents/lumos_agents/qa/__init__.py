@@ -8,7 +8,7 @@ from random import Random
 from zlib import crc32
 
 from ..texts import ASSISTANT, KEEP, NEXT_USER, PLAN, RESULT, STOP, USER
-from . import questions, world
+from . import mined, questions, world
 
 _GROUND = (
     f"{USER}Please ground the given subgoal to corresponding executable actions for solving the given task. "
@@ -34,17 +34,28 @@ CONSTANTS = [
     " = KnowledgeQuery(", " = ParagraphRetrieve(", " = QA([", ", Query: ", "], Question: ", "; Subgoal ", "Question: ", "); R",
 ]  # fmt: skip
 TASKS_PER_WORLD = 150
+MINED_SHARE = 0.4
 KINDS = {"hotpotqa": questions.HOTPOT, "strategyqa": questions.STRATEGY}
+
+
+def reading_prompt(question: str, context: str) -> str:
+    """Returns the question to the QA tool's model, as a model without a chat template receives it."""
+    return f"{USER}{_READ}{question}\nContext: {context.strip()}{ASSISTANT}"
 
 
 def _split_of(text: str) -> str:
     return {0: "test", 1: "dev"}.get(crc32(text.encode()) % 32, "train")
 
 
-def generate(split: str, seed: int, count: int, folder: Path) -> None:
-    """Writes a corpus of pages, `count` records for each benchmark in its format, and what the oracle knows."""
+def generate(split: str, seed: int, count: int, folder: Path, texts: list[Path] | None = None) -> None:
+    """Writes a corpus of pages, `count` records for each benchmark in its format, and what the oracle knows.
+
+    `texts` are files of HotpotQA's training split, whose paragraphs add pages, and questions that patterns find in them.
+    """
     r = Random(f"qa:{split}:{seed}")
-    pages: dict[str, list[str]] = {}
+    real = mined.pages(mined.records(texts or []))
+    found_facts = mined.facts(real)
+    pages: dict[str, list[str]] = {title.lower(): [title, text] for title, text in real.items()}
     known: dict[str, dict] = {}
     records: dict[str, list[dict]] = {name: [] for name in KINDS}
     while any(len(found) < count for found in records.values()):
@@ -54,7 +65,8 @@ def generate(split: str, seed: int, count: int, folder: Path) -> None:
         pages |= {name.lower(): [name, *sentences] for name, sentences in place.pages.items() if name.lower() not in pages}
         for name, makers in KINDS.items():
             for _ in range(TASKS_PER_WORLD):
-                question = questions.draw(r, place, makers)
+                about_real = found_facts and name == "hotpotqa" and r.random() < MINED_SHARE
+                question = questions.mined(r, found_facts) if about_real else questions.draw(r, place, makers)
                 if len(records[name]) >= count or _split_of(question.text) != split or question.text in known or ";" in question.text:
                     continue
                 steps = [vars(step) for step in question.steps]

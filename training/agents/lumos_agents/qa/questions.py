@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from .mined import Fact
 from .relations import OF_TYPE, RELATIONS, Relation
 from .world import Thing, World
 
@@ -180,6 +182,45 @@ def yes_or_no(r: Random, world: World) -> Question:
     value = (a if r.random() < 0.5 else other).value(relation)
     answer = "yes" if value == a.value(relation) else "no"
     return Question(text.replace("{A}", a.name).replace("{V}", value), answer, "fact", [_step(r, a, relation)])
+
+
+MINED_SAME = {
+    "nationality": ("Are {A} and {B} of the same nationality?", "Were {A} and {B} of the same nationality?", "Do {A} and {B} share the same nationality?"),
+    "director": ("Were {A} and {B} directed by the same person?", "Did the same person direct {A} and {B}?"), "located": ("Are {A} and {B} located in the same place?",),
+    "what": ("Are {A} and {B} the same kind of thing?",), "based": ("Are {A} and {B} based in the same city?",),
+}  # fmt: skip
+MINED_ORDER = {
+    "born": ("Who was born first, {A} or {B}?", "Who is older, {A} or {B}?", "Who was born earlier, {A} or {B}?"),
+    "released": ("Which was released first, {A} or {B}?", "Which came out first, {A} or {B}?"), "founded": ("Which was founded first, {A} or {B}?", "Which is older, {A} or {B}?"),
+}  # fmt: skip
+
+
+def _bare(title: str) -> str:
+    return re.sub(r" \(.*\)$", "", title)
+
+
+def mined(r: Random, facts: list[Fact]) -> Question:
+    """Asks about one or two facts that patterns found in real paragraphs."""
+    if r.random() < 0.55:
+        fact = r.choice(facts)
+        ask = r.choice(fact.asks)
+        return Question(ask, fact.answer, "bridge", [Step(ask, fact.title, fact.answer)])
+    key = r.choice(sorted(MINED_SAME) + sorted(MINED_ORDER) * 2)
+    of_key = [fact for fact in facts if fact.key == key]
+    wanted = r.random() < 0.5
+    for _ in range(200):
+        a, b = r.choice(of_key), r.choice(of_key)
+        if a.title == b.title or (key == "born" and a.answer[-4:] == b.answer[-4:]) or (key in MINED_ORDER and a.answer == b.answer):
+            continue
+        if key in MINED_ORDER or (a.answer == b.answer) == wanted:
+            break
+    form = r.randrange(len(a.asks))
+    steps = [Step(fact.asks[min(form, len(fact.asks) - 1)], fact.title, fact.answer) for fact in (a, b)]
+    if key in MINED_ORDER:
+        text, answer = r.choice(MINED_ORDER[key]), _bare(a.title if a.answer[-4:] < b.answer[-4:] else b.title)
+    else:
+        text, answer = r.choice(MINED_SAME[key]), "yes" if a.answer == b.answer else "no"
+    return Question(text.replace("{A}", _bare(a.title)).replace("{B}", _bare(b.title)), answer, "comparison", steps)
 
 
 HOTPOT: list[tuple[Callable[[Random, World], Question], int]] = [(one_hop, 15), (two_hops, 50), (compare, 35)]

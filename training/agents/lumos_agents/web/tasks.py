@@ -21,7 +21,11 @@ SITES = "At {}, {}|On {}: {}|{1} (on {0})|Go to {}. {}|Use {} for this: {}"
 
 
 def page_html(step: Step, heading: str) -> tuple[str, list[str]]:
-    """Returns a page, and the identifiers of its elements (an empty one for texts and forms)."""
+    """Returns a page, and the identifiers of its elements (an empty one for texts and forms).
+
+    Every element has an element of its own around it, as on real pages: a candidate's text for the ranker contains its siblings, so
+    that elements side by side could not be told apart by their words.
+    """
     ids = numbers(1)
 
     def text(content: str) -> str:
@@ -31,23 +35,28 @@ def page_html(step: Step, heading: str) -> tuple[str, list[str]]:
         start = f'<{name} backend_node_id="{identifier}"{attributes}'
         return f"{start}>{content}</{name}>" if content else f"{start}/>"
 
+    def words(content: str) -> str:
+        return tag("span", next(ids), "", text(content))
+
     found: list[str] = []
     parts: list[list[str]] = [[], [], []]  # navigation, form, the rest
 
     def element(e: Element) -> str:
-        own = next(ids)
+        around, own = next(ids), next(ids)
         found.append(str(own))
         label = escape(e.text, quote=True)
         if e.tag == "a":
-            return tag("a", own, ' role="link"', text(e.text))
+            return tag("li", around, "", tag("a", own, ' role="link"', words(e.text)))
         if e.tag == "button":
-            return tag("button", own, ' type="submit"', text(e.text))
-        if e.tag == "input":
-            return tag("input", own, f' type="text" aria_label="{label}" placeholder="{label}"')
-        if e.tag == "select":
-            return tag("select", own, f' name="{label}"', "".join(tag("option", next(ids), "", text(o)) for o in e.options))
+            return tag("div", around, "", tag("button", own, ' type="submit"', words(e.text)))
+        if e.tag in ("input", "select"):
+            name = tag("label", next(ids), "", text(e.text))
+            if e.tag == "input":
+                return tag("div", around, "", name + tag("input", own, f' type="text" aria_label="{label}"'))
+            options = "".join(tag("option", next(ids), "", text(o)) for o in e.options)
+            return tag("div", around, "", name + tag("select", own, f' name="{label}"', options))
         if e.tag == "svg":
-            return tag("svg", own, f' aria_label="{label}"')
+            return tag("div", around, "", tag("svg", own, f' aria_label="{label}"'))
         found[-1] = ""
         return tag("p", own, "", text(e.text))
 
