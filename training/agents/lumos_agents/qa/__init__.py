@@ -90,6 +90,10 @@ class Oracle:
     def __init__(self, folder: Path, formulation: str = "iterative") -> None:
         self.one_time = formulation == "onetime"
         self.known = json.loads((folder / "oracle.json").read_text())
+        for question, known in self.known.items():
+            # The last action of a one-time plan answers the question, if values have to be compared.
+            compares = known["kind"] != "bridge"
+            known["whole"] = question if compares else ""
         # The answers of subgoals' questions. A one-time plan's later questions have none of their own.
         self.answers: dict[str, set[str]] = {}
         for question, known in self.known.items():
@@ -113,7 +117,8 @@ class Oracle:
     def _plan(self, known: dict, rest: str) -> str:
         turn, steps = rest.count(RESULT), known["steps"]
         if self.one_time:
-            return "; ".join(f"Subgoal {i}: {step['ask_before'] or step['ask']}" for i, step in enumerate(steps, 1))
+            asks = [step["ask_before"] or step["ask"] for step in steps] + ([known["whole"]] if known["whole"] else [])
+            return "; ".join(f"Subgoal {i}: {ask}" for i, ask in enumerate(asks, 1))
         if turn >= len(steps):
             return STOP
         return f"{KEEP if turn else ''}Subgoal {turn + 1}: {steps[turn]['ask']}"
@@ -126,8 +131,11 @@ class Oracle:
         actions = []
         for index, step in enumerate(steps):
             page = f"R{3 * index}" if step["follows"] else step["page"]
-            earlier = f"R{3 * index}, " if index else ""
+            earlier = f"R{3 * index}, " if step["follows"] else ""
             actions.append(self._actions(page, step["ask_before"] or step["ask"], 3 * index + 1, earlier))
+        if known["whole"]:
+            values = ", ".join(f"R{3 * i}" for i in range(1, len(steps) + 1))
+            actions.append(f"R{3 * len(steps) + 1} = QA([{values}], Question: {known['whole']})")
         return "; ".join(actions)
 
     @staticmethod
