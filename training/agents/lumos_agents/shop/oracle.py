@@ -104,7 +104,7 @@ def plan(conversation: str) -> str:
 class Oracle:
     """Replies to the prompts of planner and grounder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, formulation: str = "iterative") -> None:
         """The folder is not used: everything is in the prompts."""
 
     def reply(self, prompt: str) -> str:

@@ -41,22 +41,32 @@ def sentence(step: dict) -> str:
     return f"{step['operation'].capitalize()} {step['value']} in the {step['role']} {step['said']}"
 
 
+def query(role: str, label: str) -> str:
+    """Returns the query for an element.
+
+    The ranker's question also contains the last three gold actions. The element's words are repeated, so that they outweigh those:
+    with a ranker of words and perfect subgoals, element accuracy on generated pages (corrected behaviour) is 44 % with the label
+    alone and 84 % with this query.
+    """
+    return " ".join([f"{role} {label}"] * 3)
+
+
 def grounded(subgoal: str, number: int) -> str:
     """Returns the action of a subgoal `Subgoal 2: Type Oslo in the input To`."""
     text = subgoal.split(": ", 1)[1]
     page = "Env" if number == 1 else f"R{number - 1}"
     if text.startswith("Click "):
-        query = text.split(" ", 2)[2]
-        return f"R{number} = CLICK({page}, QUERY: {query})"
+        _, role, label = text.split(" ", 2)
+        return f"R{number} = CLICK({page}, QUERY: {query(role, label)})"
     verb, rest = text.split(" ", 1)
     value, element = rest.split(" in the ", 1)
-    return f"R{number} = {verb.upper()}({page}, QUERY: {element.split(' ', 1)[1]}, TEXT: {value})"
+    return f"R{number} = {verb.upper()}({page}, QUERY: {query(*element.split(' ', 1))}, TEXT: {value})"
 
 
 class Oracle:
     """Replies to the prompts of planner and grounder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, formulation: str = "iterative") -> None:
         """Reads `oracle.jsonl` in the folder of `generate`."""
         with (folder / "oracle.jsonl").open() as file:
             self.steps = {row["task"]: row["steps"] for row in map(json.loads, file)}
