@@ -29,7 +29,7 @@ CONSTANTS = [
     "), ('",  "',), ('" , "', 'YES', '', None, '')", "', 'NO', '', None, '')"  "', 'NO', 'PRI', None, '')", "', 'YES', 'MUL', None, '')",
     "Find the tables of the database.", "Look at the columns of ", "Submit the rows.",
 ]  # fmt: skip
-TASKS_PER_DATABASE = 20
+TASKS_PER_DATABASE = 6
 
 
 def _split_of(question: questions.Question) -> str:
