@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from . import texts  # noqa: F401  (makes lumos_tiny importable)
@@ -27,6 +27,8 @@ class Conversation:
     formulation: str
     turns: list[tuple[str, str]]
     stop: str = NEWLINE
+    # By the index of the turn: the reply to learn, where the next prompt continues with another text than the reply.
+    learned: dict[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -39,6 +41,20 @@ def _chat(messages: list[dict[str, str]]) -> str:
     return "".join(f"<|{m['role']}|>\n{m['content'].strip()}\n" for m in messages) + "<|assistant|>\n"
 
 
+def _replaced(conversation: Conversation, prompt: str) -> bool:
+    """Puts the text of a planner's next prompt in the place of the last reply, if the product wrote it with another verb."""
+    shown, reply = conversation.text, conversation.turns[-1][1]
+    start = shown[: len(shown) - len(reply)]
+    if conversation.role != "planner" or not prompt.startswith(start):
+        return False
+    text = prompt[len(start) :].split("\n\n<|user|>\n", 1)[0]
+    if text.rsplit(" ", 1)[-1] != reply.rsplit(" ", 1)[-1]:
+        return False
+    conversation.learned[str(len(conversation.turns) - 1)] = reply
+    conversation.turns[-1] = conversation.turns[-1][0], text
+    return True
+
+
 def of_trajectory(task: str, formulation: str, steps: list[dict]) -> Iterator[Conversation]:
     """Yields the conversations of an episode. A prompt that does not extend the one before starts another conversation."""
     open_: dict[str, tuple[Conversation, str]] = {}
@@ -46,8 +62,9 @@ def of_trajectory(task: str, formulation: str, steps: list[dict]) -> Iterator[Co
         if step["step"] == "generate":
             role, prompt, reply = step["role"], step["prompt"], step["reply"].strip()
             known = open_.get(role)
-            if known and prompt.startswith(known[1]):
-                conversation, before = known
+            if known and (prompt.startswith(known[1]) or _replaced(known[0], prompt)):
+                conversation = known[0]
+                before = conversation.text
             else:
                 if known:
                     yield known[0]
@@ -86,7 +103,7 @@ def read(path: Path) -> list[Conversation]:
     """Reads a file of conversations."""
     with path.open() as file:
         rows = [Conversation(**json.loads(line)) for line in file]
-    return [Conversation(r.task, r.role, r.formulation, [tuple(turn) for turn in r.turns], r.stop) for r in rows]
+    return [Conversation(r.task, r.role, r.formulation, [tuple(turn) for turn in r.turns], r.stop, r.learned) for r in rows]
 
 
 class Misaligned(ValueError):
@@ -96,7 +113,8 @@ class Misaligned(ValueError):
 def encode(tokenizer: Tokenizer, conversation: Conversation) -> Example:
     """Encodes a conversation as one sequence, as the product encodes the whole text.
 
-    After a reply, the target is the token that ends it, while the sequence continues with the next turn.
+    After a reply, the target is the token that ends it, while the sequence continues with the next turn. A reply in whose place the
+    sequence has another text is learned token by token, if both have as many.
     """
     stop = tokenizer.encode(conversation.stop, add_special_tokens=False).ids[-1]
     text = conversation.text
@@ -105,12 +123,17 @@ def encode(tokenizer: Tokenizer, conversation: Conversation) -> Example:
     starts[len(text)] = len(encoding.ids)
     targets = [IGNORE] * len(encoding.ids)
     position = 0
-    for prompt, reply in conversation.turns:
+    for turn, (prompt, reply) in enumerate(conversation.turns):
         first, last = position + len(prompt), position + len(prompt) + len(reply)
         position = last
         if first not in starts or last not in starts:
             raise Misaligned(f"{conversation.task!r}: {reply!r} does not begin and end with a token")
         begin, end = starts[first], starts[last]
-        targets[begin - 1 : end - 1] = encoding.ids[begin:end]
+        wanted = encoding.ids[begin:end]
+        if str(turn) in conversation.learned:
+            wanted = tokenizer.encode(conversation.learned[str(turn)], add_special_tokens=False).ids
+            if len(wanted) != end - begin:
+                continue
+        targets[begin - 1 : end - 1] = wanted
         targets[end - 1] = stop
     return Example(encoding.ids, targets)
