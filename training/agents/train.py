@@ -11,7 +11,6 @@ import torch
 from tokenizers import Tokenizer
 
 from lumos_agents.conversations import Conversation, Misaligned, encode, read
-from lumos_agents.copying import copying
 from lumos_agents.initial import ROPE_THETA, copied_share, write_copying_circuit
 from lumos_agents.texts import constants
 from lumos_agents.tokens import train_tokenizer
@@ -36,7 +35,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--minutes", type=float, default=60.0, help="end the schedule early after this time")
-    parser.add_argument("--copy", type=float, default=0.0, help="share of the schedule on copying only, at the start")
     parser.add_argument("--tokens", type=int, default=2048, help="tokens per batch")
     parser.add_argument("--longest", type=int, default=1200, help="leave out longer conversations, in tokens")
     parser.add_argument("--rate", type=float, default=2e-3, help="peak learning rate")
@@ -98,11 +96,10 @@ def main() -> None:
         conversations = [c for c in conversations if c.role != "planner" or c.formulation == args.formulation]
     examples = encoded(tokenizer, conversations, args.longest)
     source = batched(repeated(examples, r), args.tokens, r)
-    copies = batched(iter(lambda: copying(tokenizer.get_vocab_size(), r), None), args.tokens, r)
     share = copied_share(model, tokenizer.get_vocab_size())
     print(f"{sum(p.numel() for p in model.parameters())} parameters; copies {share:.0%} of random tokens", flush=True)
     schedule = Schedule(args.steps, args.minutes, args.rate, not args.no_bf16)
-    fit(model, lambda p: next(copies if p < args.copy else source), schedule, lambda: save(model, tokenizer, args.out))
+    fit(model, lambda _: next(source), schedule, lambda: save(model, tokenizer, args.out))
 
 
 if __name__ == "__main__":

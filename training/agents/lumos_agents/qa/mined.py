@@ -11,7 +11,8 @@ from random import Random
 
 from .relations import NATIONS
 
-_NAME = r"([A-Z][\w.'’-]+(?: (?:[A-Z][\w.'’-]+|de|van|von|of|the)){0,3} [A-Z][\w'’-]+)"
+_WORD = r"(?:[A-Z]\.|[A-Z][\w'’-]+)"
+_NAME = rf"({_WORD}(?: (?:{_WORD}|de|van|von|of|the)){{0,3}} [A-Z][\w'’-]+)"
 _PLACE = r"([A-Z][\w'’-]+(?:(?:, | )[A-Z][\w'’-]+){0,3})"
 _DATE = r"((?:\d{1,2} )?(?:January|February|March|April|May|June|July|August|September|October|November|December)(?: \d{1,2},)? \d{4})"
 _NATION = "(" + "|".join([*NATIONS, "New Zealand", "South African", "Argentine", "Israeli", "Korean", "Welsh"]) + ")"
