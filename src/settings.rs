@@ -476,13 +476,14 @@ pub(crate) fn concurrency(spec: &ResolvedSpec, in_phases: bool) -> usize {
     }
 }
 
-/// Returns the domain of the built-in pair that fits a benchmark. Agents of task files have actions that no pair was trained
-/// for, and get the first one.
+/// Returns the domain of the built-in pair that fits a benchmark. No pair was trained for the agents of task files; like the
+/// benchmarks of these, they get the pair for questions.
 pub(crate) fn builtin_domain(benchmark: &dyn Benchmark) -> BuiltinDomain {
     match benchmark.family() {
-        TaskFamily::Qa => BuiltinDomain::Qa,
+        TaskFamily::Qa | TaskFamily::Custom => BuiltinDomain::Qa,
         TaskFamily::Sql => BuiltinDomain::Sql,
-        TaskFamily::Maths | TaskFamily::Shop | TaskFamily::Web | TaskFamily::Custom => BuiltinDomain::Maths,
+        TaskFamily::Shop | TaskFamily::Web => BuiltinDomain::Web,
+        TaskFamily::Maths => BuiltinDomain::Maths,
     }
 }
 
