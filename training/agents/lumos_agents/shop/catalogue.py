@@ -8,7 +8,7 @@ from random import Random
 
 from ..invented import code, word
 from ..splits import split_of
-from .words import ATTRIBUTES, COLOURS, DEPARTMENTS, VALUES, option_names, style
+from .words import ATTRIBUTES, COLOURS, DEPARTMENTS, VALUES, alike, option_names, style
 
 GOALS_PER_PRODUCT = 2.2
 MOST_GOALS = 6
@@ -34,7 +34,9 @@ def product(r: Random, asin: str) -> tuple[dict, dict]:
     if r.random() < 0.25:
         kind = f"{word(r)} {kind}" if r.random() < 0.5 else f"{r.choice(ATTRIBUTES).split()[-1]} {kind}"
     brand = word(r, 2, 3).title()
-    attributes = r.sample(ATTRIBUTES, r.randint(1, 4))
+    attributes = alike(r, r.randint(2, 5)) if r.random() < 0.45 else r.sample(ATTRIBUTES, r.randint(1, 4))
+    if r.random() < 0.15:
+        kind = f"{r.choice(attributes).split()[-1]} {kind}"
     if r.random() < 0.3:
         attributes.append(f"{word(r)} {word(r)}")
     options: dict[str, list[str]] = {}
@@ -44,7 +46,7 @@ def product(r: Random, asin: str) -> tuple[dict, dict]:
         values = list(dict.fromkeys(VALUES.get(name, style)(r).replace(", ", " ") for _ in range(r.randint(1, most))))
         options[name] = values
         goals *= len(values)
-    asked = r.sample(attributes, min(len(attributes), r.randint(1, 3)))
+    asked = r.sample(attributes, min(len(attributes), r.randint(1, 4)))
     title = f"{brand} {kind.title()}, {', '.join(a.title() for a in r.sample(attributes, min(2, len(attributes))))}"
     extra = [r.choice(COLOURS).title(), f"{r.randint(2, 12)} Pack", word(r).title(), r.choice(NOUN_TITLES), f"({r.randint(5, 60)} x {r.randint(5, 60)} Inch)"]
     title += " " + " ".join(r.sample(extra, r.randint(0, 3)))
@@ -68,8 +70,14 @@ NOUN_TITLES = "Gift|Home Decor|Women Men|Office|Kitchen|Outdoor|Kids Adults|Trav
 
 
 def asin_of(r: Random, number: int) -> str:
-    """Returns an identifier: ten letters and digits, sometimes consecutive."""
-    return f"LM{number:08}" if r.random() < 0.05 else r.choice(("B0", "B0", "", "1")) + code(r, 8)
+    """Returns an identifier: ten letters and digits, sometimes consecutive, sometimes of few different characters."""
+    chance = r.random()
+    if chance < 0.25:
+        return f"LM{number:08}"
+    if chance < 0.45:
+        few = code(r, 3)
+        return "B0" + "".join(r.choice(few) for _ in range(8))
+    return r.choice(("B0", "B0", "", "1")) + code(r, 8)
 
 
 def generate(split: str, seed: int, count: int, folder: Path) -> None:

@@ -47,6 +47,16 @@ NOUNS = "fox|lake|river stone|mountain|sunset|elephant|forest path|butterfly|moo
 SIZES = ["small", "medium", "large", "x-large", "xx-large", "3x-large", "4x-large", "x-small", "one size", "queen", "king", "twin", "full", "twin xl", "standard", "mini"]
 
 
+def alike(r: Random, count: int) -> list[str]:
+    """Returns attributes that share words, such as `dry skin` and `sensitive skin`: repeated words are hard to copy."""
+    chosen = [r.choice(ATTRIBUTES)]
+    while len(chosen) < count:
+        word_ = r.choice(" ".join(chosen).split())
+        others = [a for a in ATTRIBUTES if word_ in a.split() and a not in chosen]
+        chosen.append(r.choice(others) if others and r.random() < 0.8 else f"{word_} {r.choice(ATTRIBUTES).split()[-1]}")
+    return list(dict.fromkeys(chosen))
+
+
 def colour(r: Random) -> str:
     """Returns a value of a colour option."""
     base = r.choice(COLOURS)
@@ -68,6 +78,10 @@ def colour(r: Random) -> str:
             lambda: f"{r.choice(NOUNS)} {r.randint(1, 60)}",
             lambda: f"style {r.randint(1, 20)}",
             lambda: f"color{r.randint(1, 60)}",
+            lambda: f"{base} | {base}",
+            lambda: f"{base}{r.randint(1, 99) * 101}",
+            lambda: f"{r.choice(COLOUR_WORDS)} {base} | {r.choice(COLOUR_WORDS)} {base}",
+            lambda: f"{r.choice('abcd')}-{base} {base}",
             lambda: word(r, 2, 4),
             lambda: f"{code(r, r.randint(2, 6)).lower()}",
         )
@@ -98,6 +112,12 @@ def size(r: Random) -> str:
             lambda: f"{low} foot (pack of {r.randint(1, 9)})",
             lambda: f"{low}*{high}cm",
             lambda: f"{code(r, 3).lower()} {low}",
+            lambda: f"{low} x {low} inch",
+            lambda: f'{low}"w x {low}"l',
+            lambda: f"{low}x{low}in+{low}x{high}in",
+            lambda: f"{low} ft {r.randint(1, 11)} in x {high} ft {r.randint(1, 11)} in",
+            lambda: f"{low} {unit} x {low} {unit}",
+            lambda: f"{low * 11 % 100}{low * 11 % 100} {unit}",
         )
     )()
 
