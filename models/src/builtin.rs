@@ -22,6 +22,8 @@ pub enum BuiltinDomain {
     Qa,
     /// Questions to databases.
     Sql,
+    /// The shop and web pages.
+    Web,
 }
 
 /// The models of a pair.
@@ -66,10 +68,12 @@ static QA_ONETIME: ModelFiles = embedded!("qa/planner-onetime");
 static QA_GROUNDER: ModelFiles = embedded!("qa/grounder");
 static SQL_PLANNER: ModelFiles = embedded!("sql/planner");
 static SQL_GROUNDER: ModelFiles = embedded!("sql/grounder");
+static WEB_PLANNER: ModelFiles = embedded!("web/planner");
+static WEB_GROUNDER: ModelFiles = embedded!("web/grounder");
 
 const BOTH: &[Formulation] = &[Formulation::Iterative, Formulation::OneTime];
 
-static PAIRS: [Pair; 3] = [
+static PAIRS: [Pair; 4] = [
     Pair {
         domain: BuiltinDomain::Maths,
         planner_iterative: &MATHS_ITERATIVE,
@@ -106,6 +110,19 @@ static PAIRS: [Pair; 3] = [
         about: BuiltinPair {
             domain: BuiltinDomain::Sql,
             benchmarks: "intercode_sql",
+            formulations: &[Formulation::Iterative],
+            accuracy: "not measured",
+        },
+    },
+    Pair {
+        domain: BuiltinDomain::Web,
+        planner_iterative: &WEB_PLANNER,
+        planner_onetime: &WEB_PLANNER,
+        grounder: &WEB_GROUNDER,
+        qa: &WEB_PLANNER,
+        about: BuiltinPair {
+            domain: BuiltinDomain::Web,
+            benchmarks: "webshop, mind2web",
             formulations: &[Formulation::Iterative],
             accuracy: "not measured",
         },
