@@ -6,16 +6,19 @@ import unittest
 from pathlib import Path
 from random import Random
 
+from lumos_agents.conversations import encode, of_trajectory
 from lumos_agents.shop import actions, read_instruction
 from lumos_agents.shop.catalogue import generate as generate_shop
 from lumos_agents.shop.oracle import GROUND_HEAD, GROUND_TAIL, PLAN_HEAD, PLAN_TAIL, RESULT
 from lumos_agents.shop.oracle import Oracle as ShopOracle
 from lumos_agents.splits import split_of
-from lumos_agents.texts import ASSISTANT
+from lumos_agents.texts import ASSISTANT, constants
+from lumos_agents.tokens import train_tokenizer
 from lumos_agents.web.oracle import Oracle as WebOracle
 from lumos_agents.web.oracle import grounded, sentence
 from lumos_agents.web.sites import draw_task
 from lumos_agents.web.tasks import KINDS, SAMPLES, generate, record
+from lumos_tiny.examples import IGNORE
 
 HELD_OUT = Path(__file__).parent / "heldout"
 PRODUCTS, ATTRIBUTES = "webshop/items_1000_documents.jsonl", "webshop/items_ins_v2_1000.json"
@@ -70,6 +73,22 @@ class Web(unittest.TestCase):
         self.assertEqual(sentence(step), "Type salt road in the input Title or author")
         self.assertEqual(grounded(f"Subgoal 2: {sentence(step)}", 2), f"R2 = TYPE(R1, QUERY: {' '.join(['input Title or author'] * 3)}, TEXT: salt road)")
         self.assertEqual(grounded("Subgoal 1: Click a The Salt Road", 1), "R1 = CLICK(Env, QUERY: a The Salt Road a The Salt Road a The Salt Road)")
+
+    def test_a_sentence_of_the_product_stands_in_the_place_of_the_reply(self) -> None:
+        second = "Subgoal 1: Pick up Maps in the select Kind\n\n<|user|>\nWe have already pick up Maps in the select Kind. ?\n"
+        steps = [
+            {"step": "generate", "role": "planner", "prompt": "task\n", "reply": "Subgoal 1: Select Maps in the select Kind"},
+            {"step": "generate", "role": "planner", "prompt": "task\n" + second, "reply": "Subgoal 2: Click a Home"},
+        ]
+        [conversation] = of_trajectory("task", "iterative", steps)
+        self.assertEqual(conversation.text, "task\n" + second + "Subgoal 2: Click a Home")
+        tokenizer = train_tokenizer([conversation.text] * 3, 400, constants("web"))
+        example = encode(tokenizer, conversation)
+        learned = [target for target in example.targets if target != IGNORE]
+        stop = tokenizer.encode("\n").ids
+        replies = [tokenizer.encode(step["reply"]).ids + stop for step in steps]
+        self.assertEqual(learned, replies[0] + replies[1])
+        self.assertNotEqual(example.ids[-len(learned) :], learned)
 
     def test_splits_and_the_samples_are_apart(self) -> None:
         samples = {task["confirmed_task"] for task in json.loads(SAMPLES.read_text())}
