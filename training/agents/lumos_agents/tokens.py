@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 
 from . import texts  # noqa: F401  (makes lumos_tiny importable)
 from lumos_tiny.tokens import BOS, EOS
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+#: As `WORDS`, with the `s` at the end of a word as a token, so that a plural has the tokens of its singular.
+SINGULARS = r"\s|\p{Lu}?\p{Ll}+?(?=s(?!\p{Ll}))|s(?!\p{Ll})|\p{Lu}?\p{Ll}+|\p{Lu}+|\p{N}|[^\s\p{L}\p{N}]+"
 WORDS = r"\s|\p{Lu}?\p{Ll}+|\p{Lu}+|\p{N}|[^\s\p{L}\p{N}]+"
 
 
@@ -38,3 +40,16 @@ def train_tokenizer(corpus: Iterable[str], vocab_size: int, constants: Sequence[
     tokenizer.train_from_iterator(words(), trainer)
     tokenizer.add_tokens([AddedToken(text, normalized=False, special=False) for text in constants])
     return tokenizer
+
+
+def fold_case(tokenizer: Tokenizer) -> None:
+    """Makes a tokenizer read all text but its constants in lower case, and plurals as singulars followed by `s`.
+
+    For agents whose tools ignore case, such as databases: the table `Bank`, the column `bank` and the word `banks` then begin with the same
+    token. `R` remains, because variables begin with it.
+    """
+    tokenizer.add_tokens([AddedToken("R", normalized=False, special=False)])
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(SINGULARS), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
