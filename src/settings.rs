@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use lumos_benchmarks::task_file::TaskFile;
+use lumos_benchmarks::task_file::{TaskFamily, TaskFile};
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_coordinator::spec::{
     BatchSize, FailOnError, GenerationSpec, LimitsSpec, ModelSet, Partition, Preset, ResolvedSpec,
@@ -21,7 +21,9 @@ use lumos_engine::{DType, ModelSource};
 use lumos_http::AccessPolicy;
 use lumos_models::ModelName;
 use lumos_models::hub::Hub;
-use lumos_models::{EngineSettings, ModelsSettings, builtin_source, check_prompt_template, locate};
+use lumos_models::{
+    BuiltinDomain, EngineSettings, ModelsSettings, builtin_source, check_prompt_template, locate,
+};
 use lumos_tasks::{
     BackendChoice, Behaviour, Configuration, Device, Formulation, Placement, PromptFormat, PromptTemplate,
     Role,
@@ -488,6 +490,17 @@ pub(crate) fn concurrency(spec: &ResolvedSpec, in_phases: bool) -> usize {
     }
 }
 
+/// Returns the domain of the built-in pair that fits a benchmark. No pair was trained for the agents of task files; like the
+/// benchmarks of these, they get the pair for questions.
+pub(crate) fn builtin_domain(benchmark: &dyn Benchmark) -> BuiltinDomain {
+    match benchmark.family() {
+        TaskFamily::Qa | TaskFamily::Custom => BuiltinDomain::Qa,
+        TaskFamily::Sql => BuiltinDomain::Sql,
+        TaskFamily::Shop | TaskFamily::Web => BuiltinDomain::Web,
+        TaskFamily::Maths => BuiltinDomain::Maths,
+    }
+}
+
 /// Returns the source of a model that is computed in this process, for a role.
 pub(crate) fn model_source(name: &str, role: Role, formulation: Formulation) -> Result<ModelSource, Failure> {
     let parsed = ModelName::given(name).map_err(Failure::usage)?;
@@ -497,7 +510,7 @@ pub(crate) fn model_source(name: &str, role: Role, formulation: Formulation) -> 
             let model = pair.resolve(role, formulation).map_err(Failure::input)?;
             located(Path::new(&model.to_string()))
         }
-        ModelName::BuiltinTiny => builtin_source(role, formulation)
+        ModelName::BuiltinTiny => builtin_source(BuiltinDomain::Maths, role, formulation)
             .ok_or_else(|| Failure::input(format!("builtin:tiny has no {role} for {formulation}"))),
         ModelName::OpenAi(_) => Err(Failure::input(format!(
             "unsupported model `{name}`: this command computes models in this process; pass candle:<folder> or \

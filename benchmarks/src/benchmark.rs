@@ -13,7 +13,7 @@ use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, RecordError};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
-use crate::task_file::{TaskDefinition, TaskFile};
+use crate::task_file::{TaskDefinition, TaskFamily, TaskFile};
 
 /// A data set: how to read and score its items, and its published figures.
 ///
@@ -143,6 +143,11 @@ pub trait Benchmark: Send + Sync {
         self.description().group_label
     }
 
+    /// Family of its agent.
+    fn family(&self) -> TaskFamily {
+        self.description().family
+    }
+
     /// Name of its domain in the published annotations, if they have it: `complex_qa`.
     fn annotation_domain(&self) -> Option<&'static str> {
         self.description().annotation_domain
@@ -210,6 +215,7 @@ pub struct BenchmarkDescription {
     pub(crate) origin: Origin,
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
+    pub(crate) family: TaskFamily,
     pub(crate) data_file: &'static str,
     pub(crate) formulations: &'static [Formulation],
     pub(crate) max_rounds: &'static (dyn Fn(Behaviour) -> u32 + Send + Sync),

@@ -61,7 +61,7 @@ impl From<Configuration> for PlannedCell {
 
 /// Expands the matrix, in the order of reports, without excluded configurations.
 ///
-/// `resolve_model` returns the identity of a named model, and `tools` the backends that a benchmark's
+/// `resolve_model` returns the identity of a named model for a benchmark, and `tools` the backends that a benchmark's
 /// episodes call, where backends by tool replace those of the run. Equal cells (two names for the same weights) are
 /// merged.
 ///
@@ -69,7 +69,7 @@ impl From<Configuration> for PlannedCell {
 /// If a benchmark or a model is unknown.
 pub fn expand<E: std::error::Error + 'static>(
     spec: &ResolvedSpec,
-    mut resolve_model: impl FnMut(&str, Role, Formulation) -> Result<ModelIdentity, E>,
+    mut resolve_model: impl FnMut(&dyn Benchmark, &str, Role, Formulation) -> Result<ModelIdentity, E>,
     tools: impl Fn(&dyn Benchmark, &BTreeMap<String, String>) -> Vec<ToolBackend>,
 ) -> Result<Vec<PlannedCell>, MatrixError<E>> {
     let mut cells = Vec::new();
@@ -82,11 +82,8 @@ pub fn expand<E: std::error::Error + 'static>(
         let mut models = BTreeMap::new();
         for &role in benchmark.roles(formulation) {
             let name = named.get(&role).ok_or(MatrixError::NoModel { formulation, role })?;
-            let identity = resolve_model(name, role, formulation).map_err(|source| MatrixError::Model {
-                role,
-                name: name.clone(),
-                source,
-            })?;
+            let identity = resolve_model(benchmark, name, role, formulation)
+                .map_err(|source| MatrixError::Model { role, name: name.clone(), source })?;
             models.insert(role, identity);
         }
         // Formulations with a single model call no tools.
@@ -236,7 +233,7 @@ mod tests {
     #[test]
     fn the_matrix_has_every_cell_once_in_the_order_of_reports() {
         let spec = spec().resolve().unwrap();
-        let cells = expand(&spec, |name, _, _| Ok::<_, Infallible>(model(name)), tools).unwrap();
+        let cells = expand(&spec, |_, name, _, _| Ok::<_, Infallible>(model(name)), tools).unwrap();
         let cells: Vec<Configuration> = cells.into_iter().map(|cell| cell.configuration).collect();
         // 2 benchmarks × 2 formulations × 2 models × 2 behaviours × 2 seeds.
         assert_eq!(cells.len(), 32);
@@ -259,7 +256,7 @@ mod tests {
     #[test]
     fn the_role_of_a_model_that_cannot_be_had_is_named() {
         let spec = spec().resolve().unwrap();
-        let error = expand(&spec, |_, _, _| Err(std::fmt::Error), tools).unwrap_err();
+        let error = expand(&spec, |_, _, _, _| Err(std::fmt::Error), tools).unwrap_err();
         assert!(error.to_string().starts_with("planner: "), "{error}");
     }
 

@@ -1,13 +1,12 @@
-//! The files of a model, their hashes and their identity; and the files of the small trained planner and grounder
-//! embedded in the binary (created by `training/tiny`).
+//! The files of a model, their hashes and their identity.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lumos_engine::{ModelFiles, ModelSource};
+use lumos_engine::ModelSource;
 use lumos_http::sha256_of_file;
-use lumos_tasks::{ContentHash, Formulation, Role};
+use lumos_tasks::ContentHash;
 
 /// A file that a model depends on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -177,53 +176,6 @@ fn listed(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     };
     files.retain(|(name, _)| matters(name));
     Ok(files)
-}
-
-macro_rules! embedded {
-    ($folder:literal) => {
-        ModelFiles {
-            config: include_bytes!(concat!("../assets/tiny/", $folder, "/config.json")),
-            tokenizer: include_bytes!(concat!("../assets/tiny/", $folder, "/tokenizer.json")),
-            weights: include_bytes!(concat!("../assets/tiny/", $folder, "/model.safetensors")),
-        }
-    };
-}
-
-static PLANNER_ITERATIVE: ModelFiles = embedded!("planner-iterative");
-static PLANNER_ONETIME: ModelFiles = embedded!("planner-onetime");
-static GROUNDER: ModelFiles = embedded!("grounder");
-
-/// Returns the files that serve a role. As with the published checkpoints, there is a planner for each
-/// formulation, and one grounder for both. Questions of the QA tool also go to the planner, which was not
-/// trained on them: a run works without another model, but the answers are meaningless. There is no answerer
-/// and no judge.
-pub(crate) fn builtin_files(role: Role, formulation: Formulation) -> Option<&'static ModelFiles> {
-    match (role, formulation) {
-        (Role::Answerer | Role::Judge, _) => None,
-        (Role::Grounder, _) => Some(&GROUNDER),
-        (Role::Planner, Formulation::OneTime) => Some(&PLANNER_ONETIME),
-        (Role::Planner | Role::Qa, _) => Some(&PLANNER_ITERATIVE),
-    }
-}
-
-/// Returns the embedded model that serves a role under a formulation, if there is one.
-pub fn builtin_source(role: Role, formulation: Formulation) -> Option<ModelSource> {
-    builtin_files(role, formulation).map(|files| ModelSource::Memory(*files))
-}
-
-/// Total size of the embedded files in bytes.
-pub fn builtin_bytes() -> u64 {
-    let of = |files: &ModelFiles| files.config.len() + files.tokenizer.len() + files.weights.len();
-    [&PLANNER_ITERATIVE, &PLANNER_ONETIME, &GROUNDER].into_iter().map(of).sum::<usize>() as u64
-}
-
-/// Returns the embedded files for the model's identity.
-pub(crate) fn builtin_listed(files: &ModelFiles) -> Vec<ModelFile> {
-    vec![
-        ModelFile::embedded("config.json", files.config),
-        ModelFile::embedded("model.safetensors", files.weights),
-        ModelFile::embedded("tokenizer.json", files.tokenizer),
-    ]
 }
 
 #[cfg(test)]

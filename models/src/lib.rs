@@ -10,6 +10,7 @@ struct Readme;
 mod added;
 mod arrangement;
 mod bos;
+mod builtin;
 #[cfg(feature = "candle-transformers")]
 mod candle_transformers;
 mod chat;
@@ -36,14 +37,15 @@ use async_trait::async_trait;
 use lumos_tasks::{Completion, Request};
 use thiserror::Error;
 
-#[cfg(feature = "candle-transformers")]
 pub use added::{AddedName, InvalidModelBackend, ModelBackendDescription, register_backend};
 pub use arrangement::{Arrangement, DoesNotFit, Need, arrange};
+pub use builtin::{BuiltinDomain, BuiltinPair, builtin_bytes, builtin_pairs, builtin_source};
+#[cfg(feature = "candle-transformers")]
 pub use candle_transformers::{CandleTransformersBackend, ReferenceChoice, ReferenceTrace};
 pub use chat::check_prompt_template;
 pub(crate) use engine::EngineBackend;
 pub use error::{IdentifyError, LoadModelError};
-pub use files::{ModelFile, builtin_bytes, builtin_source, hash_file, hash_folder};
+pub use files::{ModelFile, hash_file, hash_folder};
 pub use in_process::InProcessModel;
 pub use located::{EngineModel, LocateError, fetch_data, locate};
 pub use lumos::LumosName;

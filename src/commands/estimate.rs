@@ -71,7 +71,7 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
     // Only the models' names are needed; their files may be missing.
     let cells = expand(
         &spec,
-        |name, _, _| {
+        |_, name, _, _| {
             let content = ContentHash::of_bytes(name.as_bytes());
             Ok::<_, Infallible>(ModelIdentity { name: name.to_owned(), content, dtype: None })
         },

@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::{CheckpointError, CheckpointReader};
 use lumos_models::hub::{CachedModel, HubSettings, cached};
-use lumos_models::{LumosName, builtin_bytes};
+use lumos_models::{BuiltinPair, LumosName, builtin_bytes, builtin_pairs};
 use lumos_tasks::{Formulation, Role};
 use serde_json::json;
 
@@ -148,33 +148,56 @@ fn tasks(json: bool) -> io::Result<()> {
     write(&TASKS, &rows, &objects, json)
 }
 
-const MODELS: [Column; 4] = [
+const MODELS: [Column; 6] = [
     Column::new("model"),
+    Column::new("benchmarks").rank(2),
+    Column::new("held-out tasks").rank(3),
     Column::new("size").right(),
     Column::new("formulations").rank(1),
     Column::new("where"),
 ];
 
+/// A line of the list of models.
+struct Listed<'a> {
+    model: &'a str,
+    bytes: Option<u64>,
+    formulations: &'a [Formulation],
+    kind: &'a str,
+    place: &'a str,
+    /// What a built-in pair is for.
+    pair: Option<BuiltinPair>,
+}
+
 /// Lists the models that `--model` accepts without a download, and the short names of the published pairs.
 fn models(json: bool) -> Result<(), Failure> {
     let (mut rows, mut objects) = (Vec::new(), Vec::new());
-    let mut add = |model: &str, bytes: Option<u64>, formulations: &[Formulation], kind: &str, place: &str| {
+    let mut add = |listed: Listed<'_>| {
+        let Listed { model, bytes, formulations, kind, place, pair } = listed;
         let formulations: Vec<_> = formulations.iter().map(|one| one.name()).collect();
         let size = bytes.map_or_else(|| "—".to_owned(), |bytes| ByteSize(bytes).to_string());
+        let (benchmarks, accuracy) = pair.map_or(("", ""), |pair| (pair.benchmarks, pair.accuracy));
         objects.push(json!({
             "model": model, "kind": kind, "bytes": bytes, "formulations": formulations, "where": place,
+            "benchmarks": pair.map(|pair| pair.benchmarks), "accuracy": pair.map(|pair| pair.accuracy),
         }));
-        rows.push(vec![model.to_owned(), size, formulations.join(", "), place.to_owned()]);
+        let cells = [model, benchmarks, accuracy, &size, &formulations.join(", "), place];
+        rows.push(cells.map(str::to_owned).to_vec());
     };
-    let shipped = [Formulation::Iterative, Formulation::OneTime];
-    add("builtin:tiny", Some(builtin_bytes()), &shipped, "builtin", "this program");
+    for pair in builtin_pairs() {
+        let bytes = Some(builtin_bytes(pair.domain));
+        let BuiltinPair { formulations, .. } = pair;
+        let (model, kind, place) = ("builtin:tiny", "builtin", "this program");
+        add(Listed { model, bytes, formulations, kind, place, pair: Some(pair) });
+    }
     let cache = HubSettings::from_environment().map_err(Failure::usage)?.cache;
     let found = cached(&cache)
         .map_err(|error| Failure::input(format!("cannot read {}: {error}", cache.display())))?;
     for model in &found {
         let CachedModel { id, revision, bytes, .. } = model;
         let place = if model.usable { "hub cache" } else { "hub cache, incomplete" };
-        add(&format!("candle:{id}@{revision}"), Some(*bytes), &[], "hub", place);
+        let model = format!("candle:{id}@{revision}");
+        let bytes = Some(*bytes);
+        add(Listed { model: &model, bytes, formulations: &[], kind: "hub", place, pair: None });
     }
     for pair in LumosName::all() {
         let ids = |formulation: Formulation| {
@@ -191,7 +214,8 @@ fn models(json: bool) -> Result<(), Failure> {
             true => "alias, in the hub cache",
             false => "alias, downloaded when used",
         };
-        add(&pair.to_string(), None, pair.formulations(), "alias", place);
+        let (model, formulations) = (pair.to_string(), pair.formulations());
+        add(Listed { model: &model, bytes: None, formulations, kind: "alias", place, pair: None });
     }
     Ok(write(&MODELS, &rows, &objects, json)?)
 }

@@ -69,8 +69,9 @@ impl Plan {
         let mut identified: Vec<Identified> = Vec::new();
         let mut configurations = expand(
             &spec,
-            |name, role, formulation| {
-                let model = models.identify(name, role, formulation)?;
+            |benchmark, name, role, formulation| {
+                let domain = settings::builtin_domain(benchmark);
+                let model = models.identify_for(domain, name, role, formulation)?;
                 if !identified.contains(&model) {
                     identified.push(model.clone());
                 }

@@ -15,7 +15,7 @@ from lumos_tiny.export import load
 from lumos_tiny.generator import SPLITS, split_of, stream
 from lumos_tiny.tokens import newline_id
 
-ASSETS = Path(__file__).parents[2] / "worker" / "assets" / "tiny"
+ASSETS = Path(__file__).parents[2] / "models" / "assets" / "tiny"
 
 
 class Generator(unittest.TestCase):

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import math
-import time
 from itertools import islice
 from pathlib import Path
 from random import Random
 
 import torch
-import torch.nn.functional as F
 from tokenizers import Tokenizer
 
 from lumos_tiny.batches import batches
-from lumos_tiny.examples import IGNORE, ROLES
+from lumos_tiny.examples import ROLES
 from lumos_tiny.export import load, save
 from lumos_tiny.generator import is_easy, stream
 from lumos_tiny.gsm8k import mixed
+from lumos_tiny.loop import Schedule, fit
 from lumos_tiny.model import ModelConfig, TinyLlama
 from lumos_tiny.tokens import train_tokenizer
-
-WARMUP = 100
 
 
 def make_tokenizer(vocab_size: int) -> Tokenizer:
@@ -29,11 +25,6 @@ def make_tokenizer(vocab_size: int) -> Tokenizer:
     problems = islice(stream(0, "train"), 20_000)
     texts = (text for problem in problems for text in (problem.question, *(s.goal for s in problem.steps)))
     return train_tokenizer(texts, vocab_size)
-
-
-def learning_rate(peak: float, step: int, progress: float) -> float:
-    """Returns the learning rate: linear warm-up, then cosine decay to two percent of the peak."""
-    return peak * min(1.0, (step + 1) / WARMUP) * (0.02 + 0.49 * (1 + math.cos(math.pi * min(1.0, progress))))
 
 
 def parse() -> argparse.Namespace:
@@ -70,45 +61,14 @@ def main() -> None:
         heads = args.hidden // 32
         shape = (args.hidden, args.ffn, args.layers, heads, heads)
         model = TinyLlama(ModelConfig(tokenizer.get_vocab_size(), *shape))
-    decayed = [p for p in model.parameters() if p.dim() > 1]
-    plain = [p for p in model.parameters() if p.dim() == 1]
-    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=args.rate, betas=(0.9, 0.98), fused=True)
     r = Random(args.seed)
     easy = batches(filter(is_easy, stream(args.seed, "train")), args.role, tokenizer, args.tokens, r)
     problems = mixed(stream(args.seed, "train"), args.gsm8k, r)
     source = batches(problems, args.role, tokenizer, args.tokens, r)
     print(f"{args.role}: {sum(p.numel() for p in model.parameters())} parameters", flush=True)
-    start = saved = time.monotonic()
-    seen, recent = 0, []
-    for step in range(args.steps):
-        minutes = (time.monotonic() - start) / 60
-        progress = max(step / args.steps, minutes / args.minutes)
-        if progress >= 1:
-            break
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(args.rate, step, progress)
-        ids, targets = next(easy if progress < args.easy else source)
-        with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
-            asked = targets != IGNORE
-            logits = model.logits(model.hidden(ids, asked))
-        loss = F.cross_entropy(logits.float(), targets[asked])
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        seen += ids.numel()
-        recent.append(loss.item())
-        if step % 50 == 49:
-            rate = seen / (time.monotonic() - start)
-            mean = sum(recent) / len(recent)
-            print(f"step {step + 1} loss {mean:.4f} minutes {minutes:.1f} tokens/s {rate:.0f}", flush=True)
-            recent.clear()
-        if time.monotonic() - saved > 150:
-            save(model, tokenizer, args.out)
-            saved = time.monotonic()
-    save(model, tokenizer, args.out)
-    print(f"done after {step + 1} steps, {seen} tokens, {(time.monotonic() - start) / 60:.1f} minutes")
+    schedule = Schedule(args.steps, args.minutes, args.rate, args.bf16)
+    draw = lambda progress: next(easy if progress < args.easy else source)  # noqa: E731
+    fit(model, draw, schedule, lambda: save(model, tokenizer, args.out))
 
 
 if __name__ == "__main__":

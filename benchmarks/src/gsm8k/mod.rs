@@ -13,6 +13,7 @@ use crate::benchmark::{
 };
 use crate::loading::{Layout, open};
 use crate::metrics::{EXACT_MATCH, score_number};
+use crate::task_file::TaskFamily;
 
 /// The GSM8K test set.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +23,7 @@ static GSM8K: BenchmarkDescription = BenchmarkDescription {
     origin: Origin::BuiltIn,
     name: "gsm8k",
     title: "GSM8K",
+    family: TaskFamily::Maths,
     data_file: "gsm8k/test.jsonl",
     formulations: &Formulation::OF_LUMOS,
     max_rounds: &|_| 8,

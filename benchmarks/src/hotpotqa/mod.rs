@@ -11,6 +11,7 @@ use crate::benchmark::{
 use crate::judge::LLM_ACCURACY;
 use crate::loading::{Content, Layout, RecordError, open, optional_text, text};
 use crate::metrics::{EXACT_MATCH, F1, score_words};
+use crate::task_file::TaskFamily;
 
 /// HotpotQA's development set.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +21,7 @@ static HOTPOTQA: BenchmarkDescription = BenchmarkDescription {
     origin: Origin::BuiltIn,
     name: "hotpotqa",
     title: "HotpotQA",
+    family: TaskFamily::Qa,
     data_file: "hotpotqa/test.json",
     formulations: &Formulation::OF_LUMOS,
     max_rounds: &|_| 5,

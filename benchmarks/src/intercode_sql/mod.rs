@@ -12,6 +12,7 @@ use crate::benchmark::{
     PublishedItems, Training, figure,
 };
 use crate::loading::{Content, Layout, RecordError, open, optional_text, text};
+use crate::task_file::TaskFamily;
 use score::{EMPTY_GOLD, REWARD, SUCCESS_RATE, SUCCESS_WITH_ROWS, TURNS};
 
 /// Maximum number of turns of an episode.
@@ -25,6 +26,7 @@ static INTERCODE_SQL: BenchmarkDescription = BenchmarkDescription {
     origin: Origin::BuiltIn,
     name: "intercode_sql",
     title: "InterCode SQL",
+    family: TaskFamily::Sql,
     data_file: "intercode_sql/ic_spider_dev.json",
     formulations: &[Formulation::Iterative, Formulation::TryAgain],
     max_rounds: &|_| MAX_TURNS,

@@ -16,6 +16,7 @@ use crate::benchmark::{
 use crate::error::DataError;
 use crate::loading::{DataSource, Items, Many, open_many};
 use crate::metrics::MetricDefinition;
+use crate::task_file::TaskFamily;
 
 pub(crate) use score::{acts_with_operation, acts_with_value, succeeds_as_published};
 
@@ -35,6 +36,7 @@ static MIND2WEB: BenchmarkDescription = BenchmarkDescription {
     origin: Origin::BuiltIn,
     name: "mind2web",
     title: "Mind2Web",
+    family: TaskFamily::Web,
     data_file: "mind2web/test_domain",
     formulations: &[Formulation::Iterative],
     max_rounds: &|behaviour| match behaviour {

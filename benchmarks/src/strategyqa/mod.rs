@@ -15,6 +15,7 @@ use crate::benchmark::{
 };
 use crate::loading::{Content, Layout, RecordError, open};
 use crate::metrics::{ACCURACY, score_yes_or_no};
+use crate::task_file::TaskFamily;
 
 /// StrategyQA's training and development sets combined, which Lumos uses for testing.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +25,7 @@ static STRATEGYQA: BenchmarkDescription = BenchmarkDescription {
     origin: Origin::BuiltIn,
     name: "strategyqa",
     title: "StrategyQA",
+    family: TaskFamily::Qa,
     data_file: "strategyqa/test.json",
     formulations: &Formulation::OF_LUMOS,
     max_rounds: &|_| 5,

@@ -10,6 +10,7 @@ use crate::benchmark::{
 };
 use crate::loading::{Layout, open};
 use crate::metrics::{EXACT_MATCH, score_number};
+use crate::task_file::TaskFamily;
 
 /// The SVAMP challenge set.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +20,7 @@ static SVAMP: BenchmarkDescription = BenchmarkDescription {
     origin: Origin::BuiltIn,
     name: "svamp",
     title: "SVAMP",
+    family: TaskFamily::Maths,
     data_file: "svamp/test.json",
     formulations: &Formulation::OF_LUMOS,
     // The published script stops after two planner turns, even if the planner is not done.

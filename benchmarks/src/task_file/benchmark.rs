@@ -159,6 +159,7 @@ pub(crate) fn describe(definition: &'static TaskDefinition, origin: Origin) -> B
     BenchmarkDescription {
         origin,
         name: &definition.name,
+        family: definition.family,
         title: definition.title.as_deref().unwrap_or(&definition.name),
         data_file: text(&data_file.to_string_lossy()),
         formulations: match definition.formulations.as_slice() {

@@ -15,6 +15,7 @@ use crate::benchmark::{
     PublishedItems, Training, figure,
 };
 use crate::loading::{Content, RecordError, text};
+use crate::task_file::TaskFamily;
 
 pub(crate) use catalogue::stock_in;
 
@@ -32,6 +33,7 @@ static WEBSHOP: BenchmarkDescription = BenchmarkDescription {
     origin: Origin::BuiltIn,
     name: "webshop",
     title: "WebShop",
+    family: TaskFamily::Shop,
     data_file: "webshop/items_1000_documents.jsonl",
     formulations: &[Formulation::Iterative],
     max_rounds: &|_| 5,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use lumos_engine::{LoadError, ModelSource, Tokenizer};
+use lumos_engine::{LoadError, ModelFiles, ModelSource, Tokenizer};
 use lumos_http::AccessPolicy;
 use lumos_tasks::{
     Configuration, ContentHash, Device, EngineUse, Formulation, ModelIdentity, PromptTemplate, Role,
@@ -26,6 +26,7 @@ pub use self::placing::{Arranged, PlacingError};
 pub use self::prompts::{PromptRenderer, SentPrompt};
 use self::uses::Uses;
 use crate::ModelBackend;
+use crate::builtin::{BuiltinDomain, builtin_files, builtin_listed, builtin_with};
 use crate::engine::EngineBackend;
 use crate::error::{IdentifyError, LoadModelError};
 use crate::files::{self, ModelFile};
@@ -138,14 +139,52 @@ impl ModelRegistry {
         }
     }
 
-    /// Returns the identity of the model that a name means for a role: the hashes of the files that would be
-    /// loaded. Blocks, because it reads files and downloads missing files from the hub. For a hub model, the
-    /// name in the identity includes the commit.
+    /// As [`ModelRegistry::identify_for`], for mathematics.
     ///
     /// # Errors
     /// See [`IdentifyError`].
     pub fn identify(
         &self,
+        name: &str,
+        role: Role,
+        formulation: Formulation,
+    ) -> Result<Identified, IdentifyError> {
+        self.identify_for(BuiltinDomain::Maths, name, role, formulation)
+    }
+
+    /// Returns the identity of the model on this host that should be the one with a planned identity. Blocks, as
+    /// [`ModelRegistry::identify_for`].
+    ///
+    /// # Errors
+    /// See [`IdentifyError`].
+    pub fn identify_planned(
+        &self,
+        planned: &ModelIdentity,
+        role: Role,
+        formulation: Formulation,
+    ) -> Result<Identified, IdentifyError> {
+        match (self.permitted(&planned.name)?, builtin_with(&planned.content)) {
+            (ModelName::BuiltinTiny, Some(files)) => Ok(self.identified_builtin(&planned.name, role, files)),
+            _ => self.identify(&planned.name, role, formulation),
+        }
+    }
+
+    fn identified_builtin(&self, name: &str, role: Role, files: &ModelFiles) -> Identified {
+        let files = builtin_listed(files);
+        let dtype = Some(self.settings.engine_of(role).computed_in(true));
+        let identity = ModelIdentity { name: name.to_owned(), content: files::identity(&files), dtype };
+        Identified { identity, files }
+    }
+
+    /// Returns the identity of the model that a name means for a role in a domain: the hashes of the files that would
+    /// be loaded. The domain matters for `builtin:tiny`. Blocks, because it reads files and downloads missing files
+    /// from the hub. For a hub model, the name in the identity includes the commit.
+    ///
+    /// # Errors
+    /// See [`IdentifyError`].
+    pub fn identify_for(
+        &self,
+        domain: BuiltinDomain,
         name: &str,
         role: Role,
         formulation: Formulation,
@@ -160,8 +199,9 @@ impl ModelRegistry {
                 return Ok(Identified { identity, files: Vec::new() });
             }
             ModelName::BuiltinTiny => {
-                let files = files::builtin_files(role, formulation).ok_or_else(|| unsupported(name, role))?;
-                (files::builtin_listed(files), Some(engine.computed_in(true)))
+                let files =
+                    builtin_files(domain, role, formulation).ok_or_else(|| unsupported(name, role))?;
+                return Ok(self.identified_builtin(name, role, files));
             }
             ModelName::Candle(path) => self.located(name, &path, engine, &mut known_as)?,
             ModelName::Lumos(pair) => {
@@ -391,8 +431,10 @@ impl ModelRegistry {
         let failed = |message: String| LoadModelError::new(&identity.name, message);
         let place = match self.name_of(identity)? {
             ModelName::BuiltinTiny => {
-                let source = files::builtin_source(role, formulation);
-                Place::Known(source.ok_or_else(|| failed(format!("unsupported role {role}")))?)
+                let files = builtin_with(&identity.content)
+                    .or_else(|| builtin_files(BuiltinDomain::Maths, role, formulation));
+                let files = files.ok_or_else(|| failed(format!("unsupported role {role}")))?;
+                Place::Known(ModelSource::Memory(*files))
             }
             ModelName::Candle(path) => Place::Path(path),
             ModelName::Lumos(pair) => {

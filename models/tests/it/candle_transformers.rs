@@ -12,7 +12,8 @@ use lumos_engine::{
     StopCondition,
 };
 use lumos_models::{
-    CandleTransformersBackend, EngineSettings, InProcessModel, ModelRegistry, ModelsSettings, builtin_source,
+    BuiltinDomain, CandleTransformersBackend, EngineSettings, InProcessModel, ModelRegistry, ModelsSettings,
+    builtin_source,
 };
 use lumos_tasks::{BackendChoice, Formulation, Role};
 use serde::Deserialize;
@@ -176,7 +177,7 @@ async fn further_families_are_computed_like_transformers() {
 }
 
 fn tiny() -> ModelSource {
-    builtin_source(Role::Planner, Formulation::Iterative).unwrap()
+    builtin_source(BuiltinDomain::Maths, Role::Planner, Formulation::Iterative).unwrap()
 }
 
 /// The built-in planner as a folder, with changes of config.json.

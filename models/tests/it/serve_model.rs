@@ -7,7 +7,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use lumos_http::HttpLimits;
 use lumos_models::serve_model::{ApiKey, ServeSettings, ServedModel, serve_models};
-use lumos_models::{EngineSettings, ModelsSettings, OpenAiSettings, ServerKey, builtin_source};
+use lumos_models::{
+    BuiltinDomain, EngineSettings, ModelsSettings, OpenAiSettings, ServerKey, builtin_source,
+};
 use lumos_models::{ModelBackend, ModelRegistry};
 use lumos_tasks::{
     Behaviour, Completion, Configuration, ContentHash, Formulation, GenerationSettings, Input, Message,
@@ -39,7 +41,7 @@ fn engine() -> EngineSettings {
 async fn start(settings: ServeSettings) -> Server {
     let engine = engine();
     let model = |role| {
-        let source = builtin_source(role, Formulation::Iterative).unwrap();
+        let source = builtin_source(BuiltinDomain::Maths, role, Formulation::Iterative).unwrap();
         ServedModel::load(format!("tiny-{role}"), source, engine).unwrap()
     };
     let models = vec![model(Role::Planner), model(Role::Grounder)];

@@ -1,8 +1,9 @@
-"""Endless batches of similar length from a problem stream."""
+"""Endless batches of examples of similar length."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from random import Random
 
 import torch
@@ -13,10 +14,12 @@ from .examples import CONVERSATIONS, IGNORE, Example, encode
 from .story import Problem
 
 POOL = 512
+#: Widths are multiples of this, because every new shape costs time and memory in the matrix kernels.
+STEP = 32
 
 
 def _stack(examples: list[Example]) -> tuple[Tensor, Tensor]:
-    width = max(len(example.ids) for example in examples)
+    width = -(-max(len(example.ids) for example in examples) // STEP) * STEP
     ids = torch.zeros(len(examples), width, dtype=torch.long)
     targets = torch.full((len(examples), width), IGNORE, dtype=torch.long)
     for row, example in enumerate(examples):
@@ -25,14 +28,12 @@ def _stack(examples: list[Example]) -> tuple[Tensor, Tensor]:
     return ids, targets
 
 
-def batches(
-    problems: Iterator[Problem], role: str, tokenizer: Tokenizer, tokens: int, r: Random
-) -> Iterator[tuple[Tensor, Tensor]]:
+def batched(examples: Iterator[Example], tokens: int, r: Random) -> Iterator[tuple[Tensor, Tensor]]:
     """Yields batches of about `tokens` tokens. Examples of similar length share a batch."""
-    make = CONVERSATIONS[role]
     while True:
-        pool = [encode(tokenizer, make(next(problems), r)) for _ in range(POOL)]
-        pool.sort(key=lambda example: len(example.ids))
+        pool = sorted(islice(examples, POOL), key=lambda example: len(example.ids))
+        if not pool:
+            return
         groups: list[list[Example]] = [[]]
         for example in pool:
             if len(groups[-1]) and (len(groups[-1]) + 1) * len(example.ids) > tokens:
@@ -41,3 +42,11 @@ def batches(
         r.shuffle(groups)
         for group in groups:
             yield _stack(group)
+
+
+def batches(
+    problems: Iterator[Problem], role: str, tokenizer: Tokenizer, tokens: int, r: Random
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yields batches of the conversations of a role about the problems of a stream."""
+    make = CONVERSATIONS[role]
+    return batched((encode(tokenizer, make(problem, r)) for problem in problems), tokens, r)

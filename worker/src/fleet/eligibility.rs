@@ -64,8 +64,8 @@ struct Judged {
 /// The models of a shard by name, role, formulation and content.
 type Looked = BTreeSet<(String, Role, Formulation, ContentHash)>;
 
-/// The name of a model, with its role and formulation if they affect the result.
-type Asked = (String, Option<(Role, Formulation)>);
+/// The name of a model, with its role, formulation and planned content if they affect the result.
+type Asked = (String, Option<(Role, Formulation, ContentHash)>);
 
 /// Verifies shards on this host, and keeps the verdicts.
 pub(crate) struct Eligibility {
@@ -216,16 +216,18 @@ impl Eligibility {
     ) -> Result<ShardModel, String> {
         let formulation = configuration.formulation;
         let use_matters = identity.name.starts_with("builtin:");
-        let asked = (identity.name.clone(), use_matters.then_some((role, formulation)));
+        let asked =
+            (identity.name.clone(), use_matters.then(|| (role, formulation, identity.content.clone())));
         let known = self.found().get(&asked).cloned();
         let (content, bytes) = match known {
             Some(found) => found,
             None => {
-                let identified =
-                    self.models.identify(&identity.name, role, formulation).map_err(|error| match error {
+                let identified = self.models.identify_planned(identity, role, formulation).map_err(
+                    |error| match error {
                         error @ IdentifyError::NotAllowed { .. } => error.to_string(),
                         error => format!("model `{}` not available on this host: {error}", identity.name),
-                    })?;
+                    },
+                )?;
                 let needed = || self.models.needed(identity, role, configuration);
                 let bytes = self.memory.map_or(Ok(None), |_| needed()).map_err(|error| error.to_string())?;
                 let found =

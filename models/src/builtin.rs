@@ -1,0 +1,230 @@
+//! The small trained models in the binary (`builtin:tiny`): a planner–grounder pair per domain.
+//!
+//! A run picks the pair by the family of each benchmark. The name is the same for all pairs; the identity of a model, a hash of its
+//! files, distinguishes them, and workers load the files of the identity that a run was planned with. Created by `training/tiny`
+//! (mathematics) and `training/agents` (the others).
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use lumos_engine::{ModelFiles, ModelSource};
+use lumos_tasks::{ContentHash, Formulation, Role};
+
+use crate::files::{ModelFile, identity};
+
+/// Domain that a built-in pair was trained for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum BuiltinDomain {
+    /// Mathematics word problems; also used where no pair was trained for the agent.
+    #[default]
+    Maths,
+    /// Questions over pages, including the questions to the QA tool's model.
+    Qa,
+    /// Questions to databases.
+    Sql,
+    /// The shop and web pages.
+    Web,
+}
+
+/// The models of a pair.
+struct Pair {
+    domain: BuiltinDomain,
+    planner_iterative: &'static ModelFiles,
+    planner_onetime: &'static ModelFiles,
+    grounder: &'static ModelFiles,
+    /// The model that answers the QA tool's questions.
+    qa: &'static ModelFiles,
+    about: BuiltinPair,
+}
+
+/// What a built-in pair is for, for lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BuiltinPair {
+    /// The domain.
+    pub domain: BuiltinDomain,
+    /// The benchmarks for which it is picked.
+    pub benchmarks: &'static str,
+    /// The formulations that it was trained for.
+    pub formulations: &'static [Formulation],
+    /// Measured accuracy on held-out generated tasks, from the README of its training.
+    pub accuracy: &'static str,
+}
+
+macro_rules! embedded {
+    ($folder:literal) => {
+        ModelFiles {
+            config: include_bytes!(concat!("../assets/tiny/", $folder, "/config.json")),
+            tokenizer: include_bytes!(concat!("../assets/tiny/", $folder, "/tokenizer.json")),
+            weights: include_bytes!(concat!("../assets/tiny/", $folder, "/model.safetensors")),
+        }
+    };
+}
+
+static MATHS_ITERATIVE: ModelFiles = embedded!("planner-iterative");
+static MATHS_ONETIME: ModelFiles = embedded!("planner-onetime");
+static MATHS_GROUNDER: ModelFiles = embedded!("grounder");
+static QA_ITERATIVE: ModelFiles = embedded!("qa/planner-iterative");
+static QA_ONETIME: ModelFiles = embedded!("qa/planner-onetime");
+static QA_GROUNDER: ModelFiles = embedded!("qa/grounder");
+/// Planner and grounder in one: their prompts differ.
+static SQL: ModelFiles = embedded!("sql");
+static WEB_PLANNER: ModelFiles = embedded!("web/planner");
+static WEB_GROUNDER: ModelFiles = embedded!("web/grounder");
+
+const BOTH: &[Formulation] = &[Formulation::Iterative, Formulation::OneTime];
+
+static PAIRS: [Pair; 4] = [
+    Pair {
+        domain: BuiltinDomain::Maths,
+        planner_iterative: &MATHS_ITERATIVE,
+        planner_onetime: &MATHS_ONETIME,
+        grounder: &MATHS_GROUNDER,
+        // Not trained for questions: a run works without another model, but the answers are meaningless.
+        qa: &MATHS_ITERATIVE,
+        about: BuiltinPair {
+            domain: BuiltinDomain::Maths,
+            benchmarks: "gsm8k, svamp",
+            formulations: BOTH,
+            accuracy: "61 % iterative, 62 % onetime",
+        },
+    },
+    Pair {
+        domain: BuiltinDomain::Qa,
+        planner_iterative: &QA_ITERATIVE,
+        planner_onetime: &QA_ONETIME,
+        grounder: &QA_GROUNDER,
+        qa: &QA_GROUNDER,
+        about: BuiltinPair {
+            domain: BuiltinDomain::Qa,
+            benchmarks: "hotpotqa, strategyqa",
+            formulations: BOTH,
+            accuracy: "not measured",
+        },
+    },
+    Pair {
+        domain: BuiltinDomain::Sql,
+        planner_iterative: &SQL,
+        planner_onetime: &SQL,
+        grounder: &SQL,
+        qa: &SQL,
+        about: BuiltinPair {
+            domain: BuiltinDomain::Sql,
+            benchmarks: "intercode_sql",
+            formulations: &[Formulation::Iterative],
+            accuracy: "not measured",
+        },
+    },
+    Pair {
+        domain: BuiltinDomain::Web,
+        planner_iterative: &WEB_PLANNER,
+        planner_onetime: &WEB_PLANNER,
+        grounder: &WEB_GROUNDER,
+        qa: &WEB_PLANNER,
+        about: BuiltinPair {
+            domain: BuiltinDomain::Web,
+            benchmarks: "webshop, mind2web",
+            formulations: &[Formulation::Iterative],
+            accuracy: "reward 90 % (shop), 57 % of the steps (web pages)",
+        },
+    },
+];
+
+impl Pair {
+    /// Returns the files that serve a role. As with the published checkpoints, there is no answerer and no judge.
+    fn files(&self, role: Role, formulation: Formulation) -> Option<&'static ModelFiles> {
+        match (role, formulation) {
+            (Role::Answerer | Role::Judge, _) => None,
+            (Role::Grounder, _) => Some(self.grounder),
+            (Role::Planner, Formulation::OneTime) => Some(self.planner_onetime),
+            (Role::Planner, _) => Some(self.planner_iterative),
+            (Role::Qa, _) => Some(self.qa),
+        }
+    }
+
+    fn all(&self) -> [&'static ModelFiles; 4] {
+        [self.planner_iterative, self.planner_onetime, self.grounder, self.qa]
+    }
+}
+
+/// Returns the pairs, with mathematics first.
+pub fn builtin_pairs() -> impl Iterator<Item = BuiltinPair> {
+    PAIRS.iter().map(|pair| pair.about)
+}
+
+/// Returns the files of a domain's pair that serve a role under a formulation, if it has such a model.
+pub(crate) fn builtin_files(
+    domain: BuiltinDomain,
+    role: Role,
+    formulation: Formulation,
+) -> Option<&'static ModelFiles> {
+    PAIRS.iter().find(|pair| pair.domain == domain)?.files(role, formulation)
+}
+
+/// Returns the embedded model of a domain's pair that serves a role under a formulation, if there is one.
+pub fn builtin_source(domain: BuiltinDomain, role: Role, formulation: Formulation) -> Option<ModelSource> {
+    builtin_files(domain, role, formulation).map(|files| ModelSource::Memory(*files))
+}
+
+/// Returns the embedded model with an identity; `None` if this program contains other models.
+pub(crate) fn builtin_with(content: &ContentHash) -> Option<&'static ModelFiles> {
+    static BY_CONTENT: LazyLock<BTreeMap<ContentHash, &'static ModelFiles>> = LazyLock::new(|| {
+        PAIRS.iter().flat_map(Pair::all).map(|files| (identity(&builtin_listed(files)), files)).collect()
+    });
+    BY_CONTENT.get(content).copied()
+}
+
+/// Size of the embedded files of a domain's pair in bytes. Models with several roles count once.
+pub fn builtin_bytes(domain: BuiltinDomain) -> u64 {
+    let mut files: Vec<&ModelFiles> = Vec::new();
+    for model in PAIRS.iter().filter(|pair| pair.domain == domain).flat_map(Pair::all) {
+        if !files.iter().any(|known| std::ptr::eq(*known, model)) {
+            files.push(model);
+        }
+    }
+    let size = |files: &&ModelFiles| files.config.len() + files.tokenizer.len() + files.weights.len();
+    files.iter().map(size).sum::<usize>() as u64
+}
+
+/// Returns the embedded files for the model's identity.
+pub(crate) fn builtin_listed(files: &ModelFiles) -> Vec<ModelFile> {
+    vec![
+        ModelFile::embedded("config.json", files.config),
+        ModelFile::embedded("model.safetensors", files.weights),
+        ModelFile::embedded("tokenizer.json", files.tokenizer),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_model_is_found_by_its_identity() {
+        for pair in &PAIRS {
+            for role in [Role::Planner, Role::Grounder, Role::Qa] {
+                for formulation in BOTH {
+                    let files = builtin_files(pair.domain, role, *formulation).unwrap();
+                    let found = builtin_with(&identity(&builtin_listed(files))).unwrap();
+                    assert_eq!((found.weights, found.tokenizer), (files.weights, files.tokenizer));
+                }
+            }
+            assert!(builtin_files(pair.domain, Role::Judge, Formulation::Iterative).is_none());
+        }
+        assert!(builtin_with(&ContentHash::of_bytes(b"another")).is_none());
+    }
+
+    #[test]
+    fn pairs_load_and_stay_small() {
+        let size = |files: &ModelFiles| files.weights.len() + files.tokenizer.len();
+        for pair in &PAIRS {
+            for planner in [pair.planner_iterative, pair.planner_onetime] {
+                assert!(size(planner) + size(pair.grounder) < 10_000_000, "{:?}", pair.domain);
+            }
+            for files in pair.all() {
+                lumos_engine::Tokenizer::of(&ModelSource::Memory(*files)).unwrap();
+            }
+        }
+        let all: u64 = builtin_pairs().map(|pair| builtin_bytes(pair.domain)).sum();
+        assert!(all < 25 << 20, "{all}");
+    }
+}

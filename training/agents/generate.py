@@ -1,0 +1,29 @@
+"""Generates tasks of a domain with their worlds, in the formats that the product reads."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from lumos_agents.texts import DOMAINS, domain
+
+SPLITS = ("train", "dev", "test")
+
+
+def main() -> None:
+    """Writes one folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--domain", choices=DOMAINS, required=True)
+    parser.add_argument("--split", choices=SPLITS, required=True)
+    parser.add_argument("--count", type=int, default=1000, help="number of tasks")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    parser.add_argument("--text", type=Path, nargs="+", help="qa: files of HotpotQA's training split, as JSON lines")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    options = {"texts": args.text} if args.text else {}
+    domain(args.domain).generate(args.split, args.seed, args.count, args.out, **options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Questions to databases (InterCode SQL): generated databases and questions, and the oracle that answers them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from random import Random
+from zlib import crc32
+
+from ..texts import ASSISTANT, KEEP, NEXT_USER, PLAN, RESULT, USER
+from . import questions, schema
+
+_PROMPTS = Path(__file__).parents[4] / "tasks" / "src" / "families" / "sql"
+_PLAN_EXAMPLE = (_PROMPTS / "plan_example.txt").read_text()
+_GROUND_EXAMPLE = (_PROMPTS / "ground_example.txt").read_text()
+_ACTIONS = _GROUND_EXAMPLE.split("Task: ")[0]
+
+CONSTANTS = [
+    f"{_PLAN_EXAMPLE}\n{USER}{PLAN}Task: ",
+    f"{_GROUND_EXAMPLE}\n{_ACTIONS}Task: ",
+    "; Initial Environment Description: A MySQL database named ",
+    "\nSubgoal to be grounded: ",
+    f"{NEXT_USER}The grounding could be based on the following results: ",
+    " = ListTables() = [('", " = ListTables()", " = DescribeTable(", " = ExecuteSQL(", " = Submit(", ") = [('", " = [('", "',)]", "',), (\"", "\",), ('",
+    "SELECT ", " FROM ", " WHERE ", " ORDER BY ", " GROUP BY ", "COUNT(*)", " LIMIT ", " JOIN ", " ON ",
+    *(f"', '{type_}', '{null}', '{key}', None, '')" for type_ in ("int", "int(11)", "text", "float", "double", "decimal(10,2)", "varchar(20)", "varchar(40)",
+      "varchar(60)", "varchar(255)", "char(20)", "date") for null in ("YES", "NO") for key in ("", "PRI", "MUL") if not (key and type_ in ("text", "float", "double", "date"))),
+    "), ('",  "',), ('" , "', 'YES', '', None, '')", "', 'NO', '', None, '')"  "', 'NO', 'PRI', None, '')", "', 'YES', 'MUL', None, '')",
+    "Find the tables of the database.", "Look at the columns of ", "Submit the rows.",
+]  # fmt: skip
+TASKS_PER_DATABASE = 6
+
+
+def _split_of(question: questions.Question) -> str:
+    return {0: "test", 1: "dev"}.get(crc32(f"{question.text} | {question.sql}".encode()) % 32, "train")
+
+
+def generate(split: str, seed: int, count: int, folder: Path) -> None:
+    """Writes databases, records in the format of InterCode's Spider file, and what the oracle knows."""
+    r = Random(f"sql:{split}:{seed}")
+    place = folder / "intercode_sql"
+    (place / "sqlite").mkdir(parents=True, exist_ok=True)
+    records, known, seen = [], [], set()
+    number = seed * 100_000 + {"train": 0, "dev": 80_000, "test": 90_000}[split]
+    while len(records) < count:
+        database = schema.draw(r, number)
+        number += 1
+        schema.write(database, place / "sqlite" / f"{database.name}.sqlite")
+        added = 0
+        for _ in range(TASKS_PER_DATABASE * 100):
+            question = questions.draw(r, database)
+            if added == TASKS_PER_DATABASE or len(records) == count:
+                break
+            if _split_of(question) != split or question.text in seen:
+                continue
+            seen.add(question.text)
+            added += 1
+            tables = {table.name: [column.name for column in table.columns] for table in database.tables}
+            records.append({"db": database.name, "gold": question.sql, "query": question.text, "hardness": question.hardness, "db_tables": tables})
+            described = [table.name for table in question.tables]
+            if r.random() < 0.03:
+                others = [table.name for table in database.tables if table.name not in described]
+                described = [*r.sample(others, min(1, len(others))), *described]
+            known.append({"question": question.text, "database": database.name, "sql": question.sql, "goal": question.goal, "tables": described})
+    (place / "ic_spider_dev.json").write_text(json.dumps(records, indent=0))
+    (folder / "oracle.json").write_text(json.dumps(known))
+
+
+class Oracle:
+    """Replies to prompts about generated questions."""
+
+    def __init__(self, folder: Path, formulation: str = "iterative") -> None:
+        self.known = {(k["question"], k["database"]): k for k in json.loads((folder / "oracle.json").read_text())}
+
+    def reply(self, prompt: str) -> str:
+        """Returns the planner's or the grounder's next reply."""
+        last = prompt.rsplit("\nTask: " if prompt.startswith(_PLAN_EXAMPLE) else "\n\nTask: ", 1)[1]
+        question, rest = last.split("; Initial Environment Description: A MySQL database named ", 1)
+        database = re.match(r"([^.\n]*)\.", rest)[1]
+        known = self.known[question, database]
+        if prompt.startswith(_PLAN_EXAMPLE):
+            return self._plan(known, last.count(RESULT))
+        return self._ground(known, last.count(ASSISTANT) - 1)
+
+    @staticmethod
+    def _plan(known: dict, turn: int) -> str:
+        tables = known["tables"]
+        looked = f"Look at the columns of {' and '.join(tables)}."
+        goals = ["Find the tables of the database.", looked, known["goal"], "Submit the rows."]
+        return f"{KEEP if turn else ''}Subgoal {turn + 1}: {goals[turn]}"
+
+    @staticmethod
+    def _ground(known: dict, turn: int) -> str:
+        count = len(known["tables"])
+        if turn == 0:
+            return "R1 = ListTables()"
+        if turn == 1:
+            return "; ".join(f"R{i} = DescribeTable({name})" for i, name in enumerate(known["tables"], 2))
+        if turn == 2:
+            return f"R{count + 2} = ExecuteSQL({known['sql']})"
+        return f"R{count + 3} = Submit(R{count + 2})"

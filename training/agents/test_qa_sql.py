@@ -1,0 +1,154 @@
+"""Tests of the generators and oracles of question answering and SQL, and of conversations: `python -m unittest`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tempfile
+import unittest
+from pathlib import Path
+from random import Random
+
+import torch
+
+from lumos_agents import qa, sql
+from lumos_agents.conversations import END, Conversation, encode, of_trajectory
+from lumos_agents.initial import ROPE_THETA, copied_share, write_copying_circuit
+from lumos_agents.qa import mined
+from lumos_agents.sql import questions, schema
+from lumos_agents.texts import ASSISTANT, NEXT_USER, PLAN, USER, constants
+from lumos_agents.tokens import train_tokenizer
+from lumos_tiny.examples import IGNORE
+from lumos_tiny.model import ModelConfig, TinyLlama
+
+
+class Sql(unittest.TestCase):
+    """Generated databases and questions."""
+
+    def test_statements_run_and_mean_the_question(self) -> None:
+        r = Random(3)
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(6):
+                database = schema.draw(r, number)
+                path = Path(folder) / "one.sqlite"
+                schema.write(database, path)
+                connection = sqlite3.connect(path)
+                for _ in range(40):
+                    question = questions.draw(r, database)
+                    if any(table.name.lower() == "order" for table in database.tables):
+                        continue
+                    connection.execute(question.sql)
+                    for table in question.tables:
+                        self.assertIn(table.name, question.goal)
+                connection.close()
+
+    def test_splits_do_not_meet_and_repeat(self) -> None:
+        found = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for split in ("train", "test"):
+                place = Path(folder) / split
+                place.mkdir()
+                sql.generate(split, 1, 60, place)
+                records = json.loads((place / "intercode_sql" / "ic_spider_dev.json").read_text())
+                found[split] = {record["query"] for record in records}
+                self.assertEqual(len(records), 60)
+            again = Path(folder) / "again"
+            again.mkdir()
+            sql.generate("test", 1, 60, again)
+            first = (Path(folder) / "test" / "oracle.json").read_text()
+            self.assertEqual(first, (again / "oracle.json").read_text())
+        self.assertFalse(found["train"] & found["test"])
+
+    def test_oracle_follows_the_conversation(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            known = {"question": "How many pets are there?", "database": "pet_1", "sql": "SELECT COUNT(*) FROM pet", "goal": "Count the rows of pet.", "tables": ["pet"]}
+            (folder / "oracle.json").write_text(json.dumps([known]))
+            oracle = sql.Oracle(folder)
+            head = sql.CONSTANTS[0] + "How many pets are there?; Initial Environment Description: A MySQL database named pet_1." + ASSISTANT
+            self.assertEqual(oracle.reply(head), "Subgoal 1: Find the tables of the database.")
+            later = head + "Subgoal 1: Find the tables of the database." + NEXT_USER + "The executed result for Subgoal 1 is R1 = ListTables() = [('pet',)]. Should we stop planning?" + ASSISTANT
+            self.assertEqual(oracle.reply(later), "No, I will keep planning. Subgoal 2: Look at the columns of pet.")
+
+
+class Qa(unittest.TestCase):
+    """Generated pages and questions."""
+
+    def test_answers_are_on_the_pages(self) -> None:
+        r = Random(5)
+        world = qa.world.draw(r)
+        for _ in range(300):
+            question = qa.questions.draw(r, world, qa.questions.HOTPOT + qa.questions.STRATEGY)
+            for step in question.steps:
+                self.assertIn(step.answer, " ".join(world.pages[step.page]))
+            if question.kind == "bridge":
+                self.assertEqual(question.answer, question.steps[-1].answer)
+            else:
+                self.assertTrue(question.answer in ("yes", "no") or question.answer in question.text)
+
+    def test_yes_and_no_are_balanced(self) -> None:
+        r = Random(6)
+        world = qa.world.draw(r)
+        drawn = [qa.questions.draw(r, world, qa.questions.STRATEGY).answer for _ in range(600)]
+        self.assertTrue(240 < drawn.count("yes") < 360, drawn.count("yes"))
+
+    def test_patterns_find_facts(self) -> None:
+        text = "Slate Road is a 1994 Irish drama film directed by Ana Lund and starring Tom Berg. It was published by Hall Press."
+        found = {fact.key: fact.answer for fact in mined.facts({"Slate Road (film)": text})}
+        self.assertEqual((found["director"], found["released"], found["star"]), ("Ana Lund", "1994", "Tom Berg"))
+
+    def test_oracle_reads_only_what_is_shown(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            qa.generate("test", 1, 20, folder)
+            oracle = qa.Oracle(folder)
+            question, known = next((q, k) for q, k in oracle.known.items() if k["kind"] == "order")
+            step = known["steps"][0]
+            read = lambda context: oracle.reply(qa.reading_prompt(step["ask"], context))  # noqa: E731
+            self.assertEqual(read(f"Evidence 1: {step['answer']}."), f"Answer: {step['answer']}")
+            self.assertEqual(read("Evidence 1: nothing."), "No answer")
+            plan = f"{USER}{PLAN}Task: {question}; Initial Environment Description: None.{ASSISTANT}"
+            self.assertEqual(oracle.reply(plan), f"Subgoal 1: {step['ask']}")
+            self.assertEqual(qa.Oracle(folder, "onetime").reply(plan).count("Subgoal "), 3)
+
+
+class Training(unittest.TestCase):
+    """Conversations and initial weights."""
+
+    def test_conversations_follow_prompts(self) -> None:
+        steps = [
+            {"step": "generate", "role": "planner", "prompt": "a\n", "reply": "b"},
+            {"step": "call", "call": {"tool": "chat", "role": "qa", "messages": [{"role": "user", "content": " q\n"}]}, "reply": {"reply": {"text": "r"}}},
+            {"step": "generate", "role": "planner", "prompt": "a\nb\nc\n", "reply": "d"},
+            {"step": "generate", "role": "planner", "prompt": "other", "reply": "e"},
+        ]
+        found = list(of_trajectory("task", "iterative", steps))
+        planner = [c.turns for c in found if c.role == "planner"]
+        self.assertEqual(planner, [[("a\n", "b"), ("\nc\n", "d")], [("other", "e")]])
+        chat = next(c for c in found if c.role == "qa")
+        self.assertEqual((chat.turns, chat.stop), ([("<|user|>\nq\n<|assistant|>\n", "r")], END))
+
+    def test_only_replies_are_targets(self) -> None:
+        turns = [(f"{USER}{PLAN}Task: Find Zorp; it is a Fleem{ASSISTANT}", "Subgoal 1: Find Fleem."), (f"{NEXT_USER}more{ASSISTANT}", "Yes")]
+        tokenizer = train_tokenizer(["Find Zorp and Fleem"] * 9, 700, constants("qa"))
+        example = encode(tokenizer, Conversation("t", "planner", "iterative", turns))
+        wanted = [target for target in example.targets if target != IGNORE]
+        self.assertEqual(tokenizer.decode(wanted), "Subgoal 1: Find Fleem.\nYes\n")
+        self.assertEqual(tokenizer.decode(example.ids), "".join(prompt + reply for prompt, reply in turns))
+
+    def test_words_have_the_same_tokens_everywhere(self) -> None:
+        tokenizer = train_tokenizer(["the song name of a singer"] * 9, 700, constants("sql"))
+        tokens = tokenizer.encode("song_name songName (name", add_special_tokens=False).tokens
+        self.assertEqual((tokens.count("name"), tokens.count("song")), (2, 2))
+
+    def test_fresh_models_copy(self) -> None:
+        torch.manual_seed(0)
+        model = TinyLlama(ModelConfig(2048, 128, 256, 3, 4, 4, 512, rope_theta=ROPE_THETA))
+        before = copied_share(model, 2048)
+        write_copying_circuit(model)
+        self.assertLess(before, 0.05)
+        self.assertGreater(copied_share(model, 2048), 0.4)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,106 @@
+"""Trains a model of a pair on conversations, on the tokens of its replies only."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import torch
+from tokenizers import Tokenizer
+
+from lumos_agents.conversations import Conversation, Misaligned, encode, read
+from lumos_agents.initial import ROPE_THETA, copied_share, write_copying_circuit
+from lumos_agents.texts import constants
+from lumos_agents.tokens import train_tokenizer
+from lumos_tiny.batches import batched
+from lumos_tiny.examples import Example
+from lumos_tiny.export import load, save
+from lumos_tiny.loop import Schedule, fit
+from lumos_tiny.model import ModelConfig, TinyLlama
+
+TOKENIZER_TEXTS = 6000
+
+
+def parse() -> argparse.Namespace:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--domain", required=True, help="qa, sql, shop, web, or several as shop+web; selects the tokenizer's constants")
+    parser.add_argument("--data", type=Path, nargs="+", required=True, help="files of conversations")
+    parser.add_argument("--role", nargs="+", help="roles to train on: planner, grounder, qa; default: all")
+    parser.add_argument("--formulation", help="train on this formulation only, in the planner's conversations")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write the model to")
+    parser.add_argument("--init", type=Path, help="folder of a model to start from")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--minutes", type=float, default=60.0, help="end the schedule early after this time")
+    parser.add_argument("--tokens", type=int, default=2048, help="tokens per batch")
+    parser.add_argument("--longest", type=int, default=1200, help="leave out longer conversations, in tokens")
+    parser.add_argument("--rate", type=float, default=2e-3, help="peak learning rate")
+    parser.add_argument("--vocab", type=int, default=2048)
+    parser.add_argument("--hidden", type=int, default=128, help="hidden size, in heads of 32")
+    parser.add_argument("--ffn", type=int, default=384, help="feed-forward size")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--no-bf16", action="store_true", help="float32 instead of bfloat16 autocast")
+    return parser.parse_args()
+
+
+def repeated(examples: list[Example], r: Random) -> Iterator[Example]:
+    """Yields the examples again and again, in another order each time."""
+    while True:
+        r.shuffle(examples)
+        yield from examples
+
+
+def encoded(tokenizer: Tokenizer, conversations: list[Conversation], longest: int) -> list[Example]:
+    """Encodes conversations, and prints how many were left out and how long they are."""
+    examples, misaligned, long = [], 0, 0
+    for conversation in conversations:
+        try:
+            example = encode(tokenizer, conversation)
+        except Misaligned as error:
+            misaligned += 1
+            if misaligned <= 3:
+                print(error)
+            continue
+        if len(example.ids) > longest:
+            long += 1
+            continue
+        examples.append(example)
+    mean = sum(len(e.ids) for e in examples) / max(1, len(examples))
+    print(f"{len(examples)} conversations of {mean:.0f} tokens; left out: {long} long, {misaligned} misaligned", flush=True)
+    return examples
+
+
+def main() -> None:
+    """Trains a model and exports it."""
+    args = parse()
+    torch.set_num_threads(1)
+    torch.manual_seed(args.seed)
+    r = Random(args.seed)
+    conversations = [c for path in args.data for c in read(path)]
+    if args.init:
+        model, tokenizer = load(args.init)
+        model.train()
+    else:
+        chosen = r.sample(conversations, min(TOKENIZER_TEXTS, len(conversations)))
+        tokenizer = train_tokenizer((c.text for c in chosen), args.vocab, constants(args.domain))
+        heads = args.hidden // 32
+        shape = (args.hidden, args.ffn, args.layers, heads, heads, 2048)
+        model = TinyLlama(ModelConfig(tokenizer.get_vocab_size(), *shape, rope_theta=ROPE_THETA))
+        write_copying_circuit(model)
+    if args.role:
+        conversations = [c for c in conversations if c.role in args.role]
+    if args.formulation:
+        conversations = [c for c in conversations if c.role != "planner" or c.formulation == args.formulation]
+    examples = encoded(tokenizer, conversations, args.longest)
+    source = batched(repeated(examples, r), args.tokens, r)
+    share = copied_share(model, tokenizer.get_vocab_size())
+    print(f"{sum(p.numel() for p in model.parameters())} parameters; copies {share:.0%} of random tokens", flush=True)
+    schedule = Schedule(args.steps, args.minutes, args.rate, not args.no_bf16)
+    fit(model, lambda _: next(source), schedule, lambda: save(model, tokenizer, args.out))
+
+
+if __name__ == "__main__":
+    main()

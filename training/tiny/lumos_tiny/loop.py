@@ -1,0 +1,76 @@
+"""The training loop: AdamW, linear warm-up, cosine decay, a limit in steps and in minutes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .examples import IGNORE
+from .model import TinyLlama
+
+WARMUP = 100
+SAVE_SECONDS = 150
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Length and learning rate of a run."""
+
+    steps: int
+    minutes: float
+    rate: float
+    bf16: bool
+
+
+def learning_rate(peak: float, step: int, progress: float) -> float:
+    """Returns the learning rate: linear warm-up, then cosine decay to two percent of the peak."""
+    return peak * min(1.0, (step + 1) / WARMUP) * (0.02 + 0.49 * (1 + math.cos(math.pi * min(1.0, progress))))
+
+
+def fit(
+    model: TinyLlama,
+    batch: Callable[[float], tuple[Tensor, Tensor]],
+    schedule: Schedule,
+    save: Callable[[], None],
+) -> None:
+    """Trains a model on the batches that `batch` returns for a progress from 0 to 1. Saves it now and then, and at the end."""
+    decayed = [p for p in model.parameters() if p.dim() > 1]
+    plain = [p for p in model.parameters() if p.dim() == 1]
+    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=schedule.rate, betas=(0.9, 0.98), fused=True)
+    start = saved = time.monotonic()
+    step, seen, recent = 0, 0, []
+    for step in range(schedule.steps):
+        minutes = (time.monotonic() - start) / 60
+        progress = max(step / schedule.steps, minutes / schedule.minutes)
+        if progress >= 1:
+            break
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(schedule.rate, step, progress)
+        ids, targets = batch(progress)
+        with torch.autocast("cpu", torch.bfloat16, enabled=schedule.bf16):
+            asked = targets != IGNORE
+            logits = model.logits(model.hidden(ids, asked))
+        loss = F.cross_entropy(logits.float(), targets[asked])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        seen += ids.numel()
+        recent.append(loss.item())
+        if step % 50 == 49:
+            rate = seen / (time.monotonic() - start)
+            mean = sum(recent) / len(recent)
+            print(f"step {step + 1} loss {mean:.4f} minutes {minutes:.1f} tokens/s {rate:.0f}", flush=True)
+            recent.clear()
+        if time.monotonic() - saved > SAVE_SECONDS:
+            save()
+            saved = time.monotonic()
+    save()
+    print(f"done after {step + 1} steps, {seen} tokens, {(time.monotonic() - start) / 60:.1f} minutes")
