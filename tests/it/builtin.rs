@@ -41,12 +41,7 @@ fn benchmarks_have_different_models_of_one_name() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|planned| {
-            planned
-                .pointer("/configuration/models/planner")
-                .unwrap_or(&planned["models"]["planner"])
-                .to_string()
-        })
+        .map(|planned| planned["configuration"]["models"]["planner"].to_string())
         .collect();
     assert_eq!(planners.len(), 4, "{planners:?}");
     assert!(planners.iter().all(|planner| planner.contains("builtin:tiny")), "{planners:?}");
