@@ -98,7 +98,7 @@ static PAIRS: [Pair; 4] = [
             domain: BuiltinDomain::Qa,
             benchmarks: "hotpotqa, strategyqa",
             formulations: BOTH,
-            accuracy: "not measured",
+            accuracy: "HotpotQA 8 % iterative, 9 % onetime",
         },
     },
     Pair {
@@ -111,7 +111,7 @@ static PAIRS: [Pair; 4] = [
             domain: BuiltinDomain::Sql,
             benchmarks: "intercode_sql",
             formulations: &[Formulation::Iterative],
-            accuracy: "not measured",
+            accuracy: "50 %",
         },
     },
     Pair {

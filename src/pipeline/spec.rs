@@ -101,7 +101,11 @@ impl Executor {
         for planned in &manifest.configurations {
             let formulation = planned.configuration.formulation;
             for (role, planned) in &planned.configuration.models {
-                let found = identify(&self.models, &planned.name, *role, formulation).await?;
+                let (models, expected, role) = (Arc::clone(&self.models), planned.clone(), *role);
+                let found = tokio::task::spawn_blocking(move || {
+                    models.identify_planned(&expected, role, formulation)
+                });
+                let found = found.await?.map_err(Failure::usage)?;
                 if found.identity.content != planned.content {
                     let changed = format!("model `{}` has changed since the run was planned", planned.name);
                     return Err(Failure::input(changed)

@@ -229,6 +229,7 @@ const LAYERS: [(&str, &[&str]); 4] = [
         "models",
         &[
             "files",
+            "builtin",
             "hub",
             "lumos",
             "template_functions",

@@ -7,6 +7,7 @@ mod architecture;
 mod attacks;
 mod bad_input;
 mod bad_models;
+mod builtin;
 mod chat;
 mod commands;
 mod compare;
