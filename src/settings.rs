@@ -24,6 +24,7 @@ use lumos_models::hub::Hub;
 use lumos_models::{
     BuiltinDomain, EngineSettings, ModelsSettings, builtin_source, check_prompt_template, locate,
 };
+use lumos_tasks::families::agent::ActionDefinition;
 use lumos_tasks::{
     BackendChoice, Behaviour, Configuration, Device, Formulation, Placement, PromptFormat, PromptTemplate,
     Role,
@@ -490,11 +491,18 @@ pub(crate) fn concurrency(spec: &ResolvedSpec, in_phases: bool) -> usize {
     }
 }
 
-/// Returns the domain of the built-in pair that fits a benchmark. No pair was trained for the agents of task files; like the
-/// benchmarks of these, they get the pair for questions.
+/// Returns the domain of the built-in pair that fits a benchmark. No pair was trained for the agents of task files: those that only
+/// calculate get the pair for mathematics, others the one for questions.
 pub(crate) fn builtin_domain(benchmark: &dyn Benchmark) -> BuiltinDomain {
     match benchmark.family() {
-        TaskFamily::Qa | TaskFamily::Custom => BuiltinDomain::Qa,
+        TaskFamily::Custom => {
+            let calculates = |action: &ActionDefinition| action.tool.as_deref() == Some("maths");
+            match benchmark.agent().is_some_and(|agent| agent.actions.iter().all(calculates)) {
+                true => BuiltinDomain::Maths,
+                false => BuiltinDomain::Qa,
+            }
+        }
+        TaskFamily::Qa => BuiltinDomain::Qa,
         TaskFamily::Sql => BuiltinDomain::Sql,
         TaskFamily::Shop | TaskFamily::Web => BuiltinDomain::Web,
         TaskFamily::Maths => BuiltinDomain::Maths,

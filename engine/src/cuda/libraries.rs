@@ -65,7 +65,7 @@ fn check_libraries() -> Result<Version, NoGpu> {
     }
     let init = result::init();
     if init.as_ref().is_err_and(|error| error.0 == STUB) {
-        let reason = "libcuda.so is the toolkit's stub for linking, not the driver; hint: remove the folder `stubs` from \
+        let reason = "libcuda.so is the toolkit's stub for linking, not the driver; hint: take the folder `stubs` out of \
                       LD_LIBRARY_PATH";
         return Err(NoGpu::Driver(reason.to_owned()));
     }
