@@ -82,7 +82,8 @@ run() {
 }
 run program --package lumos-eval --test it -- "$@" &
 run unit --workspace --lib --bins -- "$@" &
-run integration --workspace --exclude lumos-eval --test '*' -- "$@" &
+# These compute most of the time, and browsers of the other parts have time limits.
+RUST_TEST_THREADS=1 run integration --workspace --exclude lumos-eval --test '*' -- "$@" &
 (
   run campaign --package lumos-eval --test campaign -- "$@"
   run documentation --workspace --doc -- "$@"

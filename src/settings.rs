@@ -24,7 +24,6 @@ use lumos_models::hub::Hub;
 use lumos_models::{
     BuiltinDomain, EngineSettings, ModelsSettings, builtin_source, check_prompt_template, locate,
 };
-use lumos_tasks::families::agent::ActionDefinition;
 use lumos_tasks::{
     BackendChoice, Behaviour, Configuration, Device, Formulation, Placement, PromptFormat, PromptTemplate,
     Role,
@@ -491,21 +490,14 @@ pub(crate) fn concurrency(spec: &ResolvedSpec, in_phases: bool) -> usize {
     }
 }
 
-/// Returns the domain of the built-in pair that fits a benchmark. No pair was trained for the agents of task files: those that only
-/// calculate get the pair for mathematics, others the one for questions.
+/// Returns the domain of the built-in pair that fits a benchmark. No pair was trained for the agents of task files; they get the pair
+/// for mathematics.
 pub(crate) fn builtin_domain(benchmark: &dyn Benchmark) -> BuiltinDomain {
     match benchmark.family() {
-        TaskFamily::Custom => {
-            let calculates = |action: &ActionDefinition| action.tool.as_deref() == Some("maths");
-            match benchmark.agent().is_some_and(|agent| agent.actions.iter().all(calculates)) {
-                true => BuiltinDomain::Maths,
-                false => BuiltinDomain::Qa,
-            }
-        }
         TaskFamily::Qa => BuiltinDomain::Qa,
         TaskFamily::Sql => BuiltinDomain::Sql,
         TaskFamily::Shop | TaskFamily::Web => BuiltinDomain::Web,
-        TaskFamily::Maths => BuiltinDomain::Maths,
+        TaskFamily::Maths | TaskFamily::Custom => BuiltinDomain::Maths,
     }
 }
 

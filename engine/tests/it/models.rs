@@ -47,7 +47,7 @@ async fn models_share_a_budget() {
     assert!(left / 2 - statistics.page_limit * statistics.page_bytes < statistics.page_bytes);
     let large = LoadOptions { kv_cache_bytes: Some(16 << 20), dtype: DType::F16, ..budgeted() };
     let error = Engine::load(random(shape, 1), large).unwrap_err();
-    assert!(error.to_string().contains("keys and values"), "{error}");
+    assert!(error.to_string().contains("keys, values and buffers"), "{error}");
 }
 
 #[tokio::test]
