@@ -81,9 +81,9 @@ run() {
   cat "$logs/$name"
 }
 run program --package lumos-eval --test it -- "$@" &
-run unit --workspace --lib --bins -- "$@" &
-# These compute most of the time, and browsers of the other parts have time limits.
-RUST_TEST_THREADS=1 run integration --workspace --exclude lumos-eval --test '*' -- "$@" &
+# These parts compute most of the time, and their browsers have time limits.
+RUST_TEST_THREADS=$(nproc) run unit --workspace --lib --bins -- "$@" &
+RUST_TEST_THREADS=$(nproc) run integration --workspace --exclude lumos-eval --test '*' -- "$@" &
 (
   run campaign --package lumos-eval --test campaign -- "$@"
   run documentation --workspace --doc -- "$@"

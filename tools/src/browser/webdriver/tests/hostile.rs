@@ -38,8 +38,8 @@ async fn pages_that_do_not_end_are_faults_and_the_next_session_works() {
     let site = Site::start().await;
     let pool = TestPool::with(1, |settings| {
         // Long enough for the pages that do end, on a busy machine.
-        settings.page_limit = Duration::from_secs(5);
-        settings.command_limit = Duration::from_secs(6);
+        settings.page_limit = Duration::from_secs(15);
+        settings.command_limit = Duration::from_secs(18);
     });
     for page in ["/endless", "/never", "/endless-later"] {
         let mut lease = pool.session().await.unwrap();
