@@ -23,7 +23,7 @@ pub(crate) struct TokensPerItem {
     pub(crate) rounds: f64,
     /// Number of rounds of the longest item.
     pub(crate) most_rounds: u32,
-    /// Cost of models on servers with a price, in US dollars; 0 if it is unknown or there is none.
+    /// Cost of models on servers with a price, in US dollars; 0 without a price, or if it is unknown.
     pub(crate) dollars: f64,
 }
 

@@ -148,7 +148,7 @@ impl Backend {
 /// The free memory of a GPU that engines may use, in bytes. Blocks while its driver starts.
 ///
 /// # Errors
-/// Fails if `device` is no GPU, or cannot be used.
+/// Fails if `device` is not a GPU or cannot be used.
 pub fn free_gpu_memory(device: DeviceName) -> Result<u64, LoadError> {
     match device {
         #[cfg(feature = "cuda")]

@@ -130,7 +130,8 @@ static PAIRS: [Pair; 4] = [
 ];
 
 impl Pair {
-    /// Returns the files that serve a role. As with the published checkpoints, there is no answerer and no judge.
+    /// Returns the files that serve a role. Like the published checkpoints, a pair does not include an
+    /// answerer or a judge.
     fn files(&self, role: Role, formulation: Formulation) -> Option<&'static ModelFiles> {
         match (role, formulation) {
             (Role::Answerer | Role::Judge, _) => None,

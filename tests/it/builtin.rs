@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{content, files, lumos};
 
-/// Solves something on the samples of every benchmark. Greedy decoding is deterministic, so this is no matter of chance.
+/// Solves something on the samples of every benchmark. Greedy decoding is deterministic, so the result does not vary.
 #[test]
 fn every_benchmark_has_an_agent_that_solves_something() {
     let folder = tempfile::tempdir().unwrap();

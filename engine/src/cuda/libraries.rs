@@ -332,6 +332,9 @@ mod tests {
 
     /// The error of opening a GPU.
     fn opening(ordinal: usize) -> String {
-        CudaDevice::open(ordinal, DType::F32).err().expect("there is no such GPU").to_string()
+        CudaDevice::open(ordinal, DType::F32)
+            .err()
+            .expect("the ordinal is larger than the number of GPUs")
+            .to_string()
     }
 }

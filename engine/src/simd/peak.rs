@@ -1,8 +1,8 @@
 //! The peak rate of arithmetic: loops that multiply and add in registers only.
 //!
 //! They use nothing of the kernels, so that their rate is an independent limit: what the processor could do without
-//! memory, conversion of weights, or sums that are stored. Every loop has more independent sums than its instruction has
-//! cycles of latency times units that execute it.
+//! memory, conversion of weights, or sums that are stored. A loop has enough independent sums that its instruction
+//! never waits for an earlier result.
 
 use std::hint::black_box;
 

@@ -84,7 +84,7 @@ mod tests {
         // Two tokens per shared one.
         assert_eq!(draft(&[1, 5, 6, 7, 1], 3), [5, 6]);
         assert_eq!(draft(&[0, 1, 5, 6, 7, 8, 9, 0, 1], 9), [5, 6, 7, 8]);
-        // The end itself is no earlier occurrence.
+        // The end itself does not count as an earlier occurrence.
         assert!(draft(&[], 3).is_empty());
         assert!(draft(&[4], 3).is_empty());
         assert!(draft(&[3, 4], 3).is_empty());

@@ -35,7 +35,7 @@ pub fn fake_gpu() -> Option<PathBuf> {
     }
 }
 
-/// The folder, or why there is no compiler.
+/// The folder, or why a compiler is not available.
 fn compiled() -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let source = root.join("engine/src/cuda");
