@@ -71,12 +71,13 @@ impl Run {
             }
         };
         let interrupts = Interrupts::watch();
-        let mut dispatched = self.dispatch(in_phases, &interrupts.drain).await;
-        if let Ok(summary) = &mut dispatched
-            && self.manifest.stop(std::mem::take(&mut summary.stopped))
-        {
-            self.manifest.write(&self.folder).map_err(manifest_failure)?;
-        }
+        let dispatched = self.dispatch(in_phases, &interrupts.drain).await;
+        let dispatched = dispatched.and_then(|mut summary| {
+            if self.manifest.stop(std::mem::take(&mut summary.stopped)) {
+                self.manifest.write(&self.folder).map_err(manifest_failure)?;
+            }
+            Ok(summary)
+        });
         let Self { manifest, folder, checkpoint, executor: Executor { options, .. }, budget, .. } = self;
         match dispatched {
             Ok(summary) => Ok(Report { manifest, folder, checkpoint, options, budget, summary, interrupts }),
