@@ -18,6 +18,7 @@ struct Readme;
 mod backend;
 pub mod bench;
 mod cache;
+mod compute;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // without it only tests compute with it
 mod cuda;
 mod device;

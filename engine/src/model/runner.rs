@@ -1,13 +1,11 @@
 //! [`Runner`]: a CPU model with its buffers and threads. Chooses how each step is split over the threads.
 
-use rayon::ThreadPool;
-
 use super::decoder::{Decoder, Scratch};
 use super::rope::RotaryTables;
 use super::{Chunk, ForwardError, LanguageModel, Prediction};
+use crate::compute::Compute;
 use crate::error::LoadError;
 use crate::load::block::ModelConfig;
-use crate::options::thread_pool;
 
 /// Weights up to this size fit in a core's own caches. Each thread then computes whole sequences through all
 /// layers, which needs one wake-up per step instead of one per product.
@@ -19,7 +17,7 @@ const PARALLEL_STEP: usize = 8 << 20;
 pub(crate) struct Runner {
     model: Decoder,
     rotary: RotaryTables,
-    threads: ThreadPool,
+    compute: Compute,
     scratch: Vec<Scratch>,
     logits: Vec<f32>,
 }
@@ -31,9 +29,9 @@ impl Runner {
         config: &ModelConfig,
         threads: Option<usize>,
     ) -> Result<Self, LoadError> {
-        let threads = thread_pool(threads, "lumos-compute")?;
-        let scratch = (0..threads.current_num_threads()).map(|_| Scratch::default()).collect();
-        Ok(Self { model, rotary: RotaryTables::new(config), threads, scratch, logits: Vec::new() })
+        let compute = Compute::with(threads)?;
+        let scratch = (0..compute.count()).map(|_| Scratch::default()).collect();
+        Ok(Self { model, rotary: RotaryTables::new(config), compute, scratch, logits: Vec::new() })
     }
 }
 
@@ -54,12 +52,14 @@ impl LanguageModel for Runner {
         let bytes = self.model.bytes();
         let model = &self.model;
         let (rotary, logits) = (&self.rotary, &mut self.logits[..]);
-        let workers = self.threads.current_num_threads();
+        let workers = self.compute.count();
         if workers == 1 || rows * bytes < PARALLEL_STEP {
+            let _turn = self.compute.single();
             model.forward(chunks, rotary, false, &mut self.scratch[0], logits);
         } else if bytes <= SMALL_MODEL_BYTES && chunks.len() > 1 {
             let shares = shares(chunks, workers);
-            self.threads.in_place_scope(|scope| {
+            let (_turn, threads) = self.compute.turn();
+            threads.in_place_scope(|scope| {
                 let (mut chunks, mut logits) = (chunks, logits);
                 let last = shares.len() - 1;
                 for (index, (share, scratch)) in shares.into_iter().zip(&mut self.scratch).enumerate() {
@@ -77,7 +77,8 @@ impl LanguageModel for Runner {
             });
         } else {
             let scratch = &mut self.scratch[0];
-            self.threads.install(|| model.forward(chunks, rotary, true, scratch, logits));
+            let (_turn, threads) = self.compute.turn();
+            threads.install(|| model.forward(chunks, rotary, true, scratch, logits));
         }
         Ok(self.logits.chunks_exact(vocabulary).map(Prediction::Logits).collect())
     }
