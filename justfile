@@ -31,7 +31,7 @@ fuzz seconds="600" *targets="":
 attacks *filter="attacks::":
     cargo build --release --locked
     LUMOS_PROGRAM={{justfile_directory()}}/target/release/lumos LUMOS_ATTACKS=full \
-        cargo test --locked --test it -- --nocapture --test-threads 1 {{filter}}
+        cargo test --locked --test program -- --nocapture --test-threads 1 {{filter}}
 
 # Run the fault campaign: `just campaign --rounds 200 --seed 1 --jobs 2`. Repeat one round with `--seed 1 --round 17`.
 campaign *arguments:

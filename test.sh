@@ -73,19 +73,20 @@ trap 'rm -rf "$logs"' EXIT
 
 cargo test --workspace --locked --no-run
 # Parts run at the same time; each is printed when it is complete. The program's own tests take longest and mostly wait
-# for processes, so they are a part of their own.
+# for processes, so they are a part of their own. All parts select the whole workspace: with fewer packages, dependencies
+# have fewer features and are compiled again.
 run() {
   local name=$1
   shift
   cargo test --locked --no-fail-fast "$@" >"$logs/$name" 2>&1 || touch "$logs/failed"
   cat "$logs/$name"
 }
-run program --package lumos-eval --test it -- "$@" &
+run program --workspace --test program -- "$@" &
 # These parts compute most of the time, and their browsers have time limits.
 RUST_TEST_THREADS=$(nproc) run unit --workspace --lib --bins -- "$@" &
-RUST_TEST_THREADS=$(nproc) run integration --workspace --exclude lumos-eval --test '*' -- "$@" &
+RUST_TEST_THREADS=$(nproc) run integration --workspace --test it -- "$@" &
 (
-  run campaign --package lumos-eval --test campaign -- "$@"
+  run campaign --workspace --test campaign -- "$@"
   run documentation --workspace --doc -- "$@"
   # A program that uses the library, outside the workspace. It has the workspace's versions and profile, so that it
   # shares the compiled dependencies.

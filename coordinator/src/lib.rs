@@ -18,7 +18,6 @@ mod identity;
 pub mod manifest;
 mod merge;
 mod plan;
-#[cfg(any(test, feature = "samples"))]
 #[doc(hidden)]
 pub mod samples;
 pub mod spec;

@@ -1,4 +1,4 @@
-//! Values for tests of this crate and of `lumos-reports`.
+//! Values for tests of this crate and of `lumos-reports`. Compiled always, so that tests need no feature that other builds lack.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
