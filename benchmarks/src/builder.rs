@@ -4,6 +4,7 @@
 //! adds what only code can express: how a record is read, and how an outcome is scored. [`register`](crate::register)
 //! makes the benchmarks known in this process; `lumos_eval::Program` builds and registers them.
 
+use lumos_tasks::families::added::register_family;
 use lumos_tasks::{Outcome, Target};
 use serde_json::Value;
 use thiserror::Error;
@@ -98,7 +99,7 @@ impl BenchmarkBuilder {
     /// Builds the benchmark. It lives as long as the process, so build it once.
     ///
     /// # Errors
-    /// If the definition is invalid, or if there are no metrics.
+    /// If the definition or its family is invalid, or if there are no metrics.
     pub fn build(self) -> Result<&'static dyn Benchmark, InvalidBenchmark> {
         let Self { definition, version, samples, downloads, read, score } = self;
         let invalid = |problems: Vec<String>| InvalidBenchmark { name: definition.name.clone(), problems };
@@ -110,6 +111,14 @@ impl BenchmarkBuilder {
         }
         if score.as_ref().is_some_and(|(metrics, _)| metrics.is_empty()) {
             return Err(invalid(vec!["no metrics: expected at least one".to_owned()]));
+        }
+        if let Some(family) = definition.added_family {
+            if read.is_none() {
+                return Err(invalid(vec![
+                    "`read` is missing: it makes the tasks of a family in Rust".to_owned(),
+                ]));
+            }
+            register_family(family).map_err(|error| invalid(vec![error.to_string()]))?;
         }
         let definition: &'static TaskDefinition = Box::leak(Box::new(definition));
         let mut about = describe(definition, Origin::Program { definition, version });

@@ -37,6 +37,7 @@ pub fn question_about(task: &Task, target: &Target, outcome: &Outcome) -> Option
     let asked = match task {
         Task::Qa { question, .. } | Task::Maths { question } => question,
         Task::Shop { instruction, .. } => instruction,
+        Task::Added(task) => &task.task,
         Task::Judge { .. } | Task::Web { .. } | Task::Sql { .. } => return None,
     };
     let asked = lumos_tasks::python::strip(asked);

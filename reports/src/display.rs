@@ -13,6 +13,7 @@ pub(crate) fn task_text(task: &Task) -> &str {
         Task::Web { task, .. } => task.trim(),
         Task::Maths { question } | Task::Qa { question, .. } | Task::Sql { question, .. } => question.trim(),
         Task::Shop { instruction, .. } => instruction.trim(),
+        Task::Added(task) => task.task.trim(),
         Task::Judge { messages, .. } => messages.last().map_or("", |message| message.content.trim()),
     }
 }

@@ -21,9 +21,9 @@ use crate::request::Message;
 /// Ends a reply in an appended text.
 const REPLY_END: &str = "\n\n";
 
-/// A conversation that ends with an open turn.
+/// A conversation in Lumos's layout that ends with an open turn. Created from its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Dialogue {
+pub struct Dialogue {
     text: String,
     /// Contents of the turns, without markers: the user's, the model's, and so on in alternation.
     turns: Vec<Range<usize>>,

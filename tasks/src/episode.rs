@@ -13,7 +13,7 @@ use crate::call::{ToolCall, ToolReply};
 use crate::configuration::Configuration;
 use crate::dialogue::Dialogue;
 use crate::families::one_request::Judge;
-use crate::families::{ExampleSet, maths, opening, qa, shop, sql, web};
+use crate::families::{ExampleSet, added, maths, opening, qa, shop, sql, web};
 use crate::identity::UnitId;
 use crate::item::Task;
 use crate::outcome::{Ending, Evidence, Fault, Outcome, Step};
@@ -53,10 +53,23 @@ pub struct Misfit {
 
 /// A request of a family's state machine.
 #[derive(Debug)]
-pub(crate) enum Want {
-    Generate { role: Role, prompt: Dialogue },
+pub enum Want {
+    /// A model's reply.
+    Generate {
+        /// The model's role.
+        role: Role,
+        /// The conversation so far.
+        prompt: Dialogue,
+    },
+    /// A tool's reply.
     Call(ToolCall),
-    Done { ending: Ending, evidence: Box<Evidence> },
+    /// Nothing: the episode has ended.
+    Done {
+        /// How.
+        ending: Ending,
+        /// Its record.
+        evidence: Box<Evidence>,
+    },
 }
 
 impl From<ToolCall> for Want {
@@ -65,8 +78,9 @@ impl From<ToolCall> for Want {
     }
 }
 
-/// The state machine of one episode of a family.
-pub(crate) trait Machine: fmt::Debug + Send + Sync {
+/// The state machine of one episode of a family. Plan, ground and execute is
+/// [`PlanLoop`](crate::families::plan_loop::PlanLoop).
+pub trait Machine: fmt::Debug + Send + Sync {
     /// The current planner turn, counted from 1.
     fn turn(&self) -> u32 {
         1
@@ -84,7 +98,7 @@ pub(crate) trait Machine: fmt::Debug + Send + Sync {
 }
 
 /// A state machine and its first request.
-pub(crate) type Started = (Box<dyn Machine>, Want);
+pub type Started = (Box<dyn Machine>, Want);
 
 /// Whether the reply matches the call.
 fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
@@ -177,6 +191,7 @@ impl Episode {
             Task::Shop { instruction, exemplars } => {
                 shop::start(instruction, exemplars.as_ref(), configuration)
             }
+            Task::Added(task) => added::start(task, configuration),
         };
         let mut episode = Self {
             unit: unit.id.clone(),

@@ -81,6 +81,20 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exemplars: Option<Exemplars>,
     },
+    /// A task of a family that a program adds.
+    Added(AddedTask),
+}
+
+/// A task of a family that a program adds ([`families::added`](crate::families::added)).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AddedTask {
+    /// The family's name.
+    pub name: String,
+    /// The task's text, as reports show it.
+    pub task: String,
+    /// Everything else that the family's episodes may see, in its own form.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub data: serde_json::Value,
 }
 
 /// The form of an answer; the published scripts differ slightly between the two.
@@ -116,6 +130,11 @@ pub enum Setup {
     Shop {
         /// The goal as JSON, by which a purchase is rewarded.
         goal: serde_json::Value,
+    },
+    /// The input of the sessions of a tool that a program adds.
+    Added {
+        /// In the tool's own form.
+        data: serde_json::Value,
     },
 }
 

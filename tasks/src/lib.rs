@@ -35,12 +35,13 @@ pub use call::{
     ChatReply, ExternalReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply, WikiRequest,
 };
 pub use configuration::{Configuration, GenerationSettings, ModelIdentity, ToolBackend};
+pub use dialogue::Dialogue;
 pub use engine_use::EngineUse;
-pub use episode::{Episode, Misfit, Next, Reply};
+pub use episode::{Episode, Machine, Misfit, Next, Reply, Started, Want};
 pub use fleet::RunToken;
 pub use formulation::{Behaviour, Formulation, UnknownName};
 pub use identity::{ContentHash, ItemId, UnitId};
-pub use item::{AnswerForm, GoldStep, Item, Setup, Target, Task};
+pub use item::{AddedTask, AnswerForm, GoldStep, Item, Setup, Target, Task};
 pub use outcome::{Ending, Evidence, Fault, FaultKind, Outcome, Reason, Stage, Step, Telemetry};
 pub use placement::{Device, Placement, PlacementError, Swap};
 pub use prompt_format::{PromptFormat, PromptTemplate, TemplatedPrompt};

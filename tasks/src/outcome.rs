@@ -208,6 +208,14 @@ pub enum Evidence {
     Sql(SqlEvidence),
     /// The evidence of a shopping episode.
     Shop(ShopEvidence),
+    /// The evidence of an episode of a family that a program adds.
+    Added {
+        /// Subgoals, actions, variables and the prediction, as reports show them.
+        plan: PlanEvidence,
+        /// Everything else that its scores need, in the family's own form.
+        #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+        data: serde_json::Value,
+    },
 }
 
 impl Evidence {
@@ -216,6 +224,7 @@ impl Evidence {
         match self {
             Self::Maths(evidence) | Self::Qa(evidence) => Some(evidence),
             Self::Sql(evidence) => Some(&evidence.plan),
+            Self::Added { plan, .. } => Some(plan),
             Self::Judge { .. } | Self::Shop(_) | Self::Web(_) => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Reads fields of a record.
 
-use lumos_tasks::{AnswerForm, Setup, Target, Task};
+use lumos_tasks::{AddedTask, AnswerForm, Setup, Target, Task};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -44,6 +44,12 @@ impl Content {
     pub fn question(question: impl Into<String>, answer: impl Into<String>) -> Self {
         let task = Task::Qa { question: question.into(), answer: AnswerForm::Entity };
         Self::of(task, Target::Text { answer: answer.into() })
+    }
+
+    /// A task of a family that the program adds, whose gold answer is a text. `setup` is the hidden input of its tool's
+    /// session: `Setup::Added`, or `Setup::None`.
+    pub fn added(task: AddedTask, setup: Setup, answer: impl Into<String>) -> Self {
+        Self { setup, ..Self::of(Task::Added(task), Target::Text { answer: answer.into() }) }
     }
 
     fn of(task: Task, target: Target) -> Self {

@@ -163,23 +163,28 @@ pub(crate) fn describe(definition: &'static TaskDefinition, origin: Origin) -> B
         title: definition.title.as_deref().unwrap_or(&definition.name),
         data_file: text(&data_file.to_string_lossy()),
         formulations: match definition.formulations.as_slice() {
-            [] => of_base.formulations,
+            [] => definition.added_family.map_or(of_base.formulations, |family| family.formulations),
             some => some,
         },
         max_rounds: Box::leak(Box::new(move |behaviour| {
             definition.max_rounds.unwrap_or_else(|| base.max_rounds(behaviour))
         })),
-        modules: match &definition.agent {
-            Some(agent) if agent.asks() => &QA_MODULES,
-            Some(_) => &MODULES,
-            None => of_base.modules,
+        modules: match (&definition.agent, definition.added_family) {
+            (Some(agent), _) if agent.asks() => &QA_MODULES,
+            (Some(_), _) | (None, Some(_)) => &MODULES,
+            (None, None) => of_base.modules,
         },
         tools: leak(definition.called_tools()),
         prompts_hash: Box::leak(Box::new(move || {
             let hash = (base.prompts_hash(), definition.items_hash());
             match origin {
                 // Functions have no hash.
-                Origin::Program { version, .. } => ContentHash::of_json(&(hash, "program", version)),
+                Origin::Program { version, .. } => match definition.added_family {
+                    Some(family) => {
+                        ContentHash::of_json(&(hash, "program", version, family.name, family.version))
+                    }
+                    None => ContentHash::of_json(&(hash, "program", version)),
+                },
                 Origin::BuiltIn | Origin::TaskFile(_) => ContentHash::of_json(&hash),
             }
         })),

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lumos_tasks::families::added::FamilyDescription;
 use lumos_tasks::families::agent::AgentDefinition;
 use lumos_tasks::{ContentHash, Formulation};
 use serde::{Deserialize, Serialize};
@@ -71,6 +72,9 @@ pub struct TaskDefinition {
     /// The agent of the family `custom`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Arc<AgentDefinition>>,
+    /// The family in Rust, instead of an agent, of the family `custom` of a program.
+    #[serde(skip)]
+    pub added_family: Option<&'static FamilyDescription>,
     /// Backends by tool, as for `--tool`, which takes precedence.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, String>,
@@ -93,7 +97,7 @@ pub enum TaskFamily {
     Shop,
     /// Those of InterCode SQL: statements on a database.
     Sql,
-    /// Those of the file's own agent.
+    /// Those of the file's own agent, or of a family that a program adds.
     Custom,
 }
 
@@ -254,6 +258,7 @@ impl TaskDefinition {
             fields: TaskFields::default(),
             answer: TaskAnswer::default(),
             agent: None,
+            added_family: None,
             tools: BTreeMap::new(),
             published: Vec::new(),
         }
@@ -296,8 +301,9 @@ impl TaskDefinition {
 
     /// Returns the tools that the agent calls, sorted.
     pub fn called_tools(&self) -> Vec<&str> {
-        match &self.agent {
-            Some(agent) if self.family == TaskFamily::Custom => agent.tools(),
+        match (&self.agent, self.added_family) {
+            (Some(agent), _) if self.family == TaskFamily::Custom => agent.tools(),
+            (_, Some(family)) => family.tools.to_vec(),
             _ => self.family.base().description().tools.to_vec(),
         }
     }

@@ -53,7 +53,8 @@ pub(super) fn problems(definition: &TaskDefinition) -> Vec<(Cow<'static, str>, S
     } else if data.revision.is_some() {
         add("data.revision", "only data sets of the hub have revisions: set data.hub".to_owned());
     }
-    let supported = definition.family.base().formulations();
+    let of_base = definition.family.base().formulations();
+    let supported = definition.added_family.map_or(of_base, |family| family.formulations);
     for formulation in definition.formulations.iter().filter(|one| !supported.contains(one)) {
         let names = supported.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
         add("formulations", format!("the family does not support {formulation}; supported are {names}"));
@@ -128,8 +129,13 @@ pub(super) fn problems(definition: &TaskDefinition) -> Vec<(Cow<'static, str>, S
             "published figures need the number of items on which they were measured".to_owned(),
         );
     }
+    if definition.added_family.is_some()
+        && (definition.agent.is_some() || definition.family != TaskFamily::Custom)
+    {
+        add("family", "a family in Rust replaces the agent of the family custom".to_owned());
+    }
     match (&definition.agent, definition.family) {
-        (None, TaskFamily::Custom) => {
+        (None, TaskFamily::Custom) if definition.added_family.is_none() => {
             add("family", "the family custom needs a table `agent` with its actions".to_owned());
         }
         (Some(agent), TaskFamily::Custom) => {

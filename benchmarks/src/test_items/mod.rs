@@ -46,6 +46,7 @@ pub fn test_item_fingerprint(task: &Task) -> Option<u64> {
         Task::Maths { question } | Task::Qa { question, .. } | Task::Sql { question, .. } => question,
         Task::Web { task, .. } => task,
         Task::Shop { instruction, .. } => instruction,
+        Task::Added(task) => &task.task,
         Task::Judge { .. } => return None,
     };
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();

@@ -1,10 +1,11 @@
-//! lumos with a benchmark, a tool and a backend of models of its own:
+//! lumos with benchmarks, tools, a family and a backend of models of its own:
 //!
 //! ```sh
 //! cargo run -- run --tasks stamps --model builtin:tiny
 //! ```
 
 mod abacus;
+mod album;
 mod benchmark;
 mod says;
 
@@ -16,5 +17,11 @@ use lumos_eval::Program;
 static ALLOCATOR: lumos_eval::Allocator = lumos_eval::Allocator;
 
 fn main() -> ExitCode {
-    Program::new().benchmark(benchmark::stamps()).tool(&abacus::INTEGERS).model(&says::SAYS).run()
+    Program::new()
+        .benchmark(benchmark::stamps())
+        .tool(&abacus::INTEGERS)
+        .benchmark(album::albums())
+        .tool(&album::PAGES)
+        .model(&says::SAYS)
+        .run()
 }

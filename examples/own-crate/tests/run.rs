@@ -69,6 +69,29 @@ fn the_benchmark_runs_with_its_tool_and_is_reported() {
     assert_eq!(difference.as_f64(), Some(0.0), "{compared}");
 }
 
+/// The album of an episode is its own: each has the pages of its item, whatever the others turn at the same time.
+#[test]
+fn a_family_and_its_tool_have_a_state_per_episode() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    program(folder, "run --tasks albums --model says:Turn() --name albums");
+    let report: Value = serde_json::from_str(&text(folder, "report albums --json")).unwrap();
+    let estimate = &report["lumos"]["configurations"]["albums"]["scores"][0]["metrics"][0]["estimate"];
+    // Four turns show the first four pages, which is not all of Ada's album.
+    assert_eq!((&estimate["items"], estimate["value"].as_f64()), (&3.into(), Some(2.0 / 3.0)), "{estimate}");
+    let shown = text(folder, "show albums 0");
+    for expected in ["How many stamps are in Mira's album?", "album", "the album has no more pages"] {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(folder.join("albums/manifest.json")).unwrap()).unwrap();
+    let tools = &manifest["configurations"][0]["configuration"]["tools"];
+    assert_eq!((&tools[0]["tool"], tools.as_array().map(Vec::len)), (&"album".into(), Some(1)), "{tools}");
+    // A reply that is not an action ends the episode, and the grounder is blamed.
+    program(folder, "run --tasks albums --model says:nonsense --name nonsense");
+    assert!(text(folder, "show nonsense 0").contains("unknown action `nonsense`"));
+}
+
 #[test]
 fn data_are_read_by_the_function_and_errors_name_the_field() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `maths`, `qa`, `shop`, `sql`, `web` | plan, ground, execute: `plan_loop` |
 //! | agents of task files ([`agent`]) | the same, on the machine of `qa` |
+//! | families that a program adds ([`added`]) | the same, or their own |
 //! | `maths`, `qa` with one model and no tools | one request: `one_request` |
 //! | the judge | one request: `one_request` |
 //! | `sql` with try-again | its own: `sql::try_again` |
@@ -12,6 +13,7 @@
 //! have what several families share; `conversation` splits prompts into messages again. `chat_layout` has the messages
 //! before a conversation, for models that were not trained on it.
 
+pub mod added;
 pub mod agent;
 mod chat_layout;
 mod conversation;
@@ -19,8 +21,8 @@ pub(crate) mod execution;
 pub mod maths;
 pub(crate) mod one_request;
 pub mod parse;
-pub(crate) mod plan_loop;
-pub(crate) mod prompts;
+pub mod plan_loop;
+pub mod prompts;
 pub mod qa;
 pub mod shop;
 pub mod sql;
@@ -47,7 +49,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(stage: Stage, detail: impl Into<String>) -> Self {
+    /// Creates a failure.
+    pub fn new(stage: Stage, detail: impl Into<String>) -> Self {
         Self { stage, detail: detail.into() }
     }
 

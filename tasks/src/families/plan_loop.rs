@@ -26,7 +26,7 @@ use crate::request::Role;
 /// A function that returns a `Result` fails with what the episode needs before it can go on: a call, after which
 /// the same function runs again with the reply, or the end. Until it has all its replies, such a function must not
 /// change anything that it does not change in the same way when it runs again.
-pub(crate) trait Family: fmt::Debug + Send + Sync + 'static {
+pub trait Family: fmt::Debug + Send + Sync + 'static {
     /// Strips a subgoal for the record.
     const STRIP: fn(&str) -> &str = strip;
 
@@ -64,58 +64,59 @@ pub(crate) trait Family: fmt::Debug + Send + Sync + 'static {
 
 /// The actions of one turn and the progress of their execution.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub struct Turn {
     /// The planner's reply.
-    pub(crate) plan: String,
+    pub plan: String,
     /// The grounder's reply.
-    pub(crate) ground: String,
-    pub(crate) actions: Vec<String>,
+    pub ground: String,
+    /// The actions in it.
+    pub actions: Vec<String>,
     /// The index of the current action; the number of actions when the turn ends.
-    pub(crate) at: usize,
+    pub at: usize,
     /// The tools' replies for the current action, or for the end of the turn.
-    pub(crate) replies: Vec<ToolReply>,
+    pub replies: Vec<ToolReply>,
 }
 
 /// The loop's state that families read and record.
 #[derive(Debug, Default)]
-pub(crate) struct LoopState {
+pub struct LoopState {
     /// The current turn, counted from 1.
-    pub(crate) turn: u32,
+    pub turn: u32,
     /// Grounded subgoals, stripped.
-    pub(crate) subgoals: Vec<String>,
+    pub subgoals: Vec<String>,
     /// Actions as the record lists them, with their values.
-    pub(crate) actions: Vec<String>,
+    pub actions: Vec<String>,
     /// Whether the planner was still planning when the limit on rounds was reached.
-    pub(crate) rounds_exhausted: bool,
+    pub rounds_exhausted: bool,
     /// Steps that the episode has not recorded yet.
     steps: Vec<Step>,
 }
 
 impl LoopState {
     /// The state at the start of an episode.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self { turn: 1, ..Self::default() }
     }
 
     /// Records the result of an action.
-    pub(crate) fn observe(&mut self, action: &str, observation: Observation) {
+    pub fn observe(&mut self, action: &str, observation: Observation) {
         self.steps.push(Step::Action { turn: self.turn, action: action.to_owned(), observation });
     }
 
     /// The result of the last recorded action: the text after its last `=`.
-    pub(crate) fn last_result(&self) -> &str {
+    pub fn last_result(&self) -> &str {
         let last = self.actions.last().map_or("", String::as_str);
         strip(last.rsplit('=').next().unwrap_or_default())
     }
 
     /// Ends the episode, without a prediction if there is a failure.
-    pub(crate) fn end(&self, failure: Option<Failure>, evidence: Evidence) -> Want {
+    pub fn end(&self, failure: Option<Failure>, evidence: Evidence) -> Want {
         let ending = failure.map_or(Ending::Answered, |failure| failure.ending(self.turn));
         Want::Done { ending, evidence: Box::new(evidence) }
     }
 
     /// Ends the episode with its prediction, its variables and the exception of the original, if it raised.
-    pub(crate) fn end_with(
+    pub fn end_with(
         &mut self,
         prediction: Result<Value, Failure>,
         results: Option<BTreeMap<String, Value>>,
@@ -155,7 +156,7 @@ enum Phase {
 
 /// The state machine of one episode of a family.
 #[derive(Debug)]
-pub(crate) struct PlanLoop<F> {
+pub struct PlanLoop<F> {
     family: F,
     max_rounds: u32,
     phase: Phase,
@@ -166,7 +167,7 @@ pub(crate) struct PlanLoop<F> {
 
 impl<F: Family> PlanLoop<F> {
     /// Starts an episode with the planner's first prompt. The grounder's first prompt ends before the subgoal.
-    pub(crate) fn start(
+    pub fn start(
         family: F,
         max_rounds: u32,
         plan_prompt: impl Into<Dialogue>,

@@ -15,12 +15,12 @@ pub(crate) const USER: &str = "<|user|>\n";
 pub(crate) const ASSISTANT: &str = "\n<|assistant|>\n";
 
 /// The text in the planner's reply that ends planning.
-pub(crate) const STOP_PLANNING: &str = "Yes, I will stop planning";
+pub const STOP_PLANNING: &str = "Yes, I will stop planning";
 /// The text in the planner's reply that continues planning; removed before grounding.
-pub(crate) const KEEP_PLANNING: &str = "No, I will keep planning.";
+pub const KEEP_PLANNING: &str = "No, I will keep planning.";
 
 /// The planner's first prompt.
-pub(crate) fn plan(task: &str) -> String {
+pub fn plan(task: &str) -> String {
     plan_in(PLAN, task, NO_ENVIRONMENT)
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn plan_in(instruction: &str, task: &str, environment: &str) -> Strin
 }
 
 /// Text appended to the planner's prompt after turn `turn`: its reply and the result of its subgoal.
-pub(crate) fn plan_again(reply: &str, turn: u32, result: &str) -> String {
+pub fn plan_again(reply: &str, turn: u32, result: &str) -> String {
     let reply = strip(reply);
     format!(
         "{reply}\n\n{USER}The executed result for Subgoal {turn} is {result}. Should we stop planning?{ASSISTANT}"
@@ -40,35 +40,35 @@ pub(crate) fn plan_again(reply: &str, turn: u32, result: &str) -> String {
 
 /// The grounder's first prompt, up to the subgoal, or to all subgoals of a one-time episode. `actions` is the
 /// family's list of actions.
-pub(crate) fn ground(actions: &str, task: &str, one_time: bool) -> String {
+pub fn ground(actions: &str, task: &str, one_time: bool) -> String {
     let (task, subgoal) = (strip(task), if one_time { "Subgoals" } else { "Subgoal" });
     format!("{USER}{actions}Task: {task} \n{subgoal} to be grounded: ")
 }
 
 /// Text appended to the grounder's prompt after a turn: its reply, up to the next subgoal.
-pub(crate) fn ground_again(reply: &str) -> String {
+pub fn ground_again(reply: &str) -> String {
     let reply = strip(reply);
     format!("{reply}\n\n{USER}Subgoal to be grounded: ")
 }
 
 /// The end of a grounder's first prompt: the planner's reply.
-pub(crate) fn subgoal(plan: &str) -> String {
+pub fn subgoal(plan: &str) -> String {
     let plan = strip(plan);
     format!("{plan}{ASSISTANT}")
 }
 
 /// The end of a grounder's later prompt: the planner's reply without its decision to keep planning.
-pub(crate) fn next_subgoal(plan: &str) -> String {
+pub fn next_subgoal(plan: &str) -> String {
     subgoal(kept(plan))
 }
 
 /// The planner's reply without its decision to keep planning.
-pub(crate) fn kept(plan: &str) -> &str {
+pub fn kept(plan: &str) -> &str {
     strip(plan.rsplit(KEEP_PLANNING).next().unwrap_or_default())
 }
 
 /// A subgoal's name, which precedes the first colon of the planner's reply: `Subgoal 2`.
-pub(crate) fn subgoal_name(plan: &str) -> &str {
+pub fn subgoal_name(plan: &str) -> &str {
     kept(strip(plan).split(':').next().unwrap_or_default())
 }
 

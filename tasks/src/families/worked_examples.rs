@@ -51,7 +51,7 @@ impl ExampleSet {
             Task::Qa { answer: AnswerForm::Entity, .. } => Self::Entity,
             Task::Qa { answer: AnswerForm::YesNo, .. } => Self::YesNo,
             Task::Web { .. } => Self::Web,
-            Task::Sql { .. } | Task::Shop { .. } | Task::Judge { .. } => Self::InPrompts,
+            Task::Sql { .. } | Task::Shop { .. } | Task::Judge { .. } | Task::Added(_) => Self::InPrompts,
         }
     }
 
