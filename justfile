@@ -7,7 +7,7 @@ fmt:
 
 clippy:
     cargo clippy --workspace --all-targets --locked -- -D warnings
-    cargo clippy --no-default-features --locked -- -D warnings
+    cargo clippy --workspace --no-default-features --lib --bins --test campaign --locked -- -D warnings
 
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
