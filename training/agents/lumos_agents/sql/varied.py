@@ -93,7 +93,6 @@ def vary(r: Random, database: Database) -> None:
     """Changes the names of tables and columns and the words for them, and adds tables."""
     style = database.style
     for table in database.tables:
-        taken = {column.name.lower() for column in table.columns if column.kind in ("key", "ref")}
         for column in table.columns:
             if column.kind in ("text", "number"):
                 before = column.name, column.words
@@ -101,9 +100,8 @@ def vary(r: Random, database: Database) -> None:
                     _rename_column(r, column, table, style)
                 if column.words in SPOKEN and r.random() < 0.3:
                     column.words = r.choice(SPOKEN[column.words])
-                if column.name.lower() in taken:
+                if len({other.name.lower() for other in table.columns}) < len(table.columns):
                     column.name, column.words = before
-                taken.add(column.name.lower())
         if r.random() < 0.4:
             _rename_table(r, table, style)
     tables = [table for table in database.tables if table.words]

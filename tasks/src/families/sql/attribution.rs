@@ -1,0 +1,98 @@
+//! The first statement of an episode that failed and was not corrected.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::attribution::NamedError;
+use crate::call::{SqlReply, ToolCall, ToolReply};
+use crate::outcome::Step;
+
+/// How SQLite and MySQL name what does not exist.
+static MISSING: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"no such (?:column|table|function): (?:\w+\.)*(\w+)|Unknown (?:column|table) '(?:[^'.]*\.)*([^'.]+)'|Table '(?:[^'.]*\.)*([^'.]+)' doesn't exist",
+    )
+    .expect("a valid pattern")
+});
+
+/// Returns the first statement that failed after the last query with a result, with the name that the error is
+/// about.
+pub(crate) fn first_error(steps: &[Step]) -> Option<NamedError> {
+    let mut first = None;
+    for step in steps {
+        let Step::Call { turn, call: ToolCall::Sql { statement }, reply: ToolReply::Sql(reply) } = step else {
+            continue;
+        };
+        match reply {
+            SqlReply::Error(message) => {
+                first.get_or_insert_with(|| NamedError {
+                    turn: *turn,
+                    name: missing(message),
+                    detail: format!("a statement failed: {message}"),
+                });
+            }
+            SqlReply::Rows { .. } if !describes(statement) => first = None,
+            SqlReply::Rows { .. } | SqlReply::Nothing => {}
+        }
+    }
+    first
+}
+
+/// What an error says does not exist.
+fn missing(message: &str) -> Option<String> {
+    let found = MISSING.captures(message)?;
+    found.iter().skip(1).flatten().next().map(|name| name.as_str().to_owned())
+}
+
+/// Whether a statement only reads the schema.
+fn describes(statement: &str) -> bool {
+    let word = statement.split_whitespace().next().unwrap_or_default();
+    ["SHOW", "DESCRIBE", "DESC"].iter().any(|verb| word.eq_ignore_ascii_case(verb))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn executed(turn: u32, statement: &str, reply: SqlReply) -> Step {
+        Step::Call {
+            turn,
+            call: ToolCall::Sql { statement: statement.to_owned() },
+            reply: ToolReply::Sql(reply),
+        }
+    }
+
+    fn failed(turn: u32, statement: &str, message: &str) -> Step {
+        executed(turn, statement, SqlReply::Error(message.to_owned()))
+    }
+
+    #[test]
+    fn names_are_read_from_errors() {
+        for (message, name) in [
+            ("Error executing query: no such column: T1.company", Some("company")),
+            ("Error executing query: no such table: dogs", Some("dogs")),
+            ("Error executing query: Table 'pets_1.school' doesn't exist", Some("school")),
+            ("Error executing query: 1054 (42S22): Unknown column 'd.company' in 'field list'", Some("company")),
+            ("Error executing query: unrecognized token: \"'2\"", None),
+        ] {
+            assert_eq!(missing(message).as_deref(), name, "{message}");
+        }
+    }
+
+    #[test]
+    fn the_first_error_that_was_not_corrected_is_found() {
+        let rows = || SqlReply::Rows { rows: vec!["('a',)".to_owned()], count: 1 };
+        let mut steps = vec![
+            failed(3, "SELECT a FROM t", "no such column: a"),
+            executed(4, "SELECT b FROM t", rows()),
+            failed(5, "SELECT c FROM t", "no such column: c"),
+            executed(6, "describe `t`", rows()),
+            failed(7, "SELECT d FROM t", "no such column: d"),
+        ];
+        let error = first_error(&steps).unwrap();
+        assert_eq!((error.turn, error.name.as_deref()), (5, Some("c")));
+        steps.push(executed(8, "SELECT b FROM t", rows()));
+        assert_eq!(first_error(&steps), None);
+    }
+}
