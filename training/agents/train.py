@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -12,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from lumos_agents.conversations import Conversation, Misaligned, encode, read
-from lumos_agents.initial import ROPE_THETA, copied_share, write_copying_circuit
+from lumos_agents.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_agents.texts import constants
 from lumos_agents.tokens import train_tokenizer
 from lumos_tiny.batches import batched
@@ -55,18 +54,6 @@ def repeated(examples: list[Example], r: Random) -> Iterator[Example]:
     while True:
         r.shuffle(examples)
         yield from examples
-
-
-def grown(model: TinyLlama, layers: int) -> TinyLlama:
-    """Returns a model with more layers, the last of which add nothing to the residual stream until they are trained."""
-    if not layers:
-        return model
-    larger = TinyLlama(replace(model.config, num_hidden_layers=model.config.num_hidden_layers + layers))
-    larger.load_state_dict(model.state_dict(), strict=False)
-    for layer in larger.model.layers[-layers:]:
-        torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
-        torch.nn.init.zeros_(layer.mlp.down_proj.weight)
-    return larger
 
 
 def encoded(tokenizer: Tokenizer, conversations: list[Conversation], longest: int) -> list[Example]:
