@@ -17,23 +17,32 @@ static MISSING: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Returns the first statement that failed after the last query with a result, with the name that the error is
-/// about.
+/// about. A column of a described table has no name here: it exists, and the statement uses it in the wrong place.
 pub(crate) fn first_error(steps: &[Step]) -> Option<NamedError> {
     let mut first = None;
+    let mut columns: Vec<String> = Vec::new();
     for step in steps {
-        let Step::Call { turn, call: ToolCall::Sql { statement }, reply: ToolReply::Sql(reply) } = step else {
+        let Step::Call { turn, call: ToolCall::Sql { statement }, reply: ToolReply::Sql(reply) } = step
+        else {
             continue;
         };
         match reply {
             SqlReply::Error(message) => {
+                let is_described = |name: &String| {
+                    let start = format!("('{}',", name.to_lowercase());
+                    columns.iter().any(|row| row.starts_with(&start))
+                };
                 first.get_or_insert_with(|| NamedError {
                     turn: *turn,
-                    name: missing(message),
+                    name: missing(message).filter(|name| !is_described(name)),
                     detail: format!("a statement failed: {message}"),
                 });
             }
-            SqlReply::Rows { .. } if !describes(statement) => first = None,
-            SqlReply::Rows { .. } | SqlReply::Nothing => {}
+            SqlReply::Rows { rows, .. } if describes(statement) => {
+                columns.extend(rows.iter().map(|row| row.to_lowercase()));
+            }
+            SqlReply::Rows { .. } => first = None,
+            SqlReply::Nothing => {}
         }
     }
     first
@@ -73,7 +82,10 @@ mod tests {
             ("Error executing query: no such column: T1.company", Some("company")),
             ("Error executing query: no such table: dogs", Some("dogs")),
             ("Error executing query: Table 'pets_1.school' doesn't exist", Some("school")),
-            ("Error executing query: 1054 (42S22): Unknown column 'd.company' in 'field list'", Some("company")),
+            (
+                "Error executing query: 1054 (42S22): Unknown column 'd.company' in 'field list'",
+                Some("company"),
+            ),
             ("Error executing query: unrecognized token: \"'2\"", None),
         ] {
             assert_eq!(missing(message).as_deref(), name, "{message}");
@@ -94,5 +106,9 @@ mod tests {
         assert_eq!((error.turn, error.name.as_deref()), (5, Some("c")));
         steps.push(executed(8, "SELECT b FROM t", rows()));
         assert_eq!(first_error(&steps), None);
+        let columns = vec!["('Age', 'int', 'YES', '', None, '')".to_owned()];
+        steps.push(executed(9, "DESCRIBE `t`", SqlReply::Rows { rows: columns, count: 1 }));
+        steps.push(failed(10, "SELECT age", "no such column: age"));
+        assert_eq!(first_error(&steps).unwrap().name, None);
     }
 }
