@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::attribution::attributed;
 use crate::call::{ToolCall, ToolReply};
 use crate::configuration::Configuration;
 use crate::dialogue::Dialogue;
@@ -317,7 +318,7 @@ impl Episode {
             }
             Want::Call(call) => Next::Call(call),
             Want::Done { ending, evidence } => {
-                self.end = Some((ending, *evidence));
+                self.end = Some((attributed(ending, &evidence, &self.steps), *evidence));
                 Next::Done
             }
         };

@@ -8,6 +8,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod attribution;
 mod backend;
 mod call;
 mod configuration;

@@ -4,7 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::support::{content, files, lumos};
+use crate::support::nats::NatsServer;
+use crate::support::{Fleet, content, files, lumos, set_up, settled};
+
+/// A few items of every benchmark, with short replies.
+const FEW: &str = "--tasks all --model builtin:tiny --limit 3 --max-new-tokens 48 --batch-size 2";
+const FEW_UNITS: u64 = 7 * 3;
 
 /// Solves something on the samples of every benchmark. Greedy decoding is deterministic, so the result does not vary.
 #[test]
@@ -46,4 +51,41 @@ fn benchmarks_have_different_models_of_one_name() {
     assert_eq!(planners.len(), 4, "{planners:?}");
     assert!(planners.iter().all(|planner| planner.contains("builtin:tiny")), "{planners:?}");
     assert_eq!(files(&folder.path().join("four"), "samples_", ".jsonl").len(), 4);
+}
+
+/// A run that was killed, and another on two workers, give the samples of one that was not interrupted. To resume, the pair of
+/// each benchmark must be found again by its identity: all have the same name, and the first one is that of mathematics.
+#[test]
+fn every_benchmark_is_resumed_and_shared_between_workers_with_its_own_pair() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let run = |name: &str| lumos().args(format!("run {FEW}")).output(folder, name);
+    run("whole").ok();
+    let expected = content(&folder.join("whole"));
+    assert_eq!(expected.0.len(), 7);
+
+    let mut killed = run("killed").args("--json").follow();
+    killed.until("settled", 2);
+    killed.signal("-KILL");
+    killed.end();
+    let killed = folder.join("killed");
+    assert!(files(&killed, "results_", ".json").is_empty(), "the run ended before it was killed");
+    lumos().args("resume").arg(&killed).ok();
+    assert!(content(&killed) == expected, "the run that was killed differs");
+
+    let Some(nats) = NatsServer::start() else { return };
+    set_up(&nats);
+    let fleet = Fleet::new(folder, &nats.url());
+    let workers = [(); 2].map(|()| fleet.worker("--concurrency 2"));
+    fleet.until("both workers", |status| status["workers"].as_array().unwrap().len() == 2);
+    fleet.coordinator("together", FEW).exits(0);
+    fleet.until("all units", |status| settled(status) == FEW_UNITS);
+    for worker in workers {
+        worker.drained();
+    }
+    let together = content(&folder.join("together"));
+    for (benchmark, rows) in &expected.0 {
+        assert!(together.0[benchmark] == *rows, "{benchmark} on two workers differs");
+    }
+    assert!(together == expected, "the results on two workers differ");
 }

@@ -19,9 +19,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     parser.add_argument("--text", type=Path, nargs="+", help="qa: files of HotpotQA's training split, as JSON lines")
+    parser.add_argument("--varied", action="store_true", help="sql: compound names, and questions with other words than the names")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     options = {"texts": args.text} if args.text else {}
+    if args.varied:
+        options["varied"] = True
     domain(args.domain).generate(args.split, args.seed, args.count, args.out, **options)
 
 

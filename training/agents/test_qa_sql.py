@@ -13,12 +13,13 @@ import torch
 
 from lumos_agents import qa, sql
 from lumos_agents.conversations import END, Conversation, encode, of_trajectory
-from lumos_agents.initial import ROPE_THETA, copied_share, write_copying_circuit
+from lumos_agents.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_agents.qa import mined
-from lumos_agents.sql import questions, schema
+from lumos_agents.sql import questions, schema, varied
 from lumos_agents.texts import ASSISTANT, NEXT_USER, PLAN, USER, constants
 from lumos_agents.tokens import train_tokenizer
 from lumos_tiny.examples import IGNORE
+from lumos_tiny.loop import learning_rate
 from lumos_tiny.model import ModelConfig, TinyLlama
 
 
@@ -69,6 +70,48 @@ class Sql(unittest.TestCase):
             self.assertEqual(oracle.reply(head), "Subgoal 1: Find the tables of the database.")
             later = head + "Subgoal 1: Find the tables of the database." + NEXT_USER + "The executed result for Subgoal 1 is R1 = ListTables() = [('pet',)]. Should we stop planning?" + ASSISTANT
             self.assertEqual(oracle.reply(later), "No, I will keep planning. Subgoal 2: Look at the columns of pet.")
+
+
+    def test_varied_names_are_unique_and_slips_fail(self) -> None:
+        r = Random(11)
+        slips = 0
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(12):
+                database = schema.draw(r, number)
+                varied.vary(r, database)
+                names = [table.name.lower() for table in database.tables]
+                self.assertEqual(len(names), len(set(names)))
+                path = Path(folder) / "one.sqlite"
+                schema.write(database, path)
+                connection = sqlite3.connect(path)
+                for _ in range(10):
+                    question = questions.draw(r, database)
+                    if any(table.name.lower() in ("order", "match") for table in database.tables):
+                        continue
+                    connection.execute(question.sql)
+                    slip = varied.slip(r, question, database.style)
+                    if slip:
+                        slips += 1
+                        with self.assertRaisesRegex(sqlite3.OperationalError, "no such column"):
+                            connection.execute(slip["sql"])
+                connection.close()
+        self.assertGreater(slips, 30)
+
+    def test_oracle_corrects_a_wrong_column(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            slip = {"goal": "Get ages from pet.", "sql": "SELECT ages FROM pet"}
+            known = {"question": "List the ages.", "database": "pet_1", "sql": "SELECT age FROM pet", "goal": "Get age from pet.", "tables": ["pet"], "slip": slip}
+            (folder / "oracle.json").write_text(json.dumps([known]))
+            oracle = sql.Oracle(folder)
+            prompt = sql.CONSTANTS[0] + "List the ages.; Initial Environment Description: A MySQL database named pet_1." + ASSISTANT
+            again = NEXT_USER + "The executed result for Subgoal {} is {}. Should we stop planning?" + ASSISTANT
+            replies = []
+            for turn, result in enumerate(["[('pet',)]", "[('age', 'int')]", "R3 = ExecuteSQL(SELECT ages FROM pet) = Error executing query: no such column: ages", "[(3,)]"], 1):
+                prompt += "…" + again.format(turn, result)
+                replies.append(oracle.reply(prompt).removeprefix("No, I will keep planning. "))
+            expected = ["Subgoal 2: Look at the columns of pet.", "Subgoal 3: Get ages from pet.", "Subgoal 4: Get age from pet.", "Subgoal 5: Submit the rows."]
+            self.assertEqual(replies, expected)
 
 
 class Qa(unittest.TestCase):
@@ -136,6 +179,19 @@ class Training(unittest.TestCase):
         self.assertEqual(tokenizer.decode(wanted), "Subgoal 1: Find Fleem.\nYes\n")
         self.assertEqual(tokenizer.decode(example.ids), "".join(prompt + reply for prompt, reply in turns))
 
+    def test_plans_of_refused_actions_are_not_learned(self) -> None:
+        steps = [
+            {"step": "generate", "role": "planner", "prompt": "a\n", "reply": "wrong"},
+            {"step": "generate", "role": "grounder", "prompt": "x\n", "reply": "R1"},
+            {"step": "action", "action": "R1", "observation": {"refused": "no such column"}},
+            {"step": "generate", "role": "planner", "prompt": "a\nwrong\nc\n", "reply": "right"},
+        ]
+        planner, grounder = sorted(of_trajectory("task", "iterative", steps), key=lambda c: c.role, reverse=True)
+        self.assertEqual((planner.skipped, grounder.skipped), ([0], []))
+        tokenizer = train_tokenizer(["a wrong right c"] * 9, 700, constants("sql"))
+        wanted = [target for target in encode(tokenizer, planner).targets if target != IGNORE]
+        self.assertEqual(tokenizer.decode(wanted), "right\n")
+
     def test_words_have_the_same_tokens_everywhere(self) -> None:
         tokenizer = train_tokenizer(["the song name of a singer"] * 9, 700, constants("sql"))
         tokens = tokenizer.encode("song_name songName (name", add_special_tokens=False).tokens
@@ -148,6 +204,19 @@ class Training(unittest.TestCase):
         write_copying_circuit(model)
         self.assertLess(before, 0.05)
         self.assertGreater(copied_share(model, 2048), 0.4)
+
+    def test_added_layers_change_nothing(self) -> None:
+        torch.manual_seed(0)
+        model = TinyLlama(ModelConfig(300, 64, 96, 2, 2, 2, 64, rope_theta=ROPE_THETA))
+        larger = grown(model, 2)
+        ids = torch.randint(3, 300, (2, 20))
+        keep = torch.ones_like(ids, dtype=torch.bool)
+        self.assertEqual(len(larger.model.layers), 4)
+        torch.testing.assert_close(model.logits(model.hidden(ids, keep)), larger.logits(larger.hidden(ids, keep)))
+
+    def test_the_schedule_depends_on_steps(self) -> None:
+        rates = [learning_rate(1.0, 1000, progress, 0.5) for progress in (0.0, 0.5, 0.75, 1.0)]
+        self.assertEqual([round(rate, 2) for rate in rates], [1.0, 1.0, 0.51, 0.02])
 
 
 if __name__ == "__main__":

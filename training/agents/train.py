@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from lumos_agents.conversations import Conversation, Misaligned, encode, read
-from lumos_agents.initial import ROPE_THETA, copied_share, write_copying_circuit
+from lumos_agents.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_agents.texts import constants
 from lumos_agents.tokens import train_tokenizer
 from lumos_tiny.batches import batched
@@ -33,8 +33,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder to write the model to")
     parser.add_argument("--init", type=Path, help="folder of a model to start from")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=1_000_000)
-    parser.add_argument("--minutes", type=float, default=60.0, help="end the schedule early after this time")
+    parser.add_argument("--steps", type=int, required=True, help="length of the schedule, in batches")
+    parser.add_argument("--minutes", type=float, help="end the schedule early after this time; the run can then not be repeated exactly")
+    parser.add_argument("--hold", type=float, default=0.0, help="share of the schedule at the peak learning rate, before the decay")
+    parser.add_argument("--keep", nargs="+", default=[], metavar="ROLE=SHARE", help="use only a share of a role's conversations, such as grounder=0.3")
+    parser.add_argument("--grow", type=int, default=0, help="with --init: layers to add, which change nothing at first")
     parser.add_argument("--tokens", type=int, default=2048, help="tokens per batch")
     parser.add_argument("--longest", type=int, default=1200, help="leave out longer conversations, in tokens")
     parser.add_argument("--rate", type=float, default=2e-3, help="peak learning rate")
@@ -82,7 +85,7 @@ def main() -> None:
     conversations = [c for path in args.data for c in read(path)]
     if args.init:
         model, tokenizer = load(args.init)
-        model.train()
+        model = grown(model, args.grow).train()
     else:
         chosen = r.sample(conversations, min(TOKENIZER_TEXTS, len(conversations)))
         tokenizer = train_tokenizer((c.text for c in chosen), args.vocab, constants(args.domain))
@@ -94,11 +97,13 @@ def main() -> None:
         conversations = [c for c in conversations if c.role in args.role]
     if args.formulation:
         conversations = [c for c in conversations if c.role != "planner" or c.formulation == args.formulation]
+    for role, share in (text.split("=") for text in args.keep):
+        conversations = [c for c in conversations if c.role != role or r.random() < float(share)]
     examples = encoded(tokenizer, conversations, args.longest)
     source = batched(repeated(examples, r), args.tokens, r)
     share = copied_share(model, tokenizer.get_vocab_size())
     print(f"{sum(p.numel() for p in model.parameters())} parameters; copies {share:.0%} of random tokens", flush=True)
-    schedule = Schedule(args.steps, args.minutes, args.rate, not args.no_bf16)
+    schedule = Schedule(args.steps, args.minutes, args.rate, not args.no_bf16, args.hold)
     fit(model, lambda _: next(source), schedule, lambda: save(model, tokenizer, args.out))
 
 

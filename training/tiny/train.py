@@ -36,7 +36,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--gsm8k", type=Path, help="GSM8K train.jsonl to mix in")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=3000)
-    parser.add_argument("--minutes", type=float, default=60.0, help="end the schedule early after this time")
+    parser.add_argument("--minutes", type=float, help="end the schedule early after this time; the run can then not be repeated exactly")
     parser.add_argument("--easy", type=float, default=0.0, help="share of the schedule on easy problems only, at the start")
     parser.add_argument("--tokens", type=int, default=1024, help="tokens per batch")
     parser.add_argument("--rate", type=float, default=2e-3, help="peak learning rate")

@@ -29,6 +29,8 @@ class Conversation:
     stop: str = NEWLINE
     # By the index of the turn: the reply to learn, where the next prompt continues with another text than the reply.
     learned: dict[str, str] = field(default_factory=dict)
+    # Indices of turns whose reply is not learned.
+    skipped: list[int] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -56,7 +58,10 @@ def _replaced(conversation: Conversation, prompt: str) -> bool:
 
 
 def of_trajectory(task: str, formulation: str, steps: list[dict]) -> Iterator[Conversation]:
-    """Yields the conversations of an episode. A prompt that does not extend the one before starts another conversation."""
+    """Yields the conversations of an episode. A prompt that does not extend the one before starts another conversation.
+
+    The planner's replies whose actions were refused are not learned.
+    """
     open_: dict[str, tuple[Conversation, str]] = {}
     for step in steps:
         if step["step"] == "generate":
@@ -71,6 +76,9 @@ def of_trajectory(task: str, formulation: str, steps: list[dict]) -> Iterator[Co
                 conversation, before = Conversation(task, role, formulation, []), ""
             conversation.turns.append((prompt[len(before) :], reply))
             open_[role] = conversation, prompt + reply
+        elif step["step"] == "action" and "planner" in open_ and isinstance(step["observation"], dict) and "refused" in step["observation"]:
+            planner = open_["planner"][0]
+            planner.skipped.append(len(planner.turns) - 1)
         elif step["step"] == "call" and step["call"].get("tool") == "chat":
             prompt, reply = _chat(step["call"]["messages"]), step["reply"]["reply"]["text"].strip()
             yield Conversation(task, step["call"]["role"], formulation, [(prompt, reply)], END)
@@ -103,7 +111,7 @@ def read(path: Path) -> list[Conversation]:
     """Reads a file of conversations."""
     with path.open() as file:
         rows = [Conversation(**json.loads(line)) for line in file]
-    return [Conversation(r.task, r.role, r.formulation, [tuple(turn) for turn in r.turns], r.stop, r.learned) for r in rows]
+    return [Conversation(r.task, r.role, r.formulation, [tuple(turn) for turn in r.turns], r.stop, r.learned, r.skipped) for r in rows]
 
 
 class Misaligned(ValueError):
@@ -129,6 +137,8 @@ def encode(tokenizer: Tokenizer, conversation: Conversation) -> Example:
         if first not in starts or last not in starts:
             raise Misaligned(f"{conversation.task!r}: {reply!r} does not begin and end with a token")
         begin, end = starts[first], starts[last]
+        if turn in conversation.skipped:
+            continue
         wanted = encoding.ids[begin:end]
         if str(turn) in conversation.learned:
             wanted = tokenizer.encode(conversation.learned[str(turn)], add_special_tokens=False).ids

@@ -11,6 +11,7 @@ The residual stream is divided: content of the token (half), content of the prev
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -90,3 +91,15 @@ def copied_share(model: TinyLlama, vocabulary: int, length: int = 60) -> float:
     with torch.inference_mode():
         given = model.logits(model.hidden(ids, keep)).argmax(-1)
     return float((given == ids[:, length + 1 :].reshape(-1)).float().mean())
+
+
+def grown(model: TinyLlama, layers: int) -> TinyLlama:
+    """Returns a model with more layers, the last of which add nothing to the residual stream until they are trained."""
+    if not layers:
+        return model
+    larger = TinyLlama(replace(model.config, num_hidden_layers=model.config.num_hidden_layers + layers))
+    larger.load_state_dict(model.state_dict(), strict=False)
+    for layer in larger.model.layers[-layers:]:
+        torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
+        torch.nn.init.zeros_(layer.mlp.down_proj.weight)
+    return larger

@@ -1,4 +1,7 @@
-"""The training loop: AdamW, linear warm-up, cosine decay, a limit in steps and in minutes."""
+"""The training loop: AdamW, linear warm-up, a constant phase, cosine decay.
+
+The schedule depends on steps, so that a run can be repeated; a limit in minutes is optional and ends it early.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,28 @@ from .examples import IGNORE
 from .model import TinyLlama
 
 WARMUP = 100
-SAVE_SECONDS = 150
+SAVE_STEPS = 250
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Length and learning rate of a run."""
+    """Length and learning rate of a run.
+
+    `steps` is the number of batches, `minutes` an optional limit that shortens the schedule, `rate` the peak of the learning rate, and
+    `hold` the share of the schedule before the decay.
+    """
 
     steps: int
-    minutes: float
+    minutes: float | None
     rate: float
     bf16: bool
+    hold: float = 0.0
 
 
-def learning_rate(peak: float, step: int, progress: float) -> float:
-    """Returns the learning rate: linear warm-up, then cosine decay to two percent of the peak."""
-    return peak * min(1.0, (step + 1) / WARMUP) * (0.02 + 0.49 * (1 + math.cos(math.pi * min(1.0, progress))))
+def learning_rate(peak: float, step: int, progress: float, hold: float = 0.0) -> float:
+    """Returns the learning rate: linear warm-up, the peak until `hold` of the schedule, then cosine decay to two percent of it."""
+    decayed = 0.0 if progress <= hold else min(1.0, (progress - hold) / (1 - hold))
+    return peak * min(1.0, (step + 1) / WARMUP) * (0.02 + 0.49 * (1 + math.cos(math.pi * decayed)))
 
 
 def fit(
@@ -39,20 +48,22 @@ def fit(
     schedule: Schedule,
     save: Callable[[], None],
 ) -> None:
-    """Trains a model on the batches that `batch` returns for a progress from 0 to 1. Saves it now and then, and at the end."""
+    """Trains a model on the batches that `batch` returns for a progress from 0 to 1. Saves it every `SAVE_STEPS` steps and at the end."""
     decayed = [p for p in model.parameters() if p.dim() > 1]
     plain = [p for p in model.parameters() if p.dim() == 1]
     groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=schedule.rate, betas=(0.9, 0.98), fused=True)
-    start = saved = time.monotonic()
+    start = time.monotonic()
     step, seen, recent = 0, 0, []
     for step in range(schedule.steps):
         minutes = (time.monotonic() - start) / 60
-        progress = max(step / schedule.steps, minutes / schedule.minutes)
+        progress = step / schedule.steps
+        if schedule.minutes is not None:
+            progress = max(progress, minutes / schedule.minutes)
         if progress >= 1:
             break
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(schedule.rate, step, progress)
+            group["lr"] = learning_rate(schedule.rate, step, progress, schedule.hold)
         ids, targets = batch(progress)
         with torch.autocast("cpu", torch.bfloat16, enabled=schedule.bf16):
             asked = targets != IGNORE
@@ -69,8 +80,7 @@ def fit(
             mean = sum(recent) / len(recent)
             print(f"step {step + 1} loss {mean:.4f} minutes {minutes:.1f} tokens/s {rate:.0f}", flush=True)
             recent.clear()
-        if time.monotonic() - saved > SAVE_SECONDS:
+        if step % SAVE_STEPS == SAVE_STEPS - 1:
             save()
-            saved = time.monotonic()
     save()
     print(f"done after {step + 1} steps, {seen} tokens, {(time.monotonic() - start) / 60:.1f} minutes")

@@ -3,11 +3,13 @@
 //! planned form are specific to lumos (`docs/intercode_sql.md`).
 
 mod actions;
+mod attribution;
 pub mod parse;
 mod planned;
 mod prompts;
 mod try_again;
 
+pub(crate) use attribution::first_error;
 pub use prompts::{DIALOGUE_LIMIT, hash as prompts_hash};
 
 use crate::call::SqlReply;

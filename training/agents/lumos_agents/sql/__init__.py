@@ -9,7 +9,7 @@ from random import Random
 from zlib import crc32
 
 from ..texts import ASSISTANT, KEEP, NEXT_USER, PLAN, RESULT, USER
-from . import questions, schema
+from . import questions, schema, varied as varied_names
 
 _PROMPTS = Path(__file__).parents[4] / "tasks" / "src" / "families" / "sql"
 _PLAN_EXAMPLE = (_PROMPTS / "plan_example.txt").read_text()
@@ -30,14 +30,20 @@ CONSTANTS = [
     "Find the tables of the database.", "Look at the columns of ", "Submit the rows.",
 ]  # fmt: skip
 TASKS_PER_DATABASE = 6
+#: Share of the questions at which the oracle's planner first names a wrong column, with `varied`.
+SLIPS = 0.15
+REFUSED = " = Error executing query: no such column"
 
 
 def _split_of(question: questions.Question) -> str:
     return {0: "test", 1: "dev"}.get(crc32(f"{question.text} | {question.sql}".encode()) % 32, "train")
 
 
-def generate(split: str, seed: int, count: int, folder: Path) -> None:
-    """Writes databases, records in the format of InterCode's Spider file, and what the oracle knows."""
+def generate(split: str, seed: int, count: int, folder: Path, varied: bool = False) -> None:
+    """Writes databases, records in the format of InterCode's Spider file, and what the oracle knows.
+
+    With `varied`, names are compound more often and differ from the words of the questions.
+    """
     r = Random(f"sql:{split}:{seed}")
     place = folder / "intercode_sql"
     (place / "sqlite").mkdir(parents=True, exist_ok=True)
@@ -45,6 +51,8 @@ def generate(split: str, seed: int, count: int, folder: Path) -> None:
     number = seed * 100_000 + {"train": 0, "dev": 80_000, "test": 90_000}[split]
     while len(records) < count:
         database = schema.draw(r, number)
+        if varied:
+            varied_names.vary(r, database)
         number += 1
         schema.write(database, place / "sqlite" / f"{database.name}.sqlite")
         added = 0
@@ -60,9 +68,10 @@ def generate(split: str, seed: int, count: int, folder: Path) -> None:
             records.append({"db": database.name, "gold": question.sql, "query": question.text, "hardness": question.hardness, "db_tables": tables})
             described = [table.name for table in question.tables]
             if r.random() < 0.03:
-                others = [table.name for table in database.tables if table.name not in described]
+                others = [table.name for table in database.tables if table.words and table.name not in described]
                 described = [*r.sample(others, min(1, len(others))), *described]
-            known.append({"question": question.text, "database": database.name, "sql": question.sql, "goal": question.goal, "tables": described})
+            slip = varied_names.slip(r, question, database.style) if varied and r.random() < SLIPS else None
+            known.append({"slip": slip, "question": question.text, "database": database.name, "sql": question.sql, "goal": question.goal, "tables": described})
     (place / "ic_spider_dev.json").write_text(json.dumps(records, indent=0))
     (folder / "oracle.json").write_text(json.dumps(known))
 
@@ -79,24 +88,29 @@ class Oracle:
         question, rest = last.split("; Initial Environment Description: A MySQL database named ", 1)
         database = re.match(r"([^.\n]*)\.", rest)[1]
         known = self.known[question, database]
+        failed = last.count(REFUSED)
         if prompt.startswith(_PLAN_EXAMPLE):
-            return self._plan(known, last.count(RESULT))
-        return self._ground(known, last.count(ASSISTANT) - 1)
+            return self._plan(known, last.count(RESULT), failed)
+        return self._ground(known, last.count(ASSISTANT) - 1, failed)
 
     @staticmethod
-    def _plan(known: dict, turn: int) -> str:
+    def _plan(known: dict, turn: int, failed: int) -> str:
         tables = known["tables"]
         looked = f"Look at the columns of {' and '.join(tables)}."
-        goals = ["Find the tables of the database.", looked, known["goal"], "Submit the rows."]
+        first = [known["slip"]["goal"]] if known.get("slip") else []
+        goals = ["Find the tables of the database.", looked, *first, known["goal"], "Submit the rows."]
+        # A wrong name that the database accepts, as SQLite does with quoted ones, is not corrected.
+        turn += 1 if first and turn == 3 and not failed else 0
         return f"{KEEP if turn else ''}Subgoal {turn + 1}: {goals[turn]}"
 
     @staticmethod
-    def _ground(known: dict, turn: int) -> str:
+    def _ground(known: dict, turn: int, failed: int) -> str:
         count = len(known["tables"])
+        slip = known.get("slip")
         if turn == 0:
             return "R1 = ListTables()"
         if turn == 1:
             return "; ".join(f"R{i} = DescribeTable({name})" for i, name in enumerate(known["tables"], 2))
-        if turn == 2:
-            return f"R{count + 2} = ExecuteSQL({known['sql']})"
-        return f"R{count + 3} = Submit(R{count + 2})"
+        if turn == 2 + failed:
+            return f"R{count + turn} = ExecuteSQL({slip['sql'] if slip and not failed else known['sql']})"
+        return f"R{count + turn} = Submit(R{count + turn - 1})"

@@ -377,8 +377,9 @@ MAKERS: list[tuple[Callable[[Random, Table], Question | None], int]] = [
 
 def draw(r: Random, database: Database) -> Question:
     """Returns a question about a database."""
+    asked = [table for table in database.tables if table.words]
     while True:
         maker = r.choices([m for m, _ in MAKERS], [w for _, w in MAKERS])[0]
-        question = maker(r, r.choice(database.tables))
+        question = maker(r, r.choice(asked))
         if question is not None and ";" not in question.text:
             return question

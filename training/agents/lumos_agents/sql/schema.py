@@ -77,10 +77,11 @@ class Table:
 
 @dataclass
 class Database:
-    """A database."""
+    """A database, with the style of its names."""
 
     name: str
     tables: list[Table]
+    style: str = "snake"
 
 
 def plural(words: str) -> str:
@@ -90,7 +91,8 @@ def plural(words: str) -> str:
     return words + ("es" if words.endswith(("s", "x", "ch", "sh")) else "s")
 
 
-def _styled(words: str, style: str) -> str:
+def styled(words: str, style: str) -> str:
+    """Returns words as a name in a style."""
     parts = words.split()
     if style == "snake":
         return "_".join(parts)
@@ -142,17 +144,17 @@ def _column(r: Random, words: str, style: str, kind: str, prefix: str = "") -> C
         type_ = r.choice(("int", "int", "int", "int", "float", "double", "decimal(10,2)", "int(11)"))
         if words in YEARS:
             type_ = r.choice(("int", "int(11)"))
-        return Column(spoken, _styled(named, style), kind, "number", type_, low, high)
+        return Column(spoken, styled(named, style), kind, "number", type_, low, high)
     type_ = r.choice(("text", "text", "varchar(20)", "varchar(40)", "varchar(60)", "varchar(255)", "char(20)"))
-    return Column(spoken, _styled(named, style), kind, TEXTS.get(words, "word"), type_)
+    return Column(spoken, styled(named, style), kind, TEXTS.get(words, "word"), type_)
 
 
 def _table(r: Random, words: str, style: str, parent: Table | None) -> Table:
     key = r.choice(("id", f"{words} id", f"{words} id", f"{words}id"))
-    columns = [Column(f"{words} id", _styled(key, style), "key", type=r.choice(("int", "int", "int(11)")))]
+    columns = [Column(f"{words} id", styled(key, style), "key", type=r.choice(("int", "int", "int(11)")))]
     if parent:
         columns.append(Column(f"{parent.words} id", parent.columns[0].name if "id" != parent.columns[0].words and len(parent.columns[0].name) > 3
-                              else _styled(f"{parent.words} id", style), "ref", type=columns[0].type))  # fmt: skip
+                              else styled(f"{parent.words} id", style), "ref", type=columns[0].type))  # fmt: skip
     texts = r.sample(sorted(TEXTS), r.randint(1, 3))
     if r.random() < 0.75 and "name" not in texts and "title" not in texts:
         texts.insert(0, r.choice(("name", "name", "title")))
@@ -170,7 +172,7 @@ def _table(r: Random, words: str, style: str, parent: Table | None) -> Table:
         if column.name.lower() not in seen:
             seen.add(column.name.lower())
             columns.append(column)
-    name = _styled(plural(words) if r.random() < 0.3 else words, style)
+    name = styled(plural(words) if r.random() < 0.3 else words, style)
     table = Table(words, name, columns, parent=parent)
     pools = {column.name: _pool(r, column.source) for column in columns}
     count = r.choice((4, 5, 6, 7, 8, 10, 12)) if r.random() < 0.9 else r.randint(20, 40)
@@ -197,7 +199,12 @@ def draw(r: Random, number: int) -> Database:
         parent = r.choice(tables) if tables and r.random() < 0.6 else None
         tables.append(_table(r, words, style, parent))
     # Two parts, so that names differ even where the entities are the same.
-    return Database(f"{'_'.join(entities[0].split())}_{number}", tables)
+    return Database(f"{'_'.join(entities[0].split())}_{number}", tables, style)
+
+
+def extra_table(r: Random, database: Database) -> None:
+    """Adds a table about something else."""
+    database.tables.append(_table(r, r.choice(ENTITIES), database.style, None))
 
 
 def write(database: Database, path: Path) -> None:
