@@ -3,6 +3,8 @@
 
 use std::fmt;
 use std::str::FromStr;
+#[cfg(target_arch = "x86_64")]
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -160,14 +162,20 @@ impl Path {
     }
 }
 
+/// Whether the processor is one of Intel's.
 #[cfg(target_arch = "x86_64")]
-fn intel() -> bool {
-    let vendor = std::arch::x86_64::__cpuid(0);
-    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
+pub(super) fn intel() -> bool {
+    // In a virtual machine the instruction takes microseconds.
+    static INTEL: LazyLock<bool> = LazyLock::new(|| {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
+    });
+    *INTEL
 }
 
+/// Whether the processor is one of Intel's.
 #[cfg(not(target_arch = "x86_64"))]
-fn intel() -> bool {
+pub(super) fn intel() -> bool {
     false
 }
 
