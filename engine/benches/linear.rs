@@ -1,13 +1,13 @@
 //! Measures linear layers of the 110M and 1.1B shapes on every path of this processor, compared with the
 //! limits of the machine.
 //!
-//! `cargo bench -p lumos-engine --bench linear [-- WORD…]` keeps the lines that contain one of the words
+//! `cargo bench -p lumos-engine --bench linear [-- WORD…]` keeps the lines that contain all of the words
 //! (`768x4096`, `Bf16`, `amx`). Every number is the best of several rounds, because other processes disturb
 //! single rounds. One thread is measured in processor time, several threads in wall-clock time. The weights
 //! are larger than the caches and are used in turn. `share` is the minimum time that the limits allow,
-//! relative to the measured time. The limits are measured in the same run: memory bandwidth (the better of
-//! one stream and eight, on the same number of threads), and the rate of the path's multiply-adds in registers. Both
-//! are independent of the kernels.
+//! relative to the measured time. The limits are independent of the kernels: memory bandwidth (the better of one stream
+//! and eight, on the same number of threads, measured first), and the rate of the path's multiply-adds in registers on all
+//! threads (`peak`, in 10⁹ operations per second), whose rounds alternate with those of the product.
 
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/model/elementwise.rs"]
@@ -50,6 +50,8 @@ const ROWS: [usize; 4] = [1, 8, 32, 256];
 const THREADS: [usize; 2] = [1, 2];
 /// Number of rounds, of which the fastest counts.
 const ROUNDS: usize = 9;
+/// Calls of a loop over registers per round.
+const PEAK_CALLS: usize = 8;
 /// Minimum size of the weights of one shape.
 const WEIGHT_BYTES: usize = 192 << 20;
 /// Maximum number of multiply-adds of one round, which limits the number of layers it uses.
@@ -95,27 +97,6 @@ impl<const STREAMS: usize> WithSimd for Read<'_, STREAMS> {
     }
 }
 
-/// Computes independent chains of fused multiply-adds in registers.
-struct MultiplyAdd(usize);
-
-impl WithSimd for MultiplyAdd {
-    type Output = (usize, f32);
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> (usize, f32) {
-        const CHAINS: usize = 12;
-        let factor = simd.splat_f32s(std::hint::black_box(0.999));
-        let mut sums = [simd.splat_f32s(1.0); CHAINS];
-        for _ in 0..self.0 {
-            for sum in &mut sums {
-                *sum = simd.mul_add_f32s(*sum, factor, factor);
-            }
-        }
-        let sum = sums.into_iter().map(|sum| simd.reduce_sum_f32s(sum)).sum();
-        (self.0 * CHAINS * S::F32_LANES * 2, sum)
-    }
-}
-
 /// Measures the bandwidth of reading memory with all threads of the pool, in GB/s.
 fn bandwidth<const STREAMS: usize>(pool: &ThreadPool) -> f64 {
     let buffer = AlignedBuffer::<f32>::zeros(WEIGHT_BYTES / 4);
@@ -132,13 +113,6 @@ fn bandwidth<const STREAMS: usize>(pool: &ThreadPool) -> f64 {
         }
     });
     WEIGHT_BYTES as f64 * 1e-9 / seconds
-}
-
-/// Measures the peak rate of a path on one thread in GFLOP/s, in registers.
-fn rate(path: Path) -> f64 {
-    let mut operations = 0;
-    let seconds = best(50 * ROUNDS, false, || operations = simd::float_operations(path));
-    operations as f64 * 1e-9 / seconds
 }
 
 /// Creates layers of one shape until they have [`WEIGHT_BYTES`].
@@ -158,18 +132,10 @@ fn layers(element: DType, inputs: usize, outputs: usize) -> Vec<PanelWeights> {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
-    let wanted = |line: &str| words.is_empty() || words.iter().any(|word| line.contains(word.as_str()));
+    let wanted = |line: &str| words.iter().all(|word| line.contains(word.as_str()));
     let pools = THREADS.map(|threads| {
         ThreadPoolBuilder::new().num_threads(threads).build().expect("failed to start threads")
     });
-    let arch = Arch::new();
-    let mut operations = 0;
-    let seconds = best(50 * ROUNDS, false, || {
-        let (count, sum) = arch.dispatch(MultiplyAdd(std::hint::black_box(20_000)));
-        std::hint::black_box(sum);
-        operations = count;
-    });
-    println!("fused multiply-adds in registers, 1 thread: {:.0} GFLOP/s", operations as f64 * 1e-9 / seconds);
     let mut bandwidths = Vec::new();
     for pool in &pools {
         let (one, eight) = (pool.install(|| bandwidth::<1>(pool)), pool.install(|| bandwidth::<8>(pool)));
@@ -180,8 +146,8 @@ fn main() {
         bandwidths.push(one.max(eight));
     }
     println!(
-        "{:<11} {:<5} {:<10} {:>4} {:>7} {:>9} {:>9} {:>7} {:>6}",
-        "shape", "type", "path", "rows", "threads", "ms", "GFLOP/s", "GB/s", "share"
+        "{:<11} {:<5} {:<10} {:>4} {:>7} {:>9} {:>9} {:>9} {:>7} {:>6}",
+        "shape", "type", "path", "rows", "threads", "ms", "GFLOP/s", "peak", "GB/s", "share"
     );
     for element in [DType::F32, DType::Bf16, DType::F16] {
         for (inputs, outputs) in SHAPES {
@@ -193,32 +159,22 @@ fn main() {
                 .collect();
             let mut layers = if paths.is_empty() { Vec::new() } else { layers(element, inputs, outputs) };
             for path in paths {
-                let rate = rate(path);
                 layers = layers.into_iter().filter_map(|layer| layer.with_path(path)).collect();
                 for (pool, bandwidth) in pools.iter().zip(&bandwidths) {
                     for rows in ROWS {
-                        let threads = pool.current_num_threads();
                         let mut packed = AlignedBuffer::default();
-                        let seconds = product(
+                        let measured = product(
                             &layers,
                             (inputs, outputs),
                             rows,
                             pool,
+                            || simd::float_operations(path),
                             |layer, execution, input, target| {
                                 layer.multiply(execution.parallel, input, target, &mut packed);
                             },
                         );
-                        let operations = (2 * rows * inputs * outputs) as f64 * 1e-9;
-                        let bytes = layers[0].bytes() as f64 * 1e-9;
-                        let limit = (operations / rate / threads as f64).max(bytes / bandwidth);
-                        println!(
-                            "{name} {:<10} {rows:>4} {threads:>7} {:>9.3} {:>9.1} {:>7.2} {:>5.0}%",
-                            path.to_string(),
-                            seconds * 1e3,
-                            operations / seconds,
-                            bytes / seconds,
-                            100.0 * limit / seconds
-                        );
+                        let line = format!("{name} {:<10} {rows:>4}", path.to_string());
+                        measured.print(&line, (rows, inputs, outputs), layers[0].bytes(), pool, *bandwidth);
                     }
                 }
             }
@@ -227,20 +183,52 @@ fn main() {
             }
         }
     }
-    // For block formats, the share takes only the bandwidth into account.
     for format in [QuantizedFormat::Q8_0, QuantizedFormat::Q4K, QuantizedFormat::Q6K] {
         blocks(format, wanted, &pools, &bandwidths);
     }
 }
 
-/// Seconds of one product of `rows` rows with a layer, computed by `multiply`.
+/// A product and the limit of arithmetic.
+struct Measured {
+    /// Seconds of one product.
+    seconds: f64,
+    /// Operations per second in registers, on all threads.
+    peak: f64,
+}
+
+impl Measured {
+    fn print(
+        &self,
+        line: &str,
+        (rows, inputs, outputs): (usize, usize, usize),
+        bytes: usize,
+        pool: &ThreadPool,
+        bandwidth: f64,
+    ) {
+        let (operations, bytes) = ((2 * rows * inputs * outputs) as f64, bytes as f64 * 1e-9);
+        let limit = (operations / self.peak).max(bytes / bandwidth);
+        println!(
+            "{line} {:>7} {:>9.3} {:>9.1} {:>9.1} {:>7.2} {:>5.0}%",
+            pool.current_num_threads(),
+            self.seconds * 1e3,
+            operations * 1e-9 / self.seconds,
+            self.peak * 1e-9,
+            bytes / self.seconds,
+            100.0 * limit / self.seconds
+        );
+    }
+}
+
+/// Measures one product of `rows` rows with a layer, computed by `multiply`, and in alternation the loop over registers
+/// `peak`, which returns its number of operations.
 fn product<T>(
     layers: &[T],
     (inputs, outputs): (usize, usize),
     rows: usize,
     pool: &ThreadPool,
+    peak: impl Fn() -> u64 + Sync,
     mut multiply: impl FnMut(&T, Execution, &[f32], Target<'_>) + Send,
-) -> f64
+) -> Measured
 where
     T: Sync,
 {
@@ -249,24 +237,35 @@ where
     let input = Uniform::new(2).values(rows * inputs, 1.0);
     let mut output = vec![0.0; rows * outputs];
     let count = (ROUND_WORK / (rows * inputs * outputs)).clamp(1, layers.len());
-    let mut round = || {
-        for layer in &layers[..count] {
-            multiply(layer, execution, &input, Target::whole(&mut output, outputs));
+    pool.install(|| {
+        let (mut seconds, mut rate) = (f64::INFINITY, 0.0f64);
+        for _ in 0..ROUNDS {
+            let mut operations = 0;
+            let took = best(1, true, || {
+                let counts = rayon::broadcast(|_| (0..PEAK_CALLS).map(|_| peak()).sum::<u64>());
+                operations = counts.into_iter().sum();
+            });
+            rate = rate.max(operations as f64 / took);
+            seconds = seconds.min(best(1, parallel, || {
+                for layer in &layers[..count] {
+                    multiply(layer, execution, &input, Target::whole(&mut output, outputs));
+                }
+            }));
         }
-    };
-    let seconds = if parallel {
-        pool.install(|| best(ROUNDS, true, &mut round))
-    } else {
-        best(ROUNDS, false, &mut round)
-    };
-    seconds / count as f64
+        Measured { seconds: seconds / count as f64, peak: rate }
+    })
 }
 
 /// Measures products with weights in block formats. Activations are rounded in every call.
 fn blocks(format: QuantizedFormat, wanted: impl Fn(&str) -> bool, pools: &[ThreadPool], bandwidths: &[f64]) {
     for (inputs, outputs) in SHAPES {
         let name = format!("{:<11} {:<5}", format!("{inputs}x{outputs}"), format!("{format:?}"));
-        if !wanted(&name) {
+        let paths: Vec<QuantizedPath> = QuantizedPath::ALL
+            .into_iter()
+            .filter(|path| *path != QuantizedPath::Portable && path.available())
+            .filter(|path| wanted(&format!("{name} {path}")))
+            .collect();
+        if paths.is_empty() {
             continue;
         }
         let mut random = Uniform::new(1);
@@ -278,27 +277,24 @@ fn blocks(format: QuantizedFormat, wanted: impl Fn(&str) -> bool, pools: &[Threa
         while layers.iter().map(QuantizedPanels::bytes).sum::<usize>() < WEIGHT_BYTES {
             layers.push(QuantizedPanels::new(format, inputs, &[&stored]));
         }
-        let is_timed = |path: &QuantizedPath| *path != QuantizedPath::Portable && path.available();
-        for path in QuantizedPath::ALL.into_iter().filter(is_timed) {
+        for path in paths {
             layers = layers.into_iter().filter_map(|layer| layer.with_path(path)).collect();
             for (pool, bandwidth) in pools.iter().zip(bandwidths) {
                 for rows in ROWS {
                     let mut packed = AlignedBuffer::default();
-                    let seconds =
-                        product(&layers, (inputs, outputs), rows, pool, |layer, execution, input, target| {
+                    let measured = product(
+                        &layers,
+                        (inputs, outputs),
+                        rows,
+                        pool,
+                        || simd::byte_operations(path),
+                        |layer, execution, input, target| {
                             layer.pack(execution, input, &mut packed);
                             layer.multiply(execution, &packed, target);
-                        });
-                    let bytes = layers[0].bytes() as f64 * 1e-9;
-                    println!(
-                        "{name} {:<10} {rows:>4} {:>7} {:>9.3} {:>9.1} {:>7.2} {:>5.0}%",
-                        path.to_string(),
-                        pool.current_num_threads(),
-                        seconds * 1e3,
-                        (2 * rows * inputs * outputs) as f64 * 1e-9 / seconds,
-                        bytes / seconds,
-                        100.0 * bytes / bandwidth / seconds
+                        },
                     );
+                    let line = format!("{name} {:<10} {rows:>4}", path.to_string());
+                    measured.print(&line, (rows, inputs, outputs), layers[0].bytes(), pool, *bandwidth);
                 }
             }
         }

@@ -73,7 +73,7 @@ pub use request::{
     FinishReason, GenerateRequest, Generation, Prompt, SamplingParams, StopCondition, TokenUsage,
 };
 pub use scheduler::Statistics;
-pub use simd::DType;
+pub use simd::{DType, instruction_limit};
 pub use speculation::{DraftUsage, Speculation, replay};
 pub use stream::{Delta, GenerationStream, StreamEvent};
 pub use tokenizer::Tokenizer;

@@ -7,14 +7,14 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
 use crate::huge_pages;
 use crate::options::thread_pool;
-use crate::simd::{DType, Path, QuantizedFormat, QuantizedPath, byte_operations, float_operations};
+use crate::simd::{DType, Path, QuantizedFormat, QuantizedPath, arch, byte_operations, float_operations};
 
 /// Bytes read in each round: much larger than a processor's caches.
 const BUFFER: usize = 512 << 20;
@@ -56,7 +56,7 @@ fn bandwidth() -> f64 {
     let mut buffer: Vec<u64> = huge_pages::with_capacity(BUFFER / size_of::<u64>());
     buffer.extend(0..(BUFFER / size_of::<u64>()) as u64);
     let part = buffer.len().div_ceil(rayon::current_num_threads());
-    let arch = Arch::new();
+    let arch = arch();
     let read = |streams: usize| {
         best(|| {
             let sum: u64 = buffer

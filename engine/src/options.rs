@@ -13,7 +13,7 @@ use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::memory::{MemoryBudget, Reservation};
 use crate::random::RandomShape;
-use crate::simd::DType;
+use crate::simd::{DType, InstructionLimit};
 use crate::speculation::Speculation;
 
 /// Largest batch that [`LoadOptions::AUTO_BATCH`] selects.
@@ -71,8 +71,9 @@ impl LoadOptions {
     /// Checks the values that loading relies on.
     ///
     /// # Errors
-    /// [`LoadError::InvalidOption`] if pages have a size that is not supported.
+    /// [`LoadError::InvalidOption`] if pages have a size that is not supported, or if the variable `LUMOS_CPU` is invalid.
     pub(crate) fn check(&self) -> Result<(), LoadError> {
+        InstructionLimit::check().map_err(|reason| LoadError::InvalidOption { reason })?;
         let size = self.page_size;
         if page_size_is_supported(size) {
             return Ok(());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use bytesize::ByteSize;
-use lumos_engine::{DType, Gpu, free_memory, gpus, linear_path, quantized_path};
+use lumos_engine::{DType, Gpu, free_memory, gpus, instruction_limit, linear_path, quantized_path};
 use lumos_models::hub::HubSettings;
 use lumos_tools::browser::{BrowserName, BrowserSettings};
 use serde::Serialize;
@@ -29,6 +29,8 @@ struct Report {
     linear_paths: Vec<LinearPath>,
     /// Implementation of linear layers with block-quantized weights.
     quantized_path: String,
+    /// How the variable `LUMOS_CPU` limits instruction sets, or why it is invalid.
+    instruction_limit: Option<String>,
     gpus: Vec<Gpu>,
     /// Why there is no GPU.
     no_gpu: Option<String>,
@@ -108,6 +110,9 @@ fn examine() -> Report {
             .map(|dtype| LinearPath { dtype, path: linear_path(dtype) })
             .into(),
         quantized_path: quantized_path(),
+        instruction_limit: instruction_limit()
+            .map(|limit| limit.map(|name| format!("limited to {name} by LUMOS_CPU")))
+            .unwrap_or_else(Some),
         gpus,
         no_gpu,
         programs: vec![
@@ -145,6 +150,9 @@ fn text(report: &Report) -> String {
         lines.push(format!("  linear layers of {dtype}: {path}"));
     }
     lines.push(format!("  linear layers of Q8_0, Q4_K, Q6_K: {}", report.quantized_path));
+    if let Some(limit) = &report.instruction_limit {
+        lines.push(format!("  {limit}"));
+    }
     for gpu in &report.gpus {
         lines.push(format!(
             "{}: {}, {} of memory, compute capability {}, driver for CUDA {}",

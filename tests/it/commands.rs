@@ -24,7 +24,7 @@ fn the_doctor_says_what_there_is() {
     assert!(report["cores"].as_u64().unwrap() >= 1);
     assert_eq!(report["linear_paths"].as_array().unwrap().len(), 3);
     let quantized = report["quantized_path"].as_str().unwrap();
-    assert!(["portable", "avx2", "avx512vnni"].contains(&quantized), "{report}");
+    assert!(["portable", "avx2", "avxvnni", "avx512vnni"].contains(&quantized), "{report}");
     let gpus = report["gpus"].as_array().unwrap();
     assert_eq!(gpus.is_empty(), report["no_gpu"].is_string(), "{report}");
     let text = lumos().args("doctor").ok().stdout;
@@ -36,6 +36,17 @@ fn the_doctor_says_what_there_is() {
     }
     assert!(text.contains(&format!("linear layers of Q8_0, Q4_K, Q6_K: {quantized}\n")), "{text}");
     assert!(text.contains("nats-server: "), "{text}");
+    let limited = lumos().args("doctor --json").env("LUMOS_CPU", "portable").ok().json();
+    assert_eq!(limited["quantized_path"], "portable");
+    assert_eq!(limited["linear_paths"][1]["path"], "portable", "{limited}");
+    assert_eq!(limited["instruction_limit"], "limited to portable by LUMOS_CPU");
+    let invalid = lumos().args("doctor").env("LUMOS_CPU", "sse").ok().stdout;
+    assert!(invalid.contains("invalid value `sse` for LUMOS_CPU: expected one of portable"), "{invalid}");
+    lumos()
+        .args("bench engine --random-weights 1m")
+        .env("LUMOS_CPU", "sse")
+        .exits(1)
+        .reports(["invalid value `sse` for LUMOS_CPU"]);
     // The tests are built without it.
     assert!(report["missing_features"].as_array().unwrap().contains(&"candle-cuda".into()), "{report}");
     assert!(text.contains("not in this build: candle-cuda, "), "{text}");

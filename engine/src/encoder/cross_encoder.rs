@@ -15,6 +15,7 @@ use crate::error::LoadError;
 use crate::load::contents;
 use crate::load::weights::Weights;
 use crate::model::LinearScratch;
+use crate::simd::arch;
 use crate::tokenizer::Tokenizer;
 
 /// Maximum sequence length of the published cross-encoders; longer input is truncated.
@@ -143,7 +144,7 @@ impl Classifier {
             dense: reading.affine(&[dense.to_owned()], width, width)?,
             activation,
             encoder: Encoder::load(config, weights, encoder, longest)?,
-            arch: Arch::new(),
+            arch: arch(),
             scratch: Scratch::default(),
             linear: LinearScratch::default(),
             pooled: Vec::new(),

@@ -12,7 +12,7 @@ use super::elementwise::{add_and_norm, add_bias, add_bias_and_gelu, layer_norm};
 use crate::error::LoadError;
 use crate::load::weights::Weights;
 use crate::model::{Execution, Linear, LinearScratch};
-use crate::simd::DType;
+use crate::simd::{DType, arch};
 
 /// The word embedding of an encoder.
 const WORDS: &str = "embeddings.word_embeddings.weight";
@@ -133,7 +133,7 @@ impl Encoder {
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
         let reading = Reading::new(weights, below);
         let rows = reading.words(config)?;
-        let arch = Arch::new();
+        let arch = arch();
         let suffix = if matches!(config.family, Family::Deberta(_)) { "_proj" } else { "" };
         let distances = match &config.family {
             Family::Bert | Family::Roberta => None,

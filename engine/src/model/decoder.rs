@@ -18,7 +18,7 @@ use crate::error::LoadError;
 use crate::load::block::{Block, FeedForward, ModelConfig};
 use crate::load::tensors::{EMBEDDING, HEAD, NORM};
 use crate::load::weights::{Matrix, Weights};
-use crate::simd::{DType, QuantizedFormat};
+use crate::simd::{DType, QuantizedFormat, arch};
 
 /// A model: immutable, shared by the threads that compute with it.
 pub(crate) struct Decoder {
@@ -114,7 +114,7 @@ impl Decoder {
         let matrices = layers.iter().flat_map(Layer::matrices).map(Linear::bytes);
         Ok(Self {
             bytes: head.bytes() + matrices.sum::<usize>(),
-            arch: Arch::new(),
+            arch: arch(),
             hidden,
             epsilon: config.norm_epsilon as f32,
             shape: AttentionShape::of(config),

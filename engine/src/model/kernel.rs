@@ -29,7 +29,7 @@ const MANY_ROWS: usize = 64;
 /// Minimum number of multiply-adds for which a product uses several threads.
 const PARALLEL_WORK: usize = 1 << 20;
 /// Minimum number of activations for which packing uses several threads.
-pub(super) const PARALLEL_ACTIVATIONS: usize = 1 << 17;
+const PARALLEL_ACTIVATIONS: usize = 1 << 17;
 
 /// How a product is split into work items.
 pub(super) struct Share {
@@ -171,8 +171,7 @@ impl PanelWeights {
         if packed.is_empty() {
             return;
         }
-        let block = self.path.block_rows();
-        let run = |(block, input): (&mut [f32], &[f32])| {
+        let pack = |(block, input): (&mut [f32], &[f32])| {
             let rows = self.path.packed_rows(input.len() / self.inputs);
             for (row, values) in input.chunks_exact(self.inputs).enumerate() {
                 let lines = block.chunks_exact_mut(LINE).skip(row).step_by(rows);
@@ -181,12 +180,32 @@ impl PanelWeights {
                 }
             }
         };
-        if parallel && input.len() >= PARALLEL_ACTIVATIONS {
-            let blocks = packed.par_chunks_mut(block * words);
-            blocks.zip(input.par_chunks(block * self.inputs)).for_each(run);
-        } else {
-            packed.chunks_mut(block * words).zip(input.chunks(block * self.inputs)).for_each(run);
-        }
+        let block = |rest: usize| {
+            let rows = self.path.next_block(rest / self.inputs);
+            (self.path.packed_rows(rows) * words, rows * self.inputs)
+        };
+        for_each_block(parallel, packed, input, block, pack);
+    }
+}
+
+/// Calls `pack` with the space of each block of rows and its part of `input`, on the current rayon pool if `parallel` and
+/// there is enough work. `block` returns the lengths of both for the next block, from the length of the remaining input.
+pub(super) fn for_each_block<T: Send>(
+    parallel: bool,
+    mut packed: &mut [T],
+    mut input: &[f32],
+    block: impl Fn(usize) -> (usize, usize),
+    pack: impl Fn((&mut [T], &[f32])) + Send + Sync,
+) {
+    let parallel = parallel && input.len() >= PARALLEL_ACTIVATIONS;
+    let blocks = std::iter::from_fn(|| {
+        let (space, values) = block(input.len());
+        (values > 0).then_some((packed.split_off_mut(..space)?, input.split_off(..values)?))
+    });
+    if parallel {
+        blocks.collect::<Vec<_>>().into_par_iter().for_each(pack);
+    } else {
+        blocks.for_each(pack);
     }
 }
 

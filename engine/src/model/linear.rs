@@ -151,7 +151,7 @@ pub fn linear_path(dtype: DType) -> String {
 }
 
 /// The name of the path that computes linear layers of weights in block formats (Q8_0, Q4_K, Q6_K) on this
-/// processor: `portable`, `avx2` or `avx512vnni`. Their results are bit-identical.
+/// processor: `portable`, `avx2`, `avxvnni` or `avx512vnni`. Their results are bit-identical.
 pub fn quantized_path() -> String {
     QuantizedPath::best().to_string()
 }

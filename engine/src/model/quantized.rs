@@ -1,9 +1,7 @@
 //! Products with weights in block formats: panels, threads and the packing of activations around the vector
 //! kernels.
 
-use rayon::prelude::*;
-
-use super::kernel::{Execution, PARALLEL_ACTIVATIONS, Share};
+use super::kernel::{Execution, Share, for_each_block};
 use crate::simd::{
     BLOCK, Columns, PANEL, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS, Target, for_each_window,
     pack_block, pack_rows,
@@ -95,7 +93,7 @@ impl QuantizedPanels {
     /// Quantizes rows of activations (each with as many floats as there are inputs) for this path; all
     /// formats share this layout.
     pub(crate) fn pack(&self, execution: Execution, input: &[f32], packed: &mut AlignedBuffer<i32>) {
-        let (inputs, rows) = (self.inputs, self.path.block_rows());
+        let inputs = self.inputs;
         let words = inputs / BLOCK * ROW_WORDS;
         packed.resize(input.len() / inputs * words);
         if packed.is_empty() {
@@ -108,11 +106,11 @@ impl QuantizedPanels {
                 || pack_rows(input, inputs, packed),
             );
         };
-        if execution.parallel && input.len() >= PARALLEL_ACTIVATIONS {
-            packed.par_chunks_mut(rows * words).zip(input.par_chunks(rows * inputs)).for_each(run);
-        } else {
-            packed.chunks_mut(rows * words).zip(input.chunks(rows * inputs)).for_each(run);
-        }
+        let block = |rest: usize| {
+            let rows = self.path.next_block(rest / inputs);
+            (rows * words, rows * inputs)
+        };
+        for_each_block(execution.parallel, packed, input, block, run);
     }
 }
 
@@ -230,6 +228,48 @@ mod tests {
                         let same = found.to_bits() == scalar.to_bits() || found.is_nan() && scalar.is_nan();
                         prop_assert!(same, "{} {:?}: {} instead of {} at {}", path, format, found, scalar, place);
                     }
+                }
+            }
+        }
+    }
+
+    /// The largest weights and activations, all of one sign and with both: the bounds of the kernels' sums of 16 bits.
+    #[test]
+    fn the_largest_values_do_not_overflow() {
+        let (inputs, outputs, rows) = (512, 40, 13);
+        for (format, dtype) in FORMATS {
+            let mut block = vec![0xff; format.block_bytes()];
+            let one = [0x00, 0x3c];
+            match format {
+                QuantizedFormat::Q8_0 => block[2..].fill(0x80),
+                QuantizedFormat::Q4K => block[2..4].copy_from_slice(&one),
+                QuantizedFormat::Q6K => {
+                    block[192..208].fill(127);
+                    block[208..].copy_from_slice(&one);
+                }
+            }
+            if format != QuantizedFormat::Q6K {
+                block[..2].copy_from_slice(&one);
+            }
+            let stored = block.repeat(outputs * inputs / dtype.block_size());
+            for signs in [[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]] {
+                let input: Vec<f32> = signs.into_iter().cycle().take(rows * inputs).collect();
+                let of_path = |path| {
+                    let layer = QuantizedPanels::new(format, inputs, &[&stored]).with_path(path)?;
+                    Some(product(&layer, &input, rows, false))
+                };
+                let scalar = of_path(QuantizedPath::Portable).unwrap();
+                let weight = match format {
+                    QuantizedFormat::Q8_0 => -128.0,
+                    // 6 bits of scale and minimum.
+                    QuantizedFormat::Q4K => 15.0 * 63.0 - 63.0,
+                    QuantizedFormat::Q6K => 31.0 * 127.0,
+                };
+                let expected = weight * signs.iter().sum::<f32>() / 2.0 * inputs as f32;
+                assert!(scalar.iter().all(|value| (value - expected).abs() <= expected.abs() * 1e-5 + 0.5));
+                for path in QuantizedPath::ALL {
+                    let found = of_path(path);
+                    assert!(found.is_none_or(|found| found == scalar), "{path} {format:?} {signs:?}");
                 }
             }
         }

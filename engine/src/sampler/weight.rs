@@ -4,8 +4,7 @@
 //! depend on the order. Any implementation of these steps has bit-identical weights; `cuda/sampling.cu` is
 //! one.
 
-use pulp::Arch;
-
+use crate::simd::arch;
 use crate::vector::compiled;
 
 /// The highest logit has a weight of two to this power: a sum over 2²³ tokens stays below 2⁶⁴.
@@ -46,7 +45,7 @@ pub(super) fn weight(logit: f32, highest: f32, scale: f32) -> u64 {
 pub(super) fn weights(logits: &[f32], highest: f32, scale: f32) -> Vec<u64> {
     let mut weights = vec![0; logits.len()];
     compiled(
-        Arch::new(),
+        arch(),
         #[inline(always)]
         || {
             for (to, logit) in weights.iter_mut().zip(logits) {

@@ -2,12 +2,16 @@
 
 use half::f16;
 
+use super::PANEL;
+
 /// Vectors of one instruction set.
 ///
 /// # Safety
 /// Every function may only be called where the processor has the instruction set, from code compiled for it;
 /// pointers need to be valid for one vector (one float for [`Lanes::splat`]) and need no alignment.
 pub(super) trait Lanes {
+    /// Floats per vector.
+    const LANES: usize;
     /// Sums of adjacent outputs.
     type Vector: Copy;
 
@@ -52,6 +56,8 @@ pub(super) trait Weight<L: Lanes> {
     const STEP: usize;
     /// Stored numbers per output and step.
     const ELEMENTS: usize;
+    /// Outputs from the weights of one step to those of the next.
+    const STRIDE: usize = PANEL;
 
     /// The weights of one vector of outputs, the first of which is stored at `first`, for one word of the step.
     unsafe fn load(first: *const Self::Element, word: usize) -> L::Vector;
@@ -102,6 +108,25 @@ impl<L: Widen> Weight<L> for Bfloat16Pairs {
     }
 }
 
+/// Float32 weights of [`WIDENED`] outputs, which a tile has widened.
+pub(super) struct Widened;
+
+/// Outputs of [`Widened`] weights.
+pub(super) const WIDENED: usize = 16;
+
+impl<L: Lanes> Weight<L> for Widened {
+    type Element = f32;
+    const STEP: usize = 1;
+    const ELEMENTS: usize = 1;
+    const STRIDE: usize = WIDENED;
+
+    #[inline(always)]
+    unsafe fn load(first: *const f32, _: usize) -> L::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { L::load(first) }
+    }
+}
+
 /// Plain Rust, for any processor.
 pub(super) struct Portable;
 
@@ -109,6 +134,7 @@ pub(super) struct Portable;
 const LANES: usize = 8;
 
 impl Lanes for Portable {
+    const LANES: usize = LANES;
     type Vector = [f32; LANES];
 
     #[inline(always)]

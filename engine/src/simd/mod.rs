@@ -20,6 +20,7 @@
 mod amx;
 mod columns;
 mod lanes;
+mod limit;
 mod path;
 mod peak;
 mod quantized;
@@ -28,6 +29,8 @@ mod tile;
 mod x86;
 
 pub(crate) use columns::{Columns, Target, for_each_window};
+pub use limit::instruction_limit;
+pub(crate) use limit::{InstructionLimit, arch};
 pub use path::DType;
 pub(crate) use path::Path;
 pub(crate) use peak::{byte_operations, float_operations};
@@ -41,6 +44,9 @@ use lanes::{Bfloat16Pairs, Float16, Portable, Words};
 pub(crate) const PANEL: usize = 32;
 /// Words in one line of activations: 64 bytes.
 pub(crate) const LINE: usize = 16;
+/// Lines of activations per stretch of the inputs, except with tiles. A panel's weights of one stretch stay in the first-level
+/// cache.
+const STRETCH_LINES: usize = 16;
 
 /// One panel of weights times all rows, over a stretch of the inputs.
 pub(crate) struct Unit<'a> {
@@ -49,7 +55,7 @@ pub(crate) struct Unit<'a> {
     /// Weights of the stretch, in ascending order of the inputs: [`PANEL`] numbers per input or, with bfloat16,
     /// [`PANEL`] pairs per two inputs.
     pub(crate) weights: &'a [u8],
-    /// Activations of all rows and inputs: [`Path::packed_rows`] rows in blocks of [`Path::block_rows`]. Each
+    /// Activations of all rows and inputs: [`Path::packed_rows`] rows in blocks of [`Path::next_block`]. Each
     /// block is [line][row][word].
     pub(crate) activations: &'a [f32],
     /// First line of the stretch.
@@ -87,6 +93,7 @@ impl Kernel {
         assert_eq!(unit.weights.len(), unit.lines * path.line_inputs() * PANEL * dtype.width());
         assert_eq!(unit.activations.len(), rows * row_lines * LINE);
         assert!(unit.first_line + unit.lines <= row_lines && unit.output.width() <= PANEL);
+        assert!(unit.lines <= path.stretch_lines());
         // SAFETY: the lengths are right by the lines above, and a kernel is only made where the processor has
         // the instructions. A pair of bfloat16 is a word; no kernel needs alignment.
         unsafe {

@@ -3,10 +3,13 @@
 
 use std::fmt;
 use std::str::FromStr;
+#[cfg(target_arch = "x86_64")]
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::LINE;
+use super::tile::next_block;
+use super::{InstructionLimit, LINE, STRETCH_LINES};
 
 /// The type that weights are stored in.
 ///
@@ -58,6 +61,9 @@ impl FromStr for DType {
     }
 }
 
+/// Rows of a tile register, and of a block of activations for tiles.
+const AMX_ROWS: usize = 16;
+
 /// The instructions that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
@@ -77,11 +83,23 @@ impl Path {
     /// All paths; usually each is faster than those before it.
     pub(crate) const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
-    /// The fastest path of this processor for weights of this type.
+    /// The fastest path of this processor for weights of this type, within the [`InstructionLimit`].
     pub(crate) fn best(dtype: DType) -> Self {
-        let best = Self::ALL.into_iter().rev().find(|path| path.available(dtype)).unwrap_or(Self::Portable);
+        let limit = InstructionLimit::current();
+        let allowed = |path: &Self| path.needs() <= limit && path.available(dtype);
+        let best = Self::ALL.into_iter().rev().find(allowed).unwrap_or(Self::Portable);
         // Intel's cores take two cycles for a dot product of pairs and half a cycle for a fused multiply-add.
         if best == Self::Avx512Bf16 && intel() { Self::Avx512 } else { best }
+    }
+
+    /// The lowest limit that allows the path.
+    fn needs(self) -> InstructionLimit {
+        match self {
+            Self::Portable => InstructionLimit::Portable,
+            Self::Avx2 => InstructionLimit::Avx2,
+            Self::Avx512 | Self::Avx512Bf16 => InstructionLimit::Avx512,
+            Self::Amx => InstructionLimit::Amx,
+        }
     }
 
     /// Whether this processor supports the path, and the path supports weights of this type.
@@ -99,24 +117,25 @@ impl Path {
         if self.rounds() { 2 * LINE } else { LINE }
     }
 
-    /// Rows per block of activations.
-    pub(crate) fn block_rows(self) -> usize {
+    /// Rows of the next block of activations if `rest` rows remain.
+    pub(crate) fn next_block(self, rest: usize) -> usize {
         match self {
-            Self::Portable | Self::Avx2 => 3,
-            Self::Avx512 | Self::Avx512Bf16 => 12,
-            Self::Amx => 16,
+            Self::Portable => next_block(3, rest),
+            Self::Avx2 => next_block(6, rest),
+            Self::Avx512 | Self::Avx512Bf16 => next_block(12, rest),
+            Self::Amx => rest.min(AMX_ROWS),
         }
     }
 
     /// Number of packed rows of activations for `rows` rows.
     pub(crate) fn packed_rows(self, rows: usize) -> usize {
-        if self == Self::Amx { rows.next_multiple_of(self.block_rows()) } else { rows }
+        if self == Self::Amx { rows.next_multiple_of(AMX_ROWS) } else { rows }
     }
 
     /// Lines of activations per stretch of the inputs. Either a panel's weights of one stretch stay in the
     /// first-level cache, or reading sums again would cost more than that saves.
     pub(crate) fn stretch_lines(self) -> usize {
-        if self == Self::Amx { 64 } else { 16 }
+        if self == Self::Amx { 64 } else { STRETCH_LINES }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -143,14 +162,20 @@ impl Path {
     }
 }
 
+/// Whether the processor is one of Intel's.
 #[cfg(target_arch = "x86_64")]
-fn intel() -> bool {
-    let vendor = std::arch::x86_64::__cpuid(0);
-    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
+pub(super) fn intel() -> bool {
+    // In a virtual machine the instruction takes microseconds.
+    static INTEL: LazyLock<bool> = LazyLock::new(|| {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
+    });
+    *INTEL
 }
 
+/// Whether the processor is one of Intel's.
 #[cfg(not(target_arch = "x86_64"))]
-fn intel() -> bool {
+pub(super) fn intel() -> bool {
     false
 }
 

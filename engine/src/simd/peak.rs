@@ -45,6 +45,9 @@ pub(crate) fn byte_operations(path: QuantizedPath) -> u64 {
         QuantizedPath::Avx2 => unsafe { x86::avx2_bytes() },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
+        QuantizedPath::AvxVnni => unsafe { x86::avx_vnni_bytes() },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
         QuantizedPath::Avx512Vnni => unsafe { x86::avx512_bytes() },
         #[cfg(not(target_arch = "x86_64"))]
         _ => unreachable!("only the portable path is available"),
@@ -122,6 +125,10 @@ mod x86 {
         avx2_bytes: "avx2", 12 sums of 64,
             _mm256_setzero_si256(), _mm256_set1_epi8(1), _mm256_set1_epi8(1),
             |sum, _, right| _mm256_add_epi16(sum, _mm256_maddubs_epi16(sum, right));
+        /// 32 products of bytes, added in fours.
+        avx_vnni_bytes: "avx2,avxvnni", 12 sums of 64,
+            _mm256_setzero_si256(), _mm256_set1_epi8(1), _mm256_set1_epi8(1),
+            |sum, left, right| _mm256_dpbusd_avx_epi32(sum, left, right);
         /// 64 products of bytes, added in fours.
         avx512_bytes: "avx512f,avx512vnni", 24 sums of 128,
             _mm512_setzero_si512(), _mm512_set1_epi8(1), _mm512_set1_epi8(1),

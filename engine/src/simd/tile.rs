@@ -1,12 +1,14 @@
 //! The inner loops: one panel of weights times blocks of rows, the sums held in registers.
 
-use super::lanes::{Lanes, Weight};
-use super::{LINE, PANEL, Unit};
+use std::mem::MaybeUninit;
+
+use super::lanes::{Lanes, WIDENED, Weight, Widened};
+use super::{LINE, PANEL, STRETCH_LINES, Unit};
 
 /// The maximum number of rows per tile.
 const MOST_ROWS: usize = 12;
 
-/// One tile: some rows of a unit.
+/// One tile: some rows of a unit times some of its outputs.
 struct Tile<E> {
     weights: *const E,
     activations: *const f32,
@@ -14,7 +16,20 @@ struct Tile<E> {
     add: bool,
     output: *mut f32,
     stride: usize,
-    prefetch: bool,
+    prefetch: Option<Prefetch>,
+}
+
+/// The stored weights after which the following ones are prefetched, a part of them by each block of rows: the memory works
+/// while all rows are multiplied, not only the first ones.
+#[derive(Clone, Copy)]
+struct Prefetch {
+    /// The first line that the tile prefetches.
+    line: *const u8,
+    /// Lines from one that is prefetched to the next.
+    step: usize,
+    /// Bytes from one line to the next, and bytes prefetched per line.
+    stored: usize,
+    fetched: usize,
 }
 
 /// Number of streams, one page apart, in which the following weights are prefetched: several streams get more
@@ -45,38 +60,129 @@ pub(super) unsafe fn prefetch_next<L: Lanes>(weights: *const u8, lines: usize) {
     }
 }
 
-/// Computes all rows of a unit, in tiles of at most `MOST` rows × [`PANEL`] outputs (`VECTORS` vectors). `row_lines`:
-/// lines of activations in a whole row.
+/// Number of rows of the next block if `rest` rows remain and a block has at most `most`. The last two blocks share their
+/// rows evenly: a tile of one or two rows takes as long as a larger one, because its sums wait for each other.
+#[inline(always)]
+pub(super) fn next_block(most: usize, rest: usize) -> usize {
+    if rest <= most || rest >= 2 * most { rest.min(most) } else { rest.div_ceil(2) }
+}
+
+/// Computes all rows of a unit, in tiles of at most `MOST` rows × `VECTORS` vectors of outputs. `row_lines`: lines of
+/// activations in a whole row. Sums are added to the output unless the stretch is the first one.
 ///
 /// # Safety
-/// As for [`Lanes`]; the lengths of the unit are those that [`Kernel::multiply`](super::Kernel::multiply) checks.
-/// Sums are added to the output unless the stretch is the first one.
+/// As for [`Lanes`]; the lengths of the unit are those that [`Kernel::multiply`](super::Kernel::multiply) checks, and
+/// blocks of activations have the rows of [`next_block`].
 #[inline(always)]
 pub(super) unsafe fn run<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOST: usize>(
     mut unit: Unit<'_>,
     row_lines: usize,
 ) {
-    let (rows, width) = (unit.output.rows(), unit.output.width());
+    for column in (0..unit.output.width()).step_by(VECTORS * L::LANES) {
+        // SAFETY: the caller's promise; a panel has the weights of `PANEL` outputs for each input.
+        unsafe {
+            let weights = unit.weights.as_ptr().cast::<W::Element>().add(column * W::ELEMENTS);
+            let prefetch = Prefetch::new::<L, W>(&unit, column, VECTORS * L::LANES);
+            run_column::<L, W, VECTORS, MOST>(&mut unit, row_lines, column, weights, prefetch);
+        }
+    }
+}
+
+/// As [`run`], for many rows: the weights of a tile's outputs are first copied to a buffer as float32, which stays in the
+/// first-level cache while it is multiplied with all rows. They are widened once for all rows, and lie in adjacent cache
+/// lines.
+///
+/// # Safety
+/// As for [`run`].
+#[inline(always)]
+pub(super) unsafe fn run_widened<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOST: usize>(
+    mut unit: Unit<'_>,
+    row_lines: usize,
+) {
+    #[repr(C, align(64))]
+    struct Buffer(MaybeUninit<[f32; STRETCH_LINES * LINE * WIDENED]>);
+
+    const { assert!(VECTORS * L::LANES == WIDENED) };
+    let mut buffer = Buffer(MaybeUninit::uninit());
+    for column in (0..unit.output.width()).step_by(WIDENED) {
+        // SAFETY: the caller's promise; a panel has the weights of `PANEL` outputs for each input, and a stretch has at
+        // most `STRETCH_LINES` lines.
+        unsafe {
+            let mut weights = unit.weights.as_ptr().cast::<W::Element>().add(column * W::ELEMENTS);
+            let mut widened = buffer.0.as_mut_ptr().cast::<f32>();
+            for _ in 0..unit.lines * LINE / W::STEP {
+                for word in 0..W::STEP {
+                    for vector in 0..VECTORS {
+                        let values = W::load(weights.add(vector * L::LANES * W::ELEMENTS), word);
+                        L::store(widened.add(vector * L::LANES), values);
+                    }
+                    widened = widened.add(WIDENED);
+                }
+                weights = weights.add(W::STRIDE * W::ELEMENTS);
+            }
+            let widened = buffer.0.as_ptr().cast::<f32>();
+            let prefetch = Prefetch::new::<L, W>(&unit, column, WIDENED);
+            run_column::<L, Widened, VECTORS, MOST>(&mut unit, row_lines, column, widened, prefetch);
+        }
+    }
+}
+
+/// Computes `VECTORS` vectors of outputs starting with `column`, whose weights start at `weights`, for all rows.
+///
+/// # Safety
+/// As for [`run`].
+#[inline(always)]
+unsafe fn run_column<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOST: usize>(
+    unit: &mut Unit<'_>,
+    row_lines: usize,
+    column: usize,
+    weights: *const W::Element,
+    prefetch: Prefetch,
+) {
+    let (rows, whole) = (unit.output.rows(), unit.output.width() == PANEL);
     let (mut first, add) = (0, unit.first_line > 0);
-    while first < rows {
-        let count = MOST.min(rows - first);
+    let parts = rows.div_ceil(MOST).min(STRETCH_LINES);
+    for block in 0.. {
+        let count = next_block(MOST, rows - first);
+        if count == 0 {
+            break;
+        }
         let mut copy: Option<[f32; MOST_ROWS * PANEL]> = None;
-        let (output, stride) = unit.output.open((first, count), width == PANEL, add, &mut copy);
+        // A copy has all columns, also those that are already computed.
+        let (output, stride) = unit.output.open((first, count), whole, add || column > 0, &mut copy);
         let offset = (first * row_lines + unit.first_line * count) * LINE;
         let tile = Tile {
-            weights: unit.weights.as_ptr().cast::<W::Element>(),
+            weights,
             // SAFETY: the block of `count` rows from `first` on starts at `first × row_lines` lines.
             activations: unsafe { unit.activations.as_ptr().add(offset) },
             lines: unit.lines,
             add,
-            output,
+            // SAFETY: every row has `PANEL` floats.
+            output: unsafe { output.add(column) },
             stride,
-            prefetch: first == 0,
+            prefetch: prefetch.part(block, parts),
         };
         // SAFETY: the caller's promise; `count` is at most `MOST`.
         unsafe { tile.run_rows::<L, W, VECTORS, MOST>(count) };
         unit.output.close((first, count), &copy);
         first += count;
+    }
+}
+
+impl Prefetch {
+    /// Each tile of `outputs` outputs fetches its share of the following weights.
+    #[inline(always)]
+    fn new<L: Lanes, W: Weight<L>>(unit: &Unit<'_>, column: usize, outputs: usize) -> Self {
+        let output = LINE / W::STEP * W::ELEMENTS * size_of::<W::Element>();
+        let line = unit.weights.as_ptr().wrapping_add(column * output);
+        Self { line, step: 1, stored: PANEL * output, fetched: outputs * output }
+    }
+
+    /// What block number `block` prefetches: every `parts`th line.
+    #[inline(always)]
+    fn part(self, block: usize, parts: usize) -> Option<Self> {
+        let line = self.line.wrapping_add(block * self.stored);
+        (block < parts).then_some(Self { line, step: parts, ..self })
     }
 }
 
@@ -86,7 +192,7 @@ impl<E> Tile<E> {
         &self,
         rows: usize,
     ) {
-        const { assert!(MOST <= MOST_ROWS) };
+        const { assert!(MOST == 3 || MOST == 6 || MOST == MOST_ROWS) };
         // SAFETY: the caller's promise.
         unsafe {
             match rows {
@@ -97,6 +203,7 @@ impl<E> Tile<E> {
                 4 => self.run::<L, W, VECTORS, 4>(),
                 5 => self.run::<L, W, VECTORS, 5>(),
                 6 => self.run::<L, W, VECTORS, 6>(),
+                _ if MOST == 6 => unreachable!("a tile has at most six rows"),
                 7 => self.run::<L, W, VECTORS, 7>(),
                 8 => self.run::<L, W, VECTORS, 8>(),
                 9 => self.run::<L, W, VECTORS, 9>(),
@@ -111,27 +218,31 @@ impl<E> Tile<E> {
     /// As for [`run`], where the block has `ROWS` rows.
     #[inline(always)]
     unsafe fn run<L: Lanes, W: Weight<L, Element = E>, const VECTORS: usize, const ROWS: usize>(&self) {
-        let lanes = PANEL / VECTORS;
         // SAFETY: the caller's promise: every line has `ROWS` × `LINE` activations and `LINE` / `STEP` steps of
-        // `ELEMENTS` × `PANEL` weights, and every row of the output `PANEL` floats.
+        // `ELEMENTS` × `STRIDE` weights, and every row of the output `VECTORS` vectors.
         unsafe {
             for row in 0..ROWS {
-                for line in (0..PANEL).step_by(LINE) {
+                for line in (0..VECTORS * L::LANES).step_by(LINE) {
                     L::prefetch(self.output.wrapping_add(row * self.stride + line).cast());
                 }
             }
             let mut sums = [[L::zero(); VECTORS]; ROWS];
             let (mut weights, mut activations) = (self.weights, self.activations);
-            for _ in 0..self.lines {
-                if self.prefetch {
-                    let bytes = LINE / W::STEP * W::ELEMENTS * PANEL * size_of::<E>();
-                    prefetch_next::<L>(weights.cast(), bytes / LINE_BYTES);
+            let mut prefetch = self.prefetch;
+            let mut next_prefetch = 0;
+            for line in 0..self.lines {
+                if let Some(prefetch) = &mut prefetch
+                    && line == next_prefetch
+                {
+                    prefetch_next::<L>(prefetch.line, prefetch.fetched / LINE_BYTES);
+                    prefetch.line = prefetch.line.wrapping_add(prefetch.step * prefetch.stored);
+                    next_prefetch += prefetch.step;
                 }
                 for step in 0..LINE / W::STEP {
                     for word in 0..W::STEP {
                         let mut columns = [L::zero(); VECTORS];
                         for (vector, column) in columns.iter_mut().enumerate() {
-                            *column = W::load(weights.add(vector * lanes * W::ELEMENTS), word);
+                            *column = W::load(weights.add(vector * L::LANES * W::ELEMENTS), word);
                         }
                         for (row, sums) in sums.iter_mut().enumerate() {
                             let activation = L::splat(activations.add(row * LINE + step * W::STEP + word));
@@ -140,13 +251,13 @@ impl<E> Tile<E> {
                             }
                         }
                     }
-                    weights = weights.add(PANEL * W::ELEMENTS);
+                    weights = weights.add(W::STRIDE * W::ELEMENTS);
                 }
                 activations = activations.add(ROWS * LINE);
             }
             for (row, sums) in sums.iter().enumerate() {
                 for (vector, sum) in sums.iter().enumerate() {
-                    let output = self.output.add(row * self.stride + vector * lanes);
+                    let output = self.output.add(row * self.stride + vector * L::LANES);
                     L::store(output, if self.add { L::add(L::load(output), *sum) } else { *sum });
                 }
             }

@@ -3,13 +3,14 @@
 use std::arch::x86_64::*;
 
 use super::Unit;
-use super::lanes::{Bfloat16Pairs, Float16, Lanes, Widen, Words};
-use super::tile::run;
+use super::lanes::{Bfloat16Pairs, Float16, Lanes, Weight, Widen, Words};
+use super::tile::{run, run_widened};
 
-/// AVX2, FMA and F16C.
-pub(super) struct Avx2;
+/// AVX2, FMA and F16C; with AVX-VNNI if `VNNI`.
+pub(super) struct Avx2<const VNNI: bool = false>;
 
-impl Lanes for Avx2 {
+impl<const VNNI: bool> Lanes for Avx2<VNNI> {
+    const LANES: usize = 8;
     type Vector = __m256;
 
     #[inline(always)]
@@ -55,7 +56,7 @@ impl Lanes for Avx2 {
     }
 }
 
-impl Widen for Avx2 {
+impl<const VNNI: bool> Widen for Avx2<VNNI> {
     #[inline(always)]
     unsafe fn load_f16(values: *const u16) -> __m256 {
         // SAFETY: the caller's promise.
@@ -82,6 +83,7 @@ impl Widen for Avx2 {
 pub(super) struct Avx512;
 
 impl Lanes for Avx512 {
+    const LANES: usize = 16;
     type Vector = __m512;
 
     #[inline(always)]
@@ -155,6 +157,7 @@ impl Widen for Avx512 {
 struct Avx512Pairs;
 
 impl Lanes for Avx512Pairs {
+    const LANES: usize = 16;
     type Vector = __m512;
 
     #[inline(always)]
@@ -218,25 +221,46 @@ pub(super) unsafe fn round_line(values: &[f32; 32], rounded: &mut [u16; 32]) {
     }
 }
 
+/// Most rows that are multiplied with all vectors of a panel at once: the sums and one vector of weights fill the registers.
+const FEW_ROWS: usize = 3;
+/// Rows from which weights are widened once for all of them, because several blocks multiply them.
+const MANY_ROWS: usize = 13;
+
+/// Chooses tiles by the number of rows.
+///
+/// # Safety
+/// The processor has AVX2, FMA and F16C; see [`run`] for the lengths.
+#[inline(always)]
+unsafe fn avx2<W: Weight<Avx2>>(unit: Unit<'_>, row_lines: usize) {
+    // SAFETY: the caller's promise. All of these have the same blocks: three rows are one.
+    unsafe {
+        match unit.output.rows() {
+            ..=FEW_ROWS => run::<Avx2, W, 4, FEW_ROWS>(unit, row_lines),
+            ..MANY_ROWS => run::<Avx2, W, 2, 6>(unit, row_lines),
+            _ => run_widened::<Avx2, W, 2, 6>(unit, row_lines),
+        }
+    }
+}
+
 /// One function per instruction set and stored type, so that the generic code is compiled for that instruction set.
 macro_rules! products {
-    ($($name:ident: $features:literal, $lanes:ty, $weight:ty, $vectors:literal, $rows:literal;)*) => {$(
+    ($($name:ident: $features:literal, $product:expr;)*) => {$(
         /// # Safety
         /// The processor has the features that the function is compiled for; see [`run`] for the lengths.
         #[target_feature(enable = $features)]
         pub(super) unsafe fn $name(unit: Unit<'_>, row_lines: usize) {
             // SAFETY: the caller's promise.
-            unsafe { run::<$lanes, $weight, $vectors, $rows>(unit, row_lines) }
+            unsafe { $product(unit, row_lines) }
         }
     )*};
 }
 
 products! {
-    avx2_f32: "avx2,fma,f16c", Avx2, Words, 4, 3;
-    avx2_bf16: "avx2,fma,f16c", Avx2, Bfloat16Pairs, 4, 3;
-    avx2_f16: "avx2,fma,f16c", Avx2, Float16, 4, 3;
-    avx512_f32: "avx512f", Avx512, Words, 2, 12;
-    avx512_bf16: "avx512f", Avx512, Bfloat16Pairs, 2, 12;
-    avx512_f16: "avx512f", Avx512, Float16, 2, 12;
-    avx512_pairs: "avx512f,avx512bf16", Avx512Pairs, Words, 2, 12;
+    avx2_f32: "avx2,fma,f16c", avx2::<Words>;
+    avx2_bf16: "avx2,fma,f16c", avx2::<Bfloat16Pairs>;
+    avx2_f16: "avx2,fma,f16c", avx2::<Float16>;
+    avx512_f32: "avx512f", run::<Avx512, Words, 2, 12>;
+    avx512_bf16: "avx512f", run::<Avx512, Bfloat16Pairs, 2, 12>;
+    avx512_f16: "avx512f", run::<Avx512, Float16, 2, 12>;
+    avx512_pairs: "avx512f,avx512bf16", run::<Avx512Pairs, Words, 2, 12>;
 }

@@ -1,7 +1,8 @@
 //! Adds the product of two low-rank matrices to a weight matrix.
 
-use pulp::Arch;
 use rayon::prelude::*;
+
+use crate::simd::arch;
 
 /// Columns summed at a time: as many as fit in registers.
 const COLUMNS: usize = 64;
@@ -13,7 +14,7 @@ const COLUMNS: usize = 64;
 /// The result is therefore bit-identical on every processor and with any number of threads.
 pub(super) fn add_product(weight: &mut [f32], up: &[f32], down: &[f32], rank: usize, scale: f32) {
     let columns = down.len() / rank;
-    let arch = Arch::new();
+    let arch = arch();
     let rows = weight.par_chunks_exact_mut(columns).zip(up.par_chunks_exact(rank));
     rows.for_each(|(weight, up)| arch.dispatch(|| add_row(weight, up, down, scale)));
 }

@@ -5,12 +5,21 @@ use super::super::lanes::{Portable, Widen};
 
 /// Integers of one instruction set: as many of 32 bits as a vector of floats has lanes.
 ///
+/// An instruction set without a dot product of bytes ([`PAIRS`](Self::PAIRS)) adds adjacent products to 16-bit sums first
+/// and, which is faster, several of them before they are widened. The formats keep them exact:
+///
+/// | format | weights | activations | products per 16-bit sum | at most |
+/// |---|---|---|---|---|
+/// | Q4_K | 0 to 15 | ±127 | 16: eight fours | 16 · 15 · 127 = 30,480 |
+/// | Q6_K | 0 to 63 | ±127 | 4: two fours | 4 · 63 · 127 = 32,004 |
+/// | Q8_0 | ±128 | ±127 | 2: one four | 2 · 128 · 127 = 32,512 |
+///
+/// (A block of activations with an infinity or NaN may contain −128, but its scale makes every result NaN.)
+///
 /// # Safety
 /// Every function may only be called where the processor has the instruction set, from code compiled for it;
 /// pointers need to be valid for one number for each lane (one number for the splat) and need no alignment.
 pub(super) trait QuantizedLanes: Widen {
-    /// Lanes per vector.
-    const LANES: usize;
     /// One integer, or four bytes, per lane.
     type Integers: Copy;
 
@@ -20,12 +29,28 @@ pub(super) trait QuantizedLanes: Widen {
     unsafe fn splat_integer(word: *const i32) -> Self::Integers;
     /// Loads four bytes per lane.
     unsafe fn load_bytes(bytes: *const u8) -> Self::Integers;
-    /// Adds the products of unsigned `weights` and signed `activations`, four per lane.
+    /// Stores four bytes per lane.
+    unsafe fn store_bytes(bytes: *mut u8, integers: Self::Integers);
+    /// Adds the products of unsigned `weights` and signed `activations`, four per lane. Not called if [`Self::PAIRS`].
     unsafe fn dot(
         sum: Self::Integers,
         weights: Self::Integers,
         activations: Self::Integers,
     ) -> Self::Integers;
+    /// Whether the instruction set has the functions below, which are not called otherwise, instead of [`Self::dot`].
+    const PAIRS: bool = false;
+    /// Adds the products of unsigned `weights` and signed `activations` to two 16-bit sums per lane.
+    unsafe fn dot_pairs(_: Self::Integers, _: Self::Integers, _: Self::Integers) -> Self::Integers {
+        unreachable!("an instruction set with `dot`")
+    }
+    /// Adds the two 16-bit sums of every lane to its 32-bit sum.
+    unsafe fn add_pairs(_: Self::Integers, _: Self::Integers) -> Self::Integers {
+        unreachable!("an instruction set with `dot`")
+    }
+    /// Adds the products of `weights`, from which 128 is subtracted, and signed `activations`, four per lane.
+    unsafe fn dot_offset(_: Self::Integers, _: Self::Integers, _: Self::Integers) -> Self::Integers {
+        unreachable!("an instruction set with `dot`")
+    }
     /// The low half of every byte.
     unsafe fn low(bytes: Self::Integers) -> Self::Integers;
     /// The high half of every byte.
@@ -54,7 +79,6 @@ fn bytes(lanes: [i32; LANES], run: impl Fn(u8) -> u8) -> [i32; LANES] {
 }
 
 impl QuantizedLanes for Portable {
-    const LANES: usize = LANES;
     type Integers = [i32; LANES];
 
     #[inline(always)]
@@ -72,6 +96,12 @@ impl QuantizedLanes for Portable {
     unsafe fn load_bytes(bytes: *const u8) -> Self::Integers {
         // SAFETY: the caller's promise.
         unsafe { bytes.cast::<[[u8; 4]; LANES]>().read_unaligned() }.map(i32::from_le_bytes)
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes(bytes: *mut u8, integers: Self::Integers) {
+        // SAFETY: the caller's promise.
+        unsafe { bytes.cast::<[[u8; 4]; LANES]>().write_unaligned(integers.map(i32::to_le_bytes)) }
     }
 
     #[inline(always)]

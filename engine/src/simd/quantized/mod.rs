@@ -20,7 +20,8 @@ pub(crate) use activations::{ROW_WORDS, pack_rows};
 pub(crate) use layout::{QuantizedFormat, pack_block};
 
 use super::lanes::Portable;
-use super::{Columns, PANEL};
+use super::tile::next_block;
+use super::{Columns, InstructionLimit, PANEL};
 
 /// Inputs per block of activations.
 pub(crate) const BLOCK: usize = 32;
@@ -32,17 +33,31 @@ pub(crate) enum QuantizedPath {
     Portable,
     /// AVX2 with FMA and F16C.
     Avx2,
+    /// AVX2 with AVX-VNNI: dot products of four bytes on processors that may lack AVX-512.
+    AvxVnni,
     /// AVX-512 with VNNI: dot products of four bytes.
     Avx512Vnni,
 }
 
 impl QuantizedPath {
     /// All paths; usually each is faster than those before it.
-    pub(crate) const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512Vnni];
+    pub(crate) const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni];
 
-    /// The fastest path of this processor.
+    /// The fastest path of this processor, within the [`InstructionLimit`].
     pub(crate) fn best() -> Self {
-        Self::ALL.into_iter().rev().find(|path| path.available()).unwrap_or(Self::Portable)
+        let limit = InstructionLimit::current();
+        let allowed = |path: &Self| path.needs() <= limit && path.available();
+        Self::ALL.into_iter().rev().find(allowed).unwrap_or(Self::Portable)
+    }
+
+    /// The lowest limit that allows the path.
+    fn needs(self) -> InstructionLimit {
+        match self {
+            Self::Portable => InstructionLimit::Portable,
+            Self::Avx2 => InstructionLimit::Avx2,
+            Self::AvxVnni => InstructionLimit::AvxVnni,
+            Self::Avx512Vnni => InstructionLimit::Avx512,
+        }
     }
 
     /// Whether this processor supports the path.
@@ -51,6 +66,7 @@ impl QuantizedPath {
         match self {
             Self::Portable => true,
             Self::Avx2 => super::Path::Avx2.available(super::DType::F32),
+            Self::AvxVnni => Self::Avx2.available() && is_x86_feature_detected!("avxvnni"),
             Self::Avx512Vnni => {
                 is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
@@ -65,11 +81,12 @@ impl QuantizedPath {
         self == Self::Portable
     }
 
-    /// Rows per block of activations.
-    pub(crate) fn block_rows(self) -> usize {
+    /// Rows of the next block of activations if `rest` rows remain.
+    pub(crate) fn next_block(self, rest: usize) -> usize {
         match self {
-            Self::Portable | Self::Avx2 => 2,
-            Self::Avx512Vnni => 6,
+            Self::Portable => next_block(2, rest),
+            Self::Avx2 | Self::AvxVnni => next_block(4, rest),
+            Self::Avx512Vnni => next_block(6, rest),
         }
     }
 }
@@ -79,6 +96,7 @@ impl fmt::Display for QuantizedPath {
         formatter.write_str(match self {
             Self::Portable => "portable",
             Self::Avx2 => "avx2",
+            Self::AvxVnni => "avxvnni",
             Self::Avx512Vnni => "avx512vnni",
         })
     }
@@ -91,7 +109,7 @@ pub(crate) struct QuantizedUnit<'a> {
     /// The panel's blocks of the stretch, in ascending order of the inputs.
     pub(crate) weights: &'a [u8],
     /// Activations of all rows and inputs as written by [`pack_rows`], in blocks of
-    /// [`QuantizedPath::block_rows`].
+    /// [`QuantizedPath::next_block`].
     pub(crate) activations: &'a [i32],
     /// First block of activations of the stretch.
     pub(crate) first_block: usize,
@@ -117,6 +135,8 @@ impl QuantizedPath {
                 Self::Portable => tile::run::<Portable, 2>(unit, panel_blocks, row_blocks),
                 #[cfg(target_arch = "x86_64")]
                 Self::Avx2 => x86::avx2(unit, panel_blocks, row_blocks),
+                #[cfg(target_arch = "x86_64")]
+                Self::AvxVnni => x86::avx_vnni(unit, panel_blocks, row_blocks),
                 #[cfg(target_arch = "x86_64")]
                 Self::Avx512Vnni => x86::avx512_vnni(unit, panel_blocks, row_blocks),
                 #[cfg(not(target_arch = "x86_64"))]

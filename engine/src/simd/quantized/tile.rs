@@ -1,7 +1,11 @@
 //! The inner loops: one panel of weights times blocks of rows, integer and float sums held in registers.
 
+use std::mem::MaybeUninit;
+
 use super::super::PANEL;
 use super::super::lanes::Lanes;
+use super::super::path::intel;
+use super::super::tile::{next_block, prefetch_next};
 use super::QuantizedUnit;
 use super::activations::{MINIMUM, ROW_WORDS, SCALE, START_Q6K, START_Q8_0};
 use super::lanes::QuantizedLanes;
@@ -25,7 +29,7 @@ struct Tile {
     add: bool,
     output: *mut f32,
     stride: usize,
-    prefetch: bool,
+    prefetch: Option<Ahead>,
 }
 
 /// Computes all rows of a unit, in tiles of at most `MOST` rows. `panel_blocks`: blocks of the panel in the stretch;
@@ -33,33 +37,83 @@ struct Tile {
 ///
 /// # Safety
 /// As for [`QuantizedLanes`]; the lengths of the unit are those that
-/// [`QuantizedPath::multiply`](super::QuantizedPath::multiply) checks.
+/// [`QuantizedPath::multiply`](super::QuantizedPath::multiply) checks, and blocks of activations have the rows of
+/// [`next_block`].
 #[inline(always)]
 pub(super) unsafe fn run<L: QuantizedLanes, const MOST: usize>(
+    unit: QuantizedUnit<'_>,
+    panel_blocks: usize,
+    row_blocks: usize,
+) {
+    let weights = unit.weights.as_ptr();
+    // SAFETY: the caller's promise.
+    unsafe {
+        match unit.format {
+            QuantizedFormat::Q8_0 => run_format::<L, Q8_0, MOST>(unit, weights, panel_blocks, row_blocks),
+            QuantizedFormat::Q4K => run_format::<L, Q4K, MOST>(unit, weights, panel_blocks, row_blocks),
+            QuantizedFormat::Q6K => run_format::<L, Q6K, MOST>(unit, weights, panel_blocks, row_blocks),
+        }
+    }
+}
+
+/// As [`run`], for many rows: weights of 4 and 6 bits are first unpacked into bytes, once for all rows.
+///
+/// # Safety
+/// As for [`run`].
+#[inline(always)]
+pub(super) unsafe fn run_unpacked<L: QuantizedLanes, const MOST: usize>(
+    unit: QuantizedUnit<'_>,
+    panel_blocks: usize,
+    row_blocks: usize,
+) {
+    if unit.format == QuantizedFormat::Q8_0 || panel_blocks != 1 {
+        // SAFETY: the caller's promise.
+        return unsafe { run::<L, MOST>(unit, panel_blocks, row_blocks) };
+    }
+    let mut unpacked = MaybeUninit::<Unpacked>::uninit();
+    let weights = unit.weights.as_ptr();
+    // SAFETY: the caller's promise; the second step reads what the first one has written.
+    unsafe {
+        let target = unpacked.as_mut_ptr();
+        if unit.format == QuantizedFormat::Q4K {
+            Q4K::unpack::<L>(weights, target);
+            run_format::<L, UnpackedQ4K, MOST>(unit, target.cast(), 1, row_blocks);
+        } else {
+            Q6K::unpack::<L>(weights, target);
+            run_format::<L, UnpackedQ6K, MOST>(unit, target.cast(), 1, row_blocks);
+        }
+    }
+}
+
+/// # Safety
+/// As for [`run`]; `weights` has the blocks of the stretch.
+#[inline(always)]
+unsafe fn run_format<L: QuantizedLanes, F: Format, const MOST: usize>(
     mut unit: QuantizedUnit<'_>,
+    weights: *const u8,
     panel_blocks: usize,
     row_blocks: usize,
 ) {
     let (rows, width) = (unit.output.rows(), unit.output.width());
-    let mut first = 0;
+    let (mut first, ahead) = (0, Ahead::best());
     while first < rows {
-        let count = MOST.min(rows - first);
+        let count = next_block(MOST, rows - first);
         let add = unit.first_block > 0;
         let mut copy: Option<[f32; MOST_ROWS * PANEL]> = None;
         let (output, stride) = unit.output.open((first, count), width == PANEL, add, &mut copy);
         let offset = (first * row_blocks + unit.first_block * count) * ROW_WORDS;
         let tile = Tile {
-            weights: unit.weights.as_ptr(),
+            weights,
             panel_blocks,
             // SAFETY: the `count` rows from `first` on start at `first × row_blocks` blocks.
             activations: unsafe { unit.activations.as_ptr().add(offset) },
             add,
             output,
             stride,
-            prefetch: first == 0,
+            prefetch: (first == 0).then_some(ahead),
         };
         // SAFETY: the caller's promise; `count` is at most `MOST`.
-        unsafe { tile.run_rows::<L, MOST>(count, unit.format) };
+        unsafe { tile.run_rows::<L, F, MOST>(count) };
         unit.output.close((first, count), &copy);
         first += count;
     }
@@ -67,33 +121,29 @@ pub(super) unsafe fn run<L: QuantizedLanes, const MOST: usize>(
 
 impl Tile {
     #[inline(always)]
-    unsafe fn run_rows<L: QuantizedLanes, const MOST: usize>(&self, rows: usize, format: QuantizedFormat) {
-        const { assert!(MOST <= MOST_ROWS && PANEL.is_multiple_of(VECTORS * L::LANES)) };
+    unsafe fn run_rows<L: QuantizedLanes, F: Format, const MOST: usize>(&self, rows: usize) {
+        const { assert!(MOST == 2 || MOST == 4 || MOST == MOST_ROWS) };
         // SAFETY: the caller's promise.
         unsafe {
             match rows {
-                1 => self.run_format::<L, 1>(format),
-                2 => self.run_format::<L, 2>(format),
+                1 => self.run_columns::<L, F, 1>(),
+                2 => self.run_columns::<L, F, 2>(),
                 _ if MOST == 2 => unreachable!("a tile has at most two rows"),
-                3 => self.run_format::<L, 3>(format),
-                4 => self.run_format::<L, 4>(format),
-                5 => self.run_format::<L, 5>(format),
-                _ => self.run_format::<L, 6>(format),
+                3 => self.run_columns::<L, F, 3>(),
+                4 => self.run_columns::<L, F, 4>(),
+                _ if MOST == 4 => unreachable!("a tile has at most four rows"),
+                5 => self.run_columns::<L, F, 5>(),
+                _ => self.run_columns::<L, F, 6>(),
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn run_format<L: QuantizedLanes, const ROWS: usize>(&self, format: QuantizedFormat) {
+    unsafe fn run_columns<L: QuantizedLanes, F: Format, const ROWS: usize>(&self) {
+        const { assert!(PANEL.is_multiple_of(VECTORS * L::LANES)) };
         for column in (0..PANEL).step_by(VECTORS * L::LANES) {
             // SAFETY: the caller's promise.
-            unsafe {
-                match format {
-                    QuantizedFormat::Q8_0 => self.run::<L, Q8_0, ROWS>(column),
-                    QuantizedFormat::Q4K => self.run::<L, Q4K, ROWS>(column),
-                    QuantizedFormat::Q6K => self.run::<L, Q6K, ROWS>(column),
-                }
-            }
+            unsafe { self.run::<L, F, ROWS>(column) };
         }
     }
 
@@ -120,7 +170,7 @@ impl Tile {
                     weights: self.weights.add(block * bytes),
                     column,
                     activations: self.activations.add(block * words),
-                    prefetch: self.prefetch && column == 0,
+                    prefetch: self.prefetch.filter(|_| column == 0),
                 };
                 F::multiply::<L, ROWS>(block, &mut sums);
             }
@@ -156,29 +206,71 @@ struct Block {
     column: usize,
     /// Blocks of activations that cover the same inputs.
     activations: *const i32,
-    /// Whether to prefetch the following weights.
-    prefetch: bool,
+    /// How to prefetch the following weights, if at all.
+    prefetch: Option<Ahead>,
 }
 
 /// Cache lines prefetched at a time.
 const PREFETCHED: usize = 8;
-/// Prefetch distance in bytes. Of 1 to 16 KiB this is the best for one thread on Zen 5, a tenth faster than
-/// several streams. Hardware prefetchers fetch the following lines too, but not across pages.
+/// Prefetch distance in bytes of [`Ahead::Near`]. Of 1 to 16 KiB this is the best for one thread on Zen 5.
 const AHEAD_BYTES: usize = 8192;
 
+/// Where weights are prefetched. Hardware prefetchers fetch the following lines too, but not across pages.
+#[derive(Clone, Copy)]
+enum Ahead {
+    /// The lines at a fixed distance: a tenth faster than streams on Zen 5.
+    Near,
+    /// Several streams ([`prefetch_next`]): a third faster than a fixed distance on Sapphire Rapids.
+    Streams,
+}
+
+impl Ahead {
+    #[inline(always)]
+    fn best() -> Self {
+        if intel() { Self::Streams } else { Self::Near }
+    }
+
+    /// Prefetches the lines after the [`PREFETCHED`] ones that start at `weights`.
+    ///
+    /// # Safety
+    /// As for [`QuantizedLanes`]; the address may be any.
+    #[inline(always)]
+    unsafe fn prefetch<L: QuantizedLanes>(self, weights: *const u8) {
+        match self {
+            Self::Near => {
+                for line in 0..PREFETCHED {
+                    // SAFETY: the caller's promise.
+                    unsafe { L::prefetch(weights.wrapping_add(AHEAD_BYTES + line * LINE_BYTES)) };
+                }
+            }
+            // SAFETY: the caller's promise.
+            Self::Streams => unsafe { prefetch_next::<L>(weights, PREFETCHED) },
+        }
+    }
+
+    /// Prefetches what follows a block of `bytes` bytes.
+    ///
+    /// # Safety
+    /// As for [`Self::prefetch`].
+    #[inline(always)]
+    unsafe fn prefetch_block<L: QuantizedLanes>(self, weights: *const u8, bytes: usize) {
+        for first in (0..bytes).step_by(PREFETCHED * LINE_BYTES) {
+            // SAFETY: the caller's promise.
+            unsafe { self.prefetch::<L>(weights.wrapping_add(first)) };
+        }
+    }
+}
+
 impl Block {
-    /// Prefetches the lines that are [`AHEAD_BYTES`] after the `part`th [`PREFETCHED`] lines of the block.
+    /// Prefetches what follows the `part`th [`PREFETCHED`] lines of the block.
     ///
     /// # Safety
     /// As for [`QuantizedLanes`].
     #[inline(always)]
     unsafe fn prefetch<L: QuantizedLanes>(&self, part: usize) {
-        if self.prefetch {
-            let first = self.weights.wrapping_add(AHEAD_BYTES + part * PREFETCHED * LINE_BYTES);
-            for line in 0..PREFETCHED {
-                // SAFETY: the caller's promise; the address may be any.
-                unsafe { L::prefetch(first.wrapping_add(line * LINE_BYTES)) };
-            }
+        if let Some(ahead) = self.prefetch {
+            // SAFETY: the caller's promise.
+            unsafe { ahead.prefetch::<L>(self.weights.wrapping_add(part * PREFETCHED * LINE_BYTES)) };
         }
     }
 }
@@ -186,6 +278,8 @@ impl Block {
 /// Integer sums of a tile over a part of the inputs that has one scale.
 struct Dots<L: QuantizedLanes, const ROWS: usize> {
     sums: [[L::Integers; VECTORS]; ROWS],
+    /// Sums of 16 bits that are not part of `sums` yet, if the instruction set uses them.
+    pairs: [[L::Integers; VECTORS]; ROWS],
     /// The block of activations.
     activations: *const i32,
 }
@@ -199,28 +293,85 @@ impl<L: QuantizedLanes, const ROWS: usize> Dots<L, ROWS> {
     unsafe fn new(activations: *const i32, start: Option<usize>) -> Self {
         // SAFETY: the caller's promise.
         unsafe {
-            let mut sums = [[L::zero_integers(); VECTORS]; ROWS];
+            let zeros = [[L::zero_integers(); VECTORS]; ROWS];
+            let mut sums = zeros;
             if let Some(start) = start {
                 for (row, sums) in sums.iter_mut().enumerate() {
                     *sums = [L::splat_integer(activations.add(start * ROWS + row)); VECTORS];
                 }
             }
-            Self { sums, activations }
+            Self { sums, pairs: zeros, activations }
         }
     }
 
-    /// Adds the products of one four, the `four`th of the block of activations.
+    /// Adds the products of one four, the `four`th of the block of activations. Calls [`Self::add_pairs`] must follow as
+    /// often as [`QuantizedLanes`] says.
     ///
     /// # Safety
     /// As for [`QuantizedLanes`].
     #[inline(always)]
     unsafe fn add(&mut self, four: usize, weights: [L::Integers; VECTORS]) {
+        for (row, (sums, pairs)) in self.sums.iter_mut().zip(&mut self.pairs).enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let values = L::splat_integer(self.activations.add(four * ROWS + row));
+                for ((sum, pairs), weights) in sums.iter_mut().zip(pairs).zip(&weights) {
+                    if L::PAIRS {
+                        *pairs = L::dot_pairs(*pairs, *weights, values);
+                    } else {
+                        *sum = L::dot(*sum, *weights, values);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds the sums of 16 bits to those of 32 bits.
+    ///
+    /// # Safety
+    /// As for [`QuantizedLanes`].
+    #[inline(always)]
+    unsafe fn add_pairs(&mut self) {
+        if L::PAIRS {
+            for (sum, pairs) in self.sums.as_flattened_mut().iter_mut().zip(self.pairs.as_flattened_mut()) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    *sum = L::add_pairs(*sum, *pairs);
+                    *pairs = L::zero_integers();
+                }
+            }
+        }
+    }
+
+    /// Adds the products of one four of weights with an offset of 128.
+    ///
+    /// # Safety
+    /// As for [`QuantizedLanes`].
+    #[inline(always)]
+    unsafe fn add_offset(&mut self, four: usize, weights: [L::Integers; VECTORS]) {
         for (row, sums) in self.sums.iter_mut().enumerate() {
             // SAFETY: the caller's promise.
             unsafe {
                 let values = L::splat_integer(self.activations.add(four * ROWS + row));
                 for (sum, weights) in sums.iter_mut().zip(&weights) {
-                    *sum = L::dot(*sum, *weights, values);
+                    *sum = L::dot_offset(*sum, *weights, values);
+                }
+            }
+        }
+    }
+
+    /// Adds the products of the weights' minima and the sums of the activations to the float sums.
+    ///
+    /// # Safety
+    /// As for [`QuantizedLanes`]; `activations` is one block.
+    #[inline(always)]
+    unsafe fn add_minima(activations: *const i32, minima: [L::Vector; VECTORS], sums: &mut Sums<L, ROWS>) {
+        for (row, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let activation = L::splat(activations.add(MINIMUM * ROWS + row).cast());
+                for (sum, minimum) in sums.iter_mut().zip(&minima) {
+                    *sum = L::multiply_add(*minimum, activation, *sum);
                 }
             }
         }
@@ -301,13 +452,19 @@ impl Format for Q8_0 {
         let Block { weights, column, activations, .. } = block;
         // SAFETY: the caller's promise and the layout of a block.
         unsafe {
-            let mut dots = Dots::<L, ROWS>::new(activations, Some(START_Q8_0));
+            // The offset of the weights is subtracted from them, or from the sum.
+            let mut dots = Dots::<L, ROWS>::new(activations, (!L::PAIRS).then_some(START_Q8_0));
             block.prefetch::<L>(0);
             for four in 0..8 {
                 if four == 4 {
                     block.prefetch::<L>(1);
                 }
-                dots.add(four, load_four::<L>(weights.add(four * FOUR + 4 * column)));
+                let weights = load_four::<L>(weights.add(four * FOUR + 4 * column));
+                if L::PAIRS {
+                    dots.add_offset(four, weights);
+                } else {
+                    dots.add(four, weights);
+                }
             }
             dots.finish(load_scales::<L>(weights.add(Q8_0_SCALES + 2 * column)), sums);
         }
@@ -338,16 +495,11 @@ impl Format for Q4K {
                     dots.add(2 * pair, vectors!(vector => L::low(bytes[vector])));
                     dots.add(2 * pair + 1, vectors!(vector => L::high(bytes[vector])));
                 }
+                dots.add_pairs();
                 let scales = weights.add(Q4K_BLOCK_SCALES + part * PANEL + column);
                 dots.finish(scaled::<L>(scales, scale_scales), sums);
                 let minima = weights.add(Q4K_BLOCK_MINIMA + part * PANEL + column);
-                let minima = scaled::<L>(minima, minimum_scales);
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    let activation = L::splat(activations.add(MINIMUM * ROWS + row).cast());
-                    for (sum, minimum) in sums.iter_mut().zip(&minima) {
-                        *sum = L::multiply_add(*minimum, activation, *sum);
-                    }
-                }
+                Dots::<L, ROWS>::add_minima(activations, scaled::<L>(minima, minimum_scales), sums);
             }
         }
     }
@@ -385,12 +537,165 @@ impl Format for Q6K {
                         L::or(L::high(bytes[vector]), L::pair(pairs[vector], 2 * half + 1))
                     });
                     dots.add(four + 1, high);
+                    dots.add_pairs();
                 }
                 let scales = weights.add(Q6K_BLOCK_SCALES + part * PANEL + column);
                 let scales = vectors!(vector => {
                     L::multiply(scale_scales[vector], L::load_signed(scales.add(vector * L::LANES)))
                 });
                 dots.finish(scales, sums);
+            }
+        }
+    }
+}
+
+/// One block of a panel with all weights as bytes and all scales as floats.
+#[repr(C, align(64))]
+struct Unpacked {
+    /// `[four][output][input]`.
+    values: [u8; 64 * FOUR],
+    /// `[part][output]`: the 16 parts of Q6_K, or the 8 parts of Q4_K.
+    scales: [f32; 16 * PANEL],
+    /// `[part][output]`, of Q4_K.
+    minima: [f32; 8 * PANEL],
+}
+
+impl Q4K {
+    /// Unpacks a block of a panel.
+    ///
+    /// # Safety
+    /// As for [`QuantizedLanes`]; `target` may be written.
+    #[inline(always)]
+    unsafe fn unpack<L: QuantizedLanes>(weights: *const u8, target: *mut Unpacked) {
+        // SAFETY: the caller's promise and the layout of a block.
+        unsafe {
+            Ahead::best().prefetch_block::<L>(weights, QuantizedFormat::Q4K.panel_bytes());
+            let values = (&raw mut (*target).values).cast::<u8>();
+            for pair in 0..8 * 4 {
+                for lane in (0..FOUR).step_by(4 * L::LANES) {
+                    let bytes = L::load_bytes(weights.add(Q4K_VALUES + pair * FOUR + lane));
+                    L::store_bytes(values.add(2 * pair * FOUR + lane), L::low(bytes));
+                    L::store_bytes(values.add((2 * pair + 1) * FOUR + lane), L::high(bytes));
+                }
+            }
+            let (scales, minima) = (&raw mut (*target).scales, &raw mut (*target).minima);
+            for column in (0..PANEL).step_by(L::LANES) {
+                let scale_scales = L::load_f16(weights.add(2 * column).cast());
+                let minimum_scales = L::load_f16(weights.add(Q4K_MINIMUM_SCALES + 2 * column).cast());
+                for part in 0..8 {
+                    let at = part * PANEL + column;
+                    let scale = L::load_unsigned(weights.add(Q4K_BLOCK_SCALES + at));
+                    L::store(scales.cast::<f32>().add(at), L::multiply(scale_scales, scale));
+                    let minimum = L::load_unsigned(weights.add(Q4K_BLOCK_MINIMA + at));
+                    L::store(minima.cast::<f32>().add(at), L::multiply(minimum_scales, minimum));
+                }
+            }
+        }
+    }
+}
+
+impl Q6K {
+    /// Unpacks a block of a panel.
+    ///
+    /// # Safety
+    /// As for [`QuantizedLanes`]; `target` may be written.
+    #[inline(always)]
+    unsafe fn unpack<L: QuantizedLanes>(weights: *const u8, target: *mut Unpacked) {
+        // SAFETY: the caller's promise and the layout of a block.
+        unsafe {
+            Ahead::best().prefetch_block::<L>(weights, QuantizedFormat::Q6K.panel_bytes());
+            let values = (&raw mut (*target).values).cast::<u8>();
+            for part in 0..16 {
+                for lane in (0..FOUR).step_by(4 * L::LANES) {
+                    let source = weights.add(Q6K_VALUES + part * Q6K_BLOCK_VALUES + lane);
+                    let target = values.add(4 * part * FOUR + lane);
+                    let pairs = L::load_bytes(source.add(2 * FOUR));
+                    for half in 0..2 {
+                        let bytes = L::load_bytes(source.add(half * FOUR));
+                        let low = L::or(L::low(bytes), L::pair(pairs, 2 * half));
+                        let high = L::or(L::high(bytes), L::pair(pairs, 2 * half + 1));
+                        L::store_bytes(target.add(2 * half * FOUR), low);
+                        L::store_bytes(target.add((2 * half + 1) * FOUR), high);
+                    }
+                }
+            }
+            let scales = &raw mut (*target).scales;
+            for column in (0..PANEL).step_by(L::LANES) {
+                let scale_scales = L::load_f16(weights.add(2 * column).cast());
+                for part in 0..16 {
+                    let at = part * PANEL + column;
+                    let scale = L::load_signed(weights.add(Q6K_BLOCK_SCALES + at));
+                    L::store(scales.cast::<f32>().add(at), L::multiply(scale_scales, scale));
+                }
+            }
+        }
+    }
+}
+
+/// Loads the vectors' floats.
+///
+/// # Safety
+/// As for [`load_four`].
+#[inline(always)]
+unsafe fn load_floats<L: QuantizedLanes>(floats: *const f32) -> [L::Vector; VECTORS] {
+    // SAFETY: the caller's promise.
+    unsafe { vectors!(vector => L::load(floats.add(vector * L::LANES))) }
+}
+
+struct UnpackedQ4K;
+
+impl Format for UnpackedQ4K {
+    const FORMAT: QuantizedFormat = QuantizedFormat::Q4K;
+
+    #[inline(always)]
+    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>) {
+        let Block { weights, column, activations, .. } = block;
+        // SAFETY: the caller's promise; `weights` is an `Unpacked`.
+        unsafe {
+            let unpacked = weights.cast::<Unpacked>();
+            let values = (&raw const (*unpacked).values).cast::<u8>();
+            let scales = (&raw const (*unpacked).scales).cast::<f32>();
+            let minima = (&raw const (*unpacked).minima).cast::<f32>();
+            for part in 0..8 {
+                let activations = activations.add(part * ROW_WORDS * ROWS);
+                let values = values.add(8 * part * FOUR + 4 * column);
+                let mut dots = Dots::<L, ROWS>::new(activations, None);
+                for four in 0..8 {
+                    dots.add(four, load_four::<L>(values.add(four * FOUR)));
+                }
+                dots.add_pairs();
+                dots.finish(load_floats::<L>(scales.add(part * PANEL + column)), sums);
+                let minima = load_floats::<L>(minima.add(part * PANEL + column));
+                Dots::<L, ROWS>::add_minima(activations, minima, sums);
+            }
+        }
+    }
+}
+
+struct UnpackedQ6K;
+
+impl Format for UnpackedQ6K {
+    const FORMAT: QuantizedFormat = QuantizedFormat::Q6K;
+
+    #[inline(always)]
+    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>) {
+        let Block { weights, column, activations, .. } = block;
+        // SAFETY: the caller's promise; `weights` is an `Unpacked`.
+        unsafe {
+            let unpacked = weights.cast::<Unpacked>();
+            let values = (&raw const (*unpacked).values).cast::<u8>();
+            let scales = (&raw const (*unpacked).scales).cast::<f32>();
+            for part in 0..16 {
+                let activations = activations.add(part / 2 * ROW_WORDS * ROWS);
+                let values = values.add(4 * part * FOUR + 4 * column);
+                let mut dots = Dots::<L, ROWS>::new(activations, Some(START_Q6K + part % 2));
+                for four in 0..4 {
+                    dots.add(part % 2 * 4 + four, load_four::<L>(values.add(four * FOUR)));
+                    if four % 2 == 1 {
+                        dots.add_pairs();
+                    }
+                }
+                dots.finish(load_floats::<L>(scales.add(part * PANEL + column)), sums);
             }
         }
     }

@@ -5,10 +5,10 @@ use std::arch::x86_64::*;
 use super::super::x86::{Avx2, Avx512};
 use super::QuantizedUnit;
 use super::lanes::QuantizedLanes;
-use super::tile::run;
+use super::tile::{run, run_unpacked};
 
-impl QuantizedLanes for Avx2 {
-    const LANES: usize = 8;
+/// With AVX-VNNI if `VNNI`.
+impl<const VNNI: bool> QuantizedLanes for Avx2<VNNI> {
     type Integers = __m256i;
 
     #[inline(always)]
@@ -31,17 +31,41 @@ impl QuantizedLanes for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn store_bytes(bytes: *mut u8, integers: __m256i) {
+        // SAFETY: the processor has AVX2 and `bytes` has room for 32 bytes, as the caller promises; the store needs
+        // no alignment.
+        unsafe { _mm256_storeu_si256(bytes.cast(), integers) }
+    }
+
+    #[inline(always)]
     unsafe fn dot(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
-        // As 16-bit numbers, even and odd bytes apart: products of bytes would saturate.
+        // SAFETY: the processor has AVX-VNNI if `VNNI`, as the caller promises; only registers are used.
+        unsafe { _mm256_dpbusd_avx_epi32(sum, weights, activations) }
+    }
+
+    const PAIRS: bool = !VNNI;
+
+    #[inline(always)]
+    unsafe fn dot_pairs(pairs: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
+        // SAFETY: the processor has AVX2, as the caller promises; only registers are used.
+        unsafe { _mm256_add_epi16(pairs, _mm256_maddubs_epi16(weights, activations)) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_pairs(sum: __m256i, pairs: __m256i) -> __m256i {
+        // SAFETY: the processor has AVX2, as the caller promises; only registers are used.
+        unsafe { _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_offset(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
         // SAFETY: the processor has AVX2, as the caller promises; only registers are used.
         unsafe {
-            let even_weights = _mm256_and_si256(weights, _mm256_set1_epi16(0xff));
-            let odd_weights = _mm256_srli_epi16::<8>(weights);
-            let even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(activations));
-            let odd = _mm256_srai_epi16::<8>(activations);
-            let even = _mm256_madd_epi16(even_weights, even);
-            let odd = _mm256_madd_epi16(odd_weights, odd);
-            _mm256_add_epi32(sum, _mm256_add_epi32(even, odd))
+            // The sign moves to the activations, because one side is unsigned.
+            let weights = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
+            let pairs =
+                _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(activations, weights));
+            Self::add_pairs(sum, pairs)
         }
     }
 
@@ -106,7 +130,6 @@ impl QuantizedLanes for Avx2 {
 
 /// With BW and VNNI.
 impl QuantizedLanes for Avx512 {
-    const LANES: usize = 16;
     type Integers = __m512i;
 
     #[inline(always)]
@@ -126,6 +149,13 @@ impl QuantizedLanes for Avx512 {
         // SAFETY: the processor has AVX-512 with BW and VNNI and `bytes` has 64 valid bytes, as the caller promises;
         // the load needs no alignment.
         unsafe { _mm512_loadu_si512(bytes.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes(bytes: *mut u8, integers: __m512i) {
+        // SAFETY: the processor has AVX-512 with BW and VNNI and `bytes` has room for 64 bytes, as the caller promises; the store needs
+        // no alignment.
+        unsafe { _mm512_storeu_si512(bytes.cast(), integers) }
     }
 
     #[inline(always)]
@@ -193,12 +223,37 @@ impl QuantizedLanes for Avx512 {
     }
 }
 
+/// Rows from which AVX2 unpacks weights once for all of them, because several blocks multiply them.
+const MANY_ROWS: usize = 9;
+
 /// # Safety
 /// The processor has the features that the function is compiled for; see [`run`] for the lengths.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn avx2(unit: QuantizedUnit<'_>, panel_blocks: usize, row_blocks: usize) {
     // SAFETY: the caller's promise.
-    unsafe { run::<Avx2, 2>(unit, panel_blocks, row_blocks) }
+    unsafe { many_or_few::<false>(unit, panel_blocks, row_blocks) }
+}
+
+/// # Safety
+/// As for [`avx2`].
+#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+pub(super) unsafe fn avx_vnni(unit: QuantizedUnit<'_>, panel_blocks: usize, row_blocks: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { many_or_few::<true>(unit, panel_blocks, row_blocks) }
+}
+
+/// # Safety
+/// As for [`avx2`].
+#[inline(always)]
+unsafe fn many_or_few<const VNNI: bool>(unit: QuantizedUnit<'_>, panel_blocks: usize, row_blocks: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if unit.output.rows() < MANY_ROWS {
+            run::<Avx2<VNNI>, 4>(unit, panel_blocks, row_blocks);
+        } else {
+            run_unpacked::<Avx2<VNNI>, 4>(unit, panel_blocks, row_blocks);
+        }
+    }
 }
 
 /// # Safety
