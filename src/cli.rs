@@ -22,7 +22,7 @@ use lumos_reports::report::ReportDetail;
 pub(crate) use compare::{Annotations, CompareArgs, ComparisonFormat, GateArgs, SelectionArgs};
 pub(crate) use data::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs, InitArgs, InitCommand, ReplayArgs};
 pub(crate) use engine::{
-    BackendArgs, BenchArgs, BenchCommand, DoctorArgs, EngineArgs, EstimateArgs, MemoryArgs, Switch,
+    BackendArgs, BenchArgs, BenchCommand, DoctorArgs, EngineArgs, EstimateArgs, MemoryArgs, SpeedArgs, Switch,
     VerifyArgs,
 };
 pub(crate) use export::ExportArgs;

@@ -96,7 +96,7 @@ fn a_bench_fits_into_every_card_and_copies_nothing_too_late() {
         assert_eq!((&report["device"], report["cells"].as_array().unwrap().len()), (&json!("cuda:0"), 4));
         assert_eq!(report["cells"][1]["decoded_together"], true, "{report}");
         let counts = counts(&log);
-        assert_eq!(counts["poisoned"], 0, "{counts:?}");
+        assert_eq!((counts["poisoned"], counts["unwritten"]), (0, 0), "{counts:?}");
         assert!(counts["launches"] > 0 && counts["peak"] < bytes.parse().unwrap(), "{counts:?}");
         // In float32 only the measurement of the peak rate uses cuBLAS, whose results depend on the batch.
         assert_eq!(counts["products"] == 11, dtype == "f32", "{counts:?}");

@@ -1,19 +1,24 @@
 //! A test device: the kernels' own source, compiled for the host and run in a separate process.
+//!
+//! Each process runs the threads of a block in another random order. Its seed is printed, and `LUMOS_SCHEDULE` sets it for all
+//! processes of a test.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use crate::simd::DType;
 
 /// The sources that are compiled, placed in one folder.
-const SOURCES: [(&str, &str); 6] = [
+const SOURCES: [(&str, &str); 7] = [
     ("emulator.cpp", include_str!("emulator/emulator.cpp")),
     ("races.cpp", include_str!("emulator/races.cpp")),
     ("threads.hpp", include_str!("emulator/threads.hpp")),
     ("intrinsics.hpp", include_str!("emulator/intrinsics.hpp")),
+    ("tensor_cores.hpp", include_str!("emulator/tensor_cores.hpp")),
     ("kernels.cu", include_str!("kernels.cu")),
     ("sampling.cu", include_str!("sampling.cu")),
 ];
@@ -75,7 +80,14 @@ impl Emulator {
     }
 
     fn run(program: &Path, sanitized: bool) -> Self {
+        static SCHEDULES: AtomicU64 = AtomicU64::new(1);
+        let next = SCHEDULES.fetch_add(1, Ordering::Relaxed);
+        let set = std::env::var("LUMOS_SCHEDULE").ok().filter(|text| !text.is_empty());
+        // Seeds of a xorshift generator, whose bits differ from its first number on.
+        let seed = set.unwrap_or_else(|| next.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string());
+        eprintln!("emulator: LUMOS_SCHEDULE={seed}");
         let mut child = Command::new(program)
+            .arg(seed)
             .env("ASAN_OPTIONS", "detect_leaks=0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -89,6 +101,14 @@ impl Emulator {
     /// Counts of the operations requested so far.
     pub(super) fn counts(&self) -> Counts {
         lock(&self.process).counts
+    }
+
+    /// The most additions of a block to one address of shared memory so far.
+    pub(super) fn most_additions(&self) -> Result<u32, DeviceError> {
+        let (mut process, mut bytes) = (lock(&self.process), [0; 4]);
+        process.send(&words(&[6]))?;
+        process.output.read_exact(&mut bytes).map_err(|error| process.ended(&error))?;
+        Ok(u32::from_le_bytes(bytes))
     }
 
     /// Another handle to the same device.

@@ -10,9 +10,10 @@
 //! use an implementation that runs the same kernels on the host.
 //!
 //! Weights, keys, values and the inputs of products have the requested type; sums, norms, the rotary
-//! embedding, the softmax and the residual stream are float32. In float32 a sequence's results do not depend on
-//! the other sequences of its batch. cuBLAS, which multiplies 16-bit types, selects an algorithm by the number of
-//! rows, so with them the last bits do.
+//! embedding, the softmax and the residual stream are float32. With 16-bit types attention multiplies on tensor cores
+//! (heads of 32, 64 and 128 numbers, compute capability 8.0 or later), which take queries and weights of the softmax rounded to the type.
+//! Except for cuBLAS, a sequence's results do not depend on the other sequences of its batch. cuBLAS, which
+//! multiplies weights of 16-bit types, selects an algorithm by the number of rows, so with them the last bits do.
 
 mod accelerator;
 #[cfg(feature = "cuda")]

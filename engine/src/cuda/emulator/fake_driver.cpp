@@ -10,7 +10,7 @@
 // - The context must be current on the calling thread, pointers must lie in live allocations of its device.
 // - cuBLAS adds in another order if a product has few columns.
 // Matrix products and copies within the device that are too large for the host (the measurement of peak rates) are
-// skipped; their outputs are not numbers.
+// skipped; their outputs are not numbers. Such products of memory that nobody has written are counted.
 //
 // Environment variables: LUMOS_FAKE_GPUS (number of GPUs, 1), LUMOS_FAKE_BYTES (memory of each, 80 GB),
 // LUMOS_FAKE_CAPABILITY (compute capability, 9.0), LUMOS_FAKE_DRIVER and LUMOS_FAKE_LIBRARIES (CUDA versions of the driver
@@ -20,7 +20,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -42,14 +41,7 @@ namespace bfloat16 {
 #undef LUMOS_ELEMENT
 }  // namespace bfloat16
 namespace half {
-static inline float widen(unsigned short value) {
-    static const std::vector<float> VALUES = [] {
-        std::vector<float> values;
-        for (uint32_t bits = 0; bits <= 0xffff; ++bits) values.push_back(half_to_float((unsigned short)bits));
-        return values;
-    }();
-    return VALUES[value];
-}
+static inline float widen(unsigned short value) { return half_from_table(value); }
 static inline unsigned short narrow(float value) { return float_to_half(value); }
 #define LUMOS_ELEMENT 2
 #include "kernels.cu"
@@ -157,7 +149,7 @@ static std::map<uint64_t, Allocation> allocations;
 static std::vector<Stream*> streams;
 static thread_local Device* current = nullptr;
 static Result sticky = SUCCESS;
-static uint64_t operations = 0, launches = 0, products = 0, poisoned = 0, peak = 0;
+static uint64_t operations = 0, launches = 0, products = 0, poisoned = 0, unwritten = 0, peak = 0;
 // The copy of this thread whose source may change as soon as the program goes on.
 static thread_local std::shared_ptr<bool> unguarded;
 
@@ -166,8 +158,9 @@ struct Report {
         const char* path = std::getenv("LUMOS_FAKE_LOG");
         if (!path || !operations) return;
         if (FILE* file = std::fopen(path, "a")) {
-            std::fprintf(file, "launches=%llu products=%llu poisoned=%llu peak=%llu\n", (unsigned long long)launches,
-                         (unsigned long long)products, (unsigned long long)poisoned, (unsigned long long)peak);
+            std::fprintf(file, "launches=%llu products=%llu poisoned=%llu unwritten=%llu peak=%llu\n",
+                         (unsigned long long)launches, (unsigned long long)products, (unsigned long long)poisoned,
+                         (unsigned long long)unwritten, (unsigned long long)peak);
             std::fclose(file);
         }
     }
@@ -725,7 +718,15 @@ EXPORT int cublasGemmEx(Blas* handle, int transa, int transb, int m, int n, int 
     }
     ++products;
     if ((uint64_t)m * n * k > LARGEST_PRODUCT) {
-        return enqueue(handle->stream, [=] { std::memset(c, 0xff, 4); }, true);
+        auto run = [=] {
+            const unsigned char *left = (const unsigned char*)a, *right = (const unsigned char*)b;
+            auto is_unwritten = [](const unsigned char* bytes) {
+                return std::all_of(bytes, bytes + 64, [](unsigned char byte) { return byte == 0 || byte == 0xff; });
+            };
+            unwritten += is_unwritten(left) || is_unwritten(right);
+            std::memset(c, 0xff, 4);
+        };
+        return enqueue(handle->stream, run, true);
     }
     auto run = [=] {
         auto* out = (float*)c;

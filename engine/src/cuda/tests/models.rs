@@ -22,6 +22,8 @@ use crate::simd::DType;
 use crate::speculation::Speculation;
 use crate::tokenizer::Tokenizer;
 
+use super::bytes_of;
+
 #[allow(dead_code, reason = "shared with the integration tests, which use more of it")]
 #[path = "../../../tests/it/cases.rs"]
 mod reference;
@@ -172,6 +174,18 @@ fn generates_what_the_processor_does() {
         assert!(downloads as u64 <= steps.steps, "{downloads} downloads in {} steps", steps.steps);
         assert!(launches as u64 <= steps.steps * (9 * shape.layers as u64 + 4));
     }
+}
+
+/// Weights that are stored in the requested type are uploaded as they are in the file, without a copy.
+#[test]
+fn weights_of_the_requested_type_come_from_the_file() {
+    let shape = Shape::tiny();
+    let (_folder, opened) = opened(&shape);
+    let (name, sizes) = ("model.embed_tokens.weight", [shape.vocabulary, shape.hidden]);
+    let values = opened.weights.get(name, &sizes).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let stored = |dtype| opened.weights.stored_bytes(name, &sizes, dtype).unwrap();
+    assert!(stored(DType::F32) == Some(&bytes_of(&values, DType::F32)[..]));
+    assert!(stored(DType::F16).is_none() && stored(DType::Bf16).is_none());
 }
 
 /// Models that the kernels do not compute are refused by name, before their weights are read.
