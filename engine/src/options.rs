@@ -252,7 +252,8 @@ mod tests {
             usize::div_ceil(prompts * prompt_tokens, tokens)
         };
         assert!(steps(DeviceName::Cuda(0)) < new_tokens && steps(DeviceName::Cpu) > new_tokens);
-        let options = LoadOptions { prefill_chunk: Some(7), max_step_tokens: Some(9), ..LoadOptions::default() };
+        let options =
+            LoadOptions { prefill_chunk: Some(7), max_step_tokens: Some(9), ..LoadOptions::default() };
         assert_eq!(LoadOptions { device: DeviceName::Cuda(1), ..options }.step_limits(), (7, 9));
     }
 }

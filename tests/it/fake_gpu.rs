@@ -113,6 +113,8 @@ fn a_run_equals_the_cpu_and_is_recorded_as_computed_on_a_gpu() {
     let log = folder.path().join("log");
     gpu.env("LUMOS_FAKE_LOG", &log).ok().prints(["models computed on cuda:0"]);
     assert_eq!((counts(&log)["products"], counts(&log)["poisoned"]), (0, 0));
+    // Most steps of decoding are started with one call.
+    assert!(counts(&log)["graphs"] > 20, "{:?}", counts(&log));
     lumos().args("run --tasks gsm8k --model builtin:tiny --limit 1 -q").output(folder.path(), "cpu").ok();
     let (gpu, cpu) = (folder.path().join("gpu"), folder.path().join("cpu"));
     let texts = |folder: &Path| -> Vec<Value> {

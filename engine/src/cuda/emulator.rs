@@ -42,6 +42,8 @@ pub(super) struct Buffer {
 pub(super) struct Counts {
     /// Kernels launched and products computed.
     pub(super) launches: usize,
+    /// Recordings that were started.
+    pub(super) replays: usize,
     /// Number of times the host waited for the device.
     pub(super) downloads: usize,
     /// Bytes downloaded.
@@ -54,6 +56,8 @@ struct Process {
     output: ChildStdout,
     buffers: u32,
     counts: Counts,
+    /// The launches that are recorded, instead of sent, and their number.
+    recording: Option<(Vec<u8>, usize)>,
 }
 
 impl Emulator {
@@ -94,7 +98,8 @@ impl Emulator {
             .spawn()
             .expect("the emulator was built");
         let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-        let process = Process { child, input, output, buffers: 0, counts: Counts::default() };
+        let process =
+            Process { child, input, output, buffers: 0, counts: Counts::default(), recording: None };
         Self { process: Arc::new(Mutex::new(process)), sanitized }
     }
 
@@ -187,6 +192,17 @@ fn lock(process: &Mutex<Process>) -> MutexGuard<'_, Process> {
 }
 
 impl Process {
+    /// Sends a launch or a product, or records it.
+    fn start(&mut self, message: &[u8]) -> Result<(), DeviceError> {
+        if let Some((messages, count)) = &mut self.recording {
+            messages.extend_from_slice(message);
+            *count += 1;
+            return Ok(());
+        }
+        self.counts.launches += 1;
+        self.send(message)
+    }
+
     fn send(&mut self, message: &[u8]) -> Result<(), DeviceError> {
         self.input.write_all(message).map_err(|error| self.ended(&error))
     }
@@ -222,6 +238,7 @@ fn place(message: &mut Vec<u8>, id: u32, numbers: &[usize]) {
 
 impl Accelerator for Emulator {
     type Buffer = Buffer;
+    type Recording = (Vec<u8>, usize);
 
     fn allocate(&self, bytes: usize) -> Result<Buffer, DeviceError> {
         let mut process = lock(&self.process);
@@ -266,9 +283,23 @@ impl Accelerator for Emulator {
                 Argument::Nothing => message.extend(words(&[3])),
             }
         }
+        lock(&self.process).start(&message)
+    }
+
+    fn record(
+        &self,
+        work: &mut dyn FnMut() -> Result<(), DeviceError>,
+    ) -> Result<Option<Self::Recording>, DeviceError> {
+        lock(&self.process).recording = Some((Vec::new(), 0));
+        work()?;
+        Ok(lock(&self.process).recording.take())
+    }
+
+    fn replay(&self, (messages, count): &Self::Recording) -> Result<(), DeviceError> {
         let mut process = lock(&self.process);
-        process.counts.launches += 1;
-        process.send(&message)
+        process.counts.replays += 1;
+        process.counts.launches += count;
+        process.send(messages)
     }
 
     fn multiply(
@@ -284,8 +315,6 @@ impl Accelerator for Emulator {
         place(&mut message, output.id, &[offset]);
         let Product { m, n, k, lda, ldb, ldc } = *product;
         message.extend(words(&[m, n, k, lda, ldb, ldc].map(|size| size as u32)));
-        let mut process = lock(&self.process);
-        process.counts.launches += 1;
-        process.send(&message)
+        lock(&self.process).start(&message)
     }
 }

@@ -33,7 +33,7 @@ const LANES: usize = 32;
 const ATTENTION_WARPS: usize = 4;
 const ATTENTION_QUERIES: usize = 16;
 /// Positions per part of attention (`PART`).
-const PART: usize = 256;
+pub(super) const PART: usize = 256;
 /// Blocks of attention from which on a GPU is busy without splitting the context.
 const ENOUGH_BLOCKS: usize = 256;
 /// Size of the buffer for parts of attention, in bytes: 32 heads of 128 numbers at 500,000 positions.

@@ -273,8 +273,10 @@ mod tests {
             lumos_capabilities::skip_part(lumos_capabilities::Capability::Nvrtc, "nvdisasm not found");
         }
         // Each takes two seconds: one type for every architecture, and every type for the oldest and the newest.
-        let all = [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)].map(|capability| (capability, DType::F16));
-        let others = [(8, 0), (12, 0)].map(|capability| [(capability, DType::F32), (capability, DType::Bf16)]);
+        let all =
+            [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)].map(|capability| (capability, DType::F16));
+        let others =
+            [(8, 0), (12, 0)].map(|capability| [(capability, DType::F32), (capability, DType::Bf16)]);
         for (capability, dtype) in all.into_iter().chain(others.into_iter().flatten()) {
             let code = compile(capability, dtype).unwrap();
             assert_eq!(code[..4], *b"\x7fELF");

@@ -26,6 +26,7 @@ mod kernels;
 mod libraries;
 mod llama;
 mod model;
+mod recordings;
 #[cfg(feature = "cuda")]
 mod staging;
 mod step;

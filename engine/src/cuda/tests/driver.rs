@@ -99,8 +99,7 @@ fn launches_that_the_gpu_refuses_are_errors() {
     let buffer = device.allocate(4096).unwrap();
     let launch = |kernel, grid, shared_bytes| {
         let launch = Launch { kernel, grid, threads: 128, shared_bytes };
-        let arguments =
-            [Argument::Buffer(&buffer, 0), Argument::Buffer(&buffer, 0), Argument::Integer(0)];
+        let arguments = [Argument::Buffer(&buffer, 0), Argument::Buffer(&buffer, 0), Argument::Integer(0)];
         device.launch(&launch, &arguments).map_err(|error| error.to_string())
     };
     assert_eq!(launch("gated", (1, 1), 0), Ok(()));

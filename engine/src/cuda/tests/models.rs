@@ -170,7 +170,8 @@ fn generates_what_the_processor_does() {
         assert_eq!((steps.preemptions, steps.evictions), (reused.preemptions, reused.evictions));
         assert!(steps.reused_tokens > 0 && steps.evictions > 0, "{steps:?}");
         // At most one wait per step, independent of the number of layers.
-        let Counts { launches, downloads, .. } = counts.counts();
+        let Counts { launches, downloads, replays, .. } = counts.counts();
+        assert!(replays > 0 && replays < downloads, "{replays} of {downloads} steps were replayed");
         assert!(downloads as u64 <= steps.steps, "{downloads} downloads in {} steps", steps.steps);
         assert!(launches as u64 <= steps.steps * (9 * shape.layers as u64 + 4));
     }
