@@ -240,7 +240,7 @@ pub(super) struct Partial<'a, B> {
 impl<B> Partial<'_, B> {
     /// The number of parts into which contexts are split for `blocks` blocks: 1 if the blocks are enough, there is only
     /// one part, or the buffer is too small. Results do not depend on it.
-    fn parts(&self, shape: &AttentionShape, blocks: usize) -> usize {
+    pub(super) fn parts(&self, shape: &AttentionShape, blocks: usize) -> usize {
         let parts = self.longest.div_ceil(PART).max(1);
         let bytes = self.rows * shape.query_heads * parts * (shape.head_size + 2) * size_of::<f32>();
         if blocks >= ENOUGH_BLOCKS || bytes > PARTIAL_BYTES { 1 } else { parts }

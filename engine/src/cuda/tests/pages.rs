@@ -304,6 +304,19 @@ fn attention_of_a_row_does_not_depend_on_the_other_rows() {
     }
 }
 
+/// A long context of few sequences is computed by several blocks at the same time, whose results are joined.
+#[test]
+fn long_contexts_of_few_sequences_are_split() {
+    let shape = AttentionShape { query_heads: 32, key_value_heads: 32, head_size: 128 };
+    let buffer = ();
+    let parts = |longest: usize, rows: usize, blocks: usize| {
+        Partial { buffer: &buffer, longest, positions: (&buffer, 0), rows }.parts(&shape, blocks)
+    };
+    assert_eq!([1, 256, 257, 2048].map(|longest| parts(longest, 1, 32)), [1, 1, 2, 8]);
+    // A GPU is busy with many sequences, and parts of many rows would not fit.
+    assert_eq!((parts(2048, 64, 2048), parts(2048, 4, 128), parts(2048, 512, 128)), (1, 8, 1));
+}
+
 /// Accesses beyond a buffer are detected; the other tests rely on this.
 #[test]
 fn the_emulator_notices_a_page_that_is_not_there() {
