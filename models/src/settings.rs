@@ -225,9 +225,7 @@ impl EngineSettings {
         };
         match self.batch_size {
             Some(batch_size) => options.max_batch = batch_size.max(1),
-            None if options.device.resolved() != DeviceName::Cpu => {
-                options.max_batch = LoadOptions::AUTO_BATCH
-            }
+            None if self.is_on_gpu() => options.max_batch = LoadOptions::AUTO_BATCH,
             None => {}
         }
         options

@@ -76,10 +76,17 @@ impl Drop for Blas {
 
 /// A buffer in GPU memory.
 pub(crate) struct CudaBuffer {
-    /// Frees the memory when dropped.
-    _memory: CudaSlice<u8>,
+    /// Freed when it is dropped.
+    memory: CudaSlice<u8>,
     address: sys::CUdeviceptr,
     bytes: usize,
+}
+
+impl Drop for CudaBuffer {
+    fn drop(&mut self) {
+        // Freeing needs the context, which this thread may never have used: an engine may be dropped without having computed.
+        let _ = self.memory.context().bind_to_thread();
+    }
 }
 
 impl CudaBuffer {
@@ -316,7 +323,7 @@ impl Accelerator for CudaDevice {
             DeviceError::from(error).within(&format!("failed to allocate {bytes} bytes of its memory"))
         })?;
         let address = memory.device_ptr(&self.stream).0;
-        Ok(CudaBuffer { _memory: memory, address, bytes })
+        Ok(CudaBuffer { memory, address, bytes })
     }
 
     fn upload(&self, buffer: &CudaBuffer, offset: usize, bytes: &[u8]) -> Result<(), DeviceError> {
@@ -371,8 +378,7 @@ impl Accelerator for CudaDevice {
     ) -> Result<Option<Recording>, DeviceError> {
         // Other threads may allocate and wait in the meantime.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        self.stream.begin_capture(mode)?;
-        let worked = work();
+        let worked = self.stream.begin_capture(mode).map_err(DeviceError::from).and_then(|()| work());
         // Also after an error, because the stream computes nothing before.
         let ended = self.stream.end_capture(sys::CUgraphInstantiate_flags(0)).map_err(DeviceError::from);
         match (worked, ended) {

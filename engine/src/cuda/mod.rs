@@ -6,6 +6,8 @@
 //! them); the host does not wait for the device in between. The host keeps the bookkeeping of pages
 //! ([`Pool`](crate::cache::Pool)); the device stores their contents.
 //!
+//! Steps of decoding whose sizes occur again are recorded and started with one call.
+//!
 //! Device operations go through [`Accelerator`]. With the feature `cuda` the CUDA driver implements it; tests
 //! use an implementation that runs the same kernels on the host.
 //!

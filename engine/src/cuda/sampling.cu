@@ -159,7 +159,7 @@ __device__ __forceinline__ void keep(Row& row, u64 needed, u32 part, u64* shared
 // differences, how many of the highest may stay, which part of their weight must, and the random number, low half first;
 // a scale of 0 asks for the highest logit, the lowest id among equals.
 // Shared memory: a float and an integer a thread, of which there are CHOOSERS, or what `keep` needs, which is more.
-KERNEL void __launch_bounds__(CHOOSERS)
+KERNEL void __launch_bounds__(CHOOSERS, 1)
     choose(const float* logits, const u32* rules, u32* chosen, u32 vocabulary) {
     SHARED_MEMORY(scratch);
     float* highest = scratch;

@@ -17,7 +17,7 @@
 // Environment variables: LUMOS_FAKE_GPUS (number of GPUs, 1), LUMOS_FAKE_BYTES (memory of each, 80 GB),
 // LUMOS_FAKE_CAPABILITY (compute capability, 9.0), LUMOS_FAKE_DRIVER and LUMOS_FAKE_LIBRARIES (CUDA versions of the driver
 // and of the other two, 13.0), LUMOS_FAKE_FAIL (operation from which on every call fails), LUMOS_FAKE_HANG (operation that
-// never ends), LUMOS_FAKE_LOG (file that gets a line of counts when the process ends).
+// never ends), LUMOS_FAKE_GRAPHS (0: streams cannot be captured), LUMOS_FAKE_LOG (file that gets a line of counts when the process ends).
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -526,8 +526,10 @@ EXPORT int cuMemFreeHost(void* memory) {
     CHECK(enter_context());
     auto found = allocations.find((uint64_t)memory);
     if (found == allocations.end() || !found->second.is_host) return INVALID_VALUE;
-    // The driver waits for what still reads it.
-    synchronize_device(current, held);
+    // The driver waits for what still reads it. That this gives back freed memory is not documented.
+    for (Stream* stream : std::vector<Stream*>(streams)) {
+        if (stream->device == current) wait_for(*stream, ~0ull, held);
+    }
     munmap(memory, found->second.mapped);
     allocations.erase(found);
     return SUCCESS;
@@ -686,6 +688,7 @@ EXPORT int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned
 EXPORT int cuStreamBeginCapture_v2(Stream* stream, int mode) {
     LOCK;
     CHECK(enter_stream(stream));
+    if (setting("LUMOS_FAKE_GRAPHS", 1) == 0) return CAPTURE_UNSUPPORTED;
     if (mode != 1) return broken("a capture that forbids calls of other threads", INVALID_VALUE);
     stream->captured = new Graph;
     return SUCCESS;

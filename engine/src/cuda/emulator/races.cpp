@@ -35,7 +35,7 @@ alignas(16) static float shared_memory[1 << 16];
 #define __forceinline__ inline
 #define KERNEL static
 #define MEMBER
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define SHARED_MEMORY(name) float* name = shared_memory
 #define INFINITE INFINITY
 

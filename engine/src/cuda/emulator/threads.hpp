@@ -201,7 +201,7 @@ static T __shfl_xor_sync(uint32_t lanes, T value, uint32_t distance) {
 #define __forceinline__ inline
 #define KERNEL static
 #define MEMBER
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define SHARED_MEMORY(name) float* name = reinterpret_cast<float*>(shared_bytes.data())
 #define INFINITE INFINITY
 

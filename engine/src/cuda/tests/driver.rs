@@ -62,7 +62,8 @@ fn uploads_are_of_the_bytes_at_the_time_of_the_call() {
     }
     let device = CudaDevice::open(0, DType::F32).unwrap();
     for size in [3, 1 << 20, (40 << 20) + 5] {
-        let pattern = |index: usize| (index.wrapping_mul(2_654_435_761) >> 13) as u8;
+        // Without a period that the sizes of page-locked buffers have, too.
+        let pattern = |index: usize| ((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
         let mut bytes: Vec<u8> = (0..size).map(pattern).collect();
         let buffer = device.allocate(size).unwrap();
         device.upload(&buffer, 0, &bytes).unwrap();

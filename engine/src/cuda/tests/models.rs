@@ -207,6 +207,23 @@ fn other_families_are_refused_by_name() {
     }
 }
 
+/// Buffers that grow while steps are replayed: recordings of the old ones are forgotten.
+#[test]
+fn recordings_do_not_outlive_their_buffers() {
+    let shape = Shape { layers: 1, ..Shape::tiny() };
+    let (_folder, opened) = opened(&shape);
+    let Some(device) = Emulator::unsanitized(DType::F32) else { return };
+    let counts = device.handle();
+    let orders = || vec![order(vec![3, 1, 4], 140, 0, SamplingParams::GREEDY)];
+    let (model, layout) = on_device(&opened, device, DType::F32, PAGES);
+    let found = run(model, layout, PAGES, orders());
+    let (model, layout) = on_processor(&opened, DType::F32);
+    assert_eq!(found.completions[0].tokens, run(model, layout, PAGES, orders()).completions[0].tokens);
+    // Of one shape; the first step of it is not recorded, and each growth begins anew.
+    let replays = counts.counts().replays;
+    assert!((100..138).contains(&replays), "{replays}");
+}
+
 /// Sequences that sample, in every way, together with a greedy one.
 #[test]
 fn draws_need_no_logits_and_are_those_of_the_logits() {
