@@ -55,6 +55,13 @@ if command -v node >/dev/null && { [ -n "${LUMOS_MCP_SERVER:-}" ] || LUMOS_MCP_S
 else
   unset LUMOS_MCP_SERVER
 fi
+# A test compiles the GPU kernels for real architectures and reads their machine code.
+if [ -n "${LUMOS_NVRTC:-}" ] || LUMOS_NVRTC=$(tests/tools/nvrtc.sh); then
+  export LUMOS_NVRTC
+  required+=(nvrtc)
+else
+  unset LUMOS_NVRTC
+fi
 if [ -n "${LUMOS_SHARED:-}" ]; then
   required+=(shared)
 fi

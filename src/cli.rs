@@ -22,8 +22,8 @@ use lumos_reports::report::ReportDetail;
 pub(crate) use compare::{Annotations, CompareArgs, ComparisonFormat, GateArgs, SelectionArgs};
 pub(crate) use data::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs, InitArgs, InitCommand, ReplayArgs};
 pub(crate) use engine::{
-    BackendArgs, BenchArgs, BenchCommand, DoctorArgs, EngineArgs, EstimateArgs, MemoryArgs, Switch,
-    VerifyArgs,
+    BackendArgs, BenchArgs, BenchCommand, DoctorArgs, EngineArgs, EstimateArgs, MemoryArgs, SpeedArgs,
+    Switch, VerifyArgs,
 };
 pub(crate) use export::ExportArgs;
 pub(crate) use fleet::{CancelArgs, FleetArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};

@@ -423,12 +423,12 @@ fn engine_settings(
 ) -> Result<EngineSettings, Failure> {
     Ok(EngineSettings {
         batch_size: fixed(batch_size),
-        threads: arguments.threads,
+        threads: arguments.speed.threads,
         dtype: dtype.map(parse::<DType>).transpose()?.unwrap_or_default(),
         backend: BackendChoice::Auto,
         max_sequence_length: None,
-        reuse_prefixes: arguments.prefix_cache != Some(Switch::Off),
-        speculation: arguments.speculate.unwrap_or_default(),
+        reuse_prefixes: arguments.speed.prefix_cache != Some(Switch::Off),
+        speculation: arguments.speed.speculate.unwrap_or_default(),
         device,
         memory: None,
     })
@@ -438,9 +438,15 @@ fn engine_settings(
 /// wait for tools.
 const AUTO_CONCURRENCY: usize = 64;
 
+/// Concurrency with batch size `auto` if GPUs compute: their batches have up to this many sequences.
+const GPU_CONCURRENCY: usize = 256;
+
 /// Returns the concurrency from the flags (`worker`).
-pub(crate) fn concurrency_of(arguments: &EngineArgs) -> Result<usize, Failure> {
-    Ok(fixed(batch_size(arguments)?).unwrap_or(AUTO_CONCURRENCY))
+pub(crate) fn concurrency_of(arguments: &EngineArgs, placement: &Placement) -> Result<usize, Failure> {
+    let roles = [Role::Planner, Role::Grounder];
+    let on_gpus = roles.iter().all(|role| matches!(placement.of(*role), Device::Cuda(_)));
+    let automatic = if on_gpus { GPU_CONCURRENCY } else { AUTO_CONCURRENCY };
+    Ok(fixed(batch_size(arguments)?).unwrap_or(automatic))
 }
 
 fn batch_size(arguments: &EngineArgs) -> Result<BatchSize, Failure> {
@@ -465,13 +471,16 @@ const LEAST_ON_CPU: usize = 8;
 
 /// Returns the default concurrency.
 fn auto_concurrency(spec: &ResolvedSpec, cores: usize) -> usize {
-    let on_cpu = |(role, name): (&Role, &String)| {
+    let device = |(role, name): (&Role, &String)| {
         let elsewhere =
             ["openai:", Configuration::CHAT, "script:"].iter().any(|backend| name.starts_with(backend));
-        !elsewhere && spec.device.of(*role) == Device::Cpu
+        (!elsewhere).then(|| spec.device.of(*role))
     };
-    if spec.models.iter().flatten().any(on_cpu) {
+    let devices = || spec.models.iter().flatten().filter_map(device);
+    if devices().any(|device| device == Device::Cpu) {
         (cores * PER_CORE).clamp(LEAST_ON_CPU, AUTO_CONCURRENCY)
+    } else if devices().any(|device| matches!(device, Device::Cuda(_))) {
+        GPU_CONCURRENCY
     } else {
         AUTO_CONCURRENCY
     }
@@ -554,9 +563,21 @@ mod tests {
         assert_eq!(auto_concurrency(&remote, 2), AUTO_CONCURRENCY);
         let one = ModelSet { planner: Some("candle:models/plan".to_owned()), ..ModelSet::of("script:cases") };
         assert_eq!(auto_concurrency(&spec(one.clone(), Device::Cpu), 2), 16);
-        assert_eq!(auto_concurrency(&spec(one, Device::Cuda(0)), 2), AUTO_CONCURRENCY);
+        assert_eq!(auto_concurrency(&spec(one, Device::Cuda(0)), 2), GPU_CONCURRENCY);
         let asked = ResolvedSpec { concurrency: Some(5), ..tiny.clone() };
         assert_eq!((concurrency(&asked, false), concurrency(&tiny, true)), (5, PHASE_CONCURRENCY));
+    }
+
+    #[test]
+    fn workers_on_gpus_keep_their_batches_full() {
+        let concurrency = |placement: &str, batch_size: Option<&str>| {
+            let batch_size = batch_size.map(str::to_owned);
+            let arguments = EngineArgs { batch_size, ..EngineArgs::default() };
+            concurrency_of(&arguments, &placement.parse().unwrap()).unwrap_or_default()
+        };
+        assert_eq!(["cuda:0", "planner=cuda:0,grounder=cuda:1"].map(|on| concurrency(on, None)), [256; 2]);
+        assert_eq!(["cpu", "planner=cuda:0"].map(|on| concurrency(on, None)), [64; 2]);
+        assert_eq!((concurrency("cuda:0", Some("5")), concurrency("cuda:0", Some("auto"))), (5, 256));
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl LoadOptions {
     pub const AUTO_BATCH: usize = 0;
 
     /// Maximum number of sequences computed together, also if it is selected by the size of the KV cache.
-    pub(crate) fn most_sequences(&self) -> usize {
+    pub fn most_sequences(&self) -> usize {
         if self.max_batch == Self::AUTO_BATCH { MOST_AUTO_BATCH } else { self.max_batch }
     }
 
@@ -237,4 +237,24 @@ pub struct ModelFiles {
     pub tokenizer: &'static [u8],
     /// model.safetensors.
     pub weights: &'static [u8],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch of prompts is read before the first of them has got its reply, so that they are decoded together.
+    #[test]
+    fn steps_of_a_gpu_hold_large_batches() {
+        let (prompts, prompt_tokens, new_tokens) = (256, 256, 64);
+        let steps = |device| {
+            let (chunk, tokens) = LoadOptions { device, ..LoadOptions::default() }.step_limits();
+            assert!(chunk <= tokens);
+            usize::div_ceil(prompts * prompt_tokens, tokens)
+        };
+        assert!(steps(DeviceName::Cuda(0)) < new_tokens && steps(DeviceName::Cpu) > new_tokens);
+        let options =
+            LoadOptions { prefill_chunk: Some(7), max_step_tokens: Some(9), ..LoadOptions::default() };
+        assert_eq!(LoadOptions { device: DeviceName::Cuda(1), ..options }.step_limits(), (7, 9));
+    }
 }

@@ -56,7 +56,7 @@ impl ModelsSettings {
 /// Settings for loading engines, the same for all models of a worker.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineSettings {
-    /// Maximum sequences in a batch; the engine's default if `None`.
+    /// Maximum sequences in a batch. If `None`, the engine's default on the CPU, and as many as fit on a GPU.
     pub batch_size: Option<usize>,
     /// Compute threads; all cores if `None`.
     pub threads: Option<usize>,
@@ -223,8 +223,10 @@ impl EngineSettings {
             kv_cache_bytes: self.memory.and_then(|share| usize::try_from(share.cache_bytes).ok()),
             ..LoadOptions::default()
         };
-        if let Some(batch_size) = self.batch_size {
-            options.max_batch = batch_size.max(1);
+        match self.batch_size {
+            Some(batch_size) => options.max_batch = batch_size.max(1),
+            None if self.is_on_gpu() => options.max_batch = LoadOptions::AUTO_BATCH,
+            None => {}
         }
         options
     }
@@ -254,6 +256,16 @@ mod tests {
         assert_eq!(gpu.computed_in(true), "f16+full-rotary+cuda");
         assert_eq!(gpu.computed_in(false), "f16+full-rotary+cuda+newline-text");
         assert_eq!(EngineSettings::default().computed_in(false), "f32+full-rotary+newline-text");
+    }
+
+    #[test]
+    fn a_gpu_computes_as_many_sequences_as_fit() {
+        let most = |device, batch_size| {
+            let settings = EngineSettings { device, batch_size, ..EngineSettings::default() };
+            settings.options().most_sequences()
+        };
+        assert_eq!((most(Device::Cpu, None), most(Device::Cuda(0), None)), (32, 256));
+        assert_eq!((most(Device::Cpu, Some(5)), most(Device::Cuda(0), Some(5))), (5, 5));
     }
 
     /// Numbers of GPUs may differ between workers, but a CPU and a GPU do not continue each other's runs.

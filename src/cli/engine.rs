@@ -13,8 +13,8 @@ use lumos_tasks::{BackendChoice, Swap};
 pub(crate) struct EngineArgs {
     /// Set the number of sequences computed together: auto or N [default: auto]
     ///
-    /// `auto` uses as many as fit into the memory for keys and values, at most 256. N also sets the number of
-    /// episodes in progress, unless --concurrency does. Does not change results on the same machine in f32.
+    /// `auto` is 32 on the CPU, and on a GPU as many as fit into the memory for keys and values, at most 256. N also
+    /// sets the number of episodes in progress, unless --concurrency does. Does not change results on the same machine in f32.
     /// Example: --batch-size 16
     #[arg(long, value_name = "N", env = "LUMOS_BATCH_SIZE")]
     pub(crate) batch_size: Option<String>,
@@ -30,6 +30,14 @@ pub(crate) struct EngineArgs {
     /// Example: --dtype bf16
     #[arg(long, value_name = "TYPE", env = "LUMOS_DTYPE")]
     pub(crate) dtype: Option<String>,
+    #[command(flatten)]
+    pub(crate) speed: SpeedArgs,
+}
+
+/// Options of the engine that do not change results, so that `resume` may set others than `run`.
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct SpeedArgs {
     /// Reuse computed prompt prefixes: on or off [default: on]
     ///
     /// Does not change results. Example: --prefix-cache off
@@ -91,7 +99,8 @@ pub(crate) struct MemoryArgs {
     /// Set the number of episodes in progress at the same time
     ///
     /// Default: as --batch-size. With --batch-size auto, 8 per core (at most 64) if models are computed on
-    /// the CPU, else 64. At least 256 if models are loaded in turns. Example: --concurrency 32
+    /// the CPU, 256 if they are computed on GPUs, else 64. At least 256 if models are loaded in turns.
+    /// Example: --concurrency 32
     #[arg(long, value_name = "N", env = "LUMOS_CONCURRENCY", alias = "places")]
     pub(crate) concurrency: Option<u32>,
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{BackendArgs, EngineArgs, FleetArgs, MemoryArgs, RunsArgs};
+use super::{BackendArgs, EngineArgs, FleetArgs, MemoryArgs, RunsArgs, SpeedArgs};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -335,6 +335,8 @@ pub(crate) struct ResumeArgs {
     /// Save a screenshot of every step in a browser, in the run's folder
     #[arg(long)]
     pub(crate) screenshots: bool,
+    #[command(flatten)]
+    pub(crate) speed: SpeedArgs,
     #[command(flatten)]
     pub(crate) memory: MemoryArgs,
     #[command(flatten)]

@@ -47,8 +47,8 @@ pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> Comm
     };
     let mut resolved = manifest.spec.clone();
     (resolved.output_path, resolved.name) = named(&folder)?;
-    let models =
-        settings::models_of(&resolved, &EngineArgs::default(), settings::Computes::of(&arguments.fleet))?;
+    let engine = EngineArgs { speed: arguments.speed, ..EngineArgs::default() };
+    let models = settings::models_of(&resolved, &engine, settings::Computes::of(&arguments.fleet))?;
     let executor = Executor::new(models, &resolved.folder(), options);
     let spec = Spec { resolved, executor }.with_fleet(&arguments.fleet).await?;
     let Some(checkpoint) = checkpoint else {

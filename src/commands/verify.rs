@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::results::open;
-use crate::cli::{EngineArgs, ReplayArgs, VerifyArgs};
+use crate::cli::{EngineArgs, ReplayArgs, SpeedArgs, VerifyArgs};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::pipeline::{Executor, Options};
 use crate::settings;
@@ -70,7 +70,8 @@ pub(crate) async fn verify(arguments: &VerifyArgs) -> CommandResult {
         None => BatchSize::Fixed(ALONE),
     };
     manifest.spec.batch_size = batch_size;
-    let engine = EngineArgs { threads: arguments.threads, ..EngineArgs::default() };
+    let speed = SpeedArgs { threads: arguments.threads, ..SpeedArgs::default() };
+    let engine = EngineArgs { speed, ..EngineArgs::default() };
     let models = settings::models_of(&manifest.spec, &engine, settings::Computes::Here)?;
     let executor = Executor::new(models, &folder, Options::default());
     executor.check_models(&manifest).await?;

@@ -68,16 +68,17 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
 
 fn fleet_settings(arguments: &WorkerArgs) -> Result<WorkerSettings, Failure> {
     let name = arguments.name.clone().unwrap_or_else(worker_name);
+    let placement = settings::placement(&arguments.engine, BackendChoice::Auto)?;
     let concurrency = match arguments.concurrency {
         Some(concurrency) => usize::try_from(concurrency.max(1)).unwrap_or(1),
-        None => settings::concurrency_of(&arguments.engine)?,
+        None => settings::concurrency_of(&arguments.engine, &placement)?,
     };
     // A separate folder per name: workers that share a spool would send each other's outcomes.
     let usual_spool = || std::env::temp_dir().join(format!("lumos-spool-{name}"));
     let spool = arguments.spool.clone().unwrap_or_else(usual_spool);
     Ok(WorkerSettings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        device: settings::placement(&arguments.engine, BackendChoice::Auto)?.to_string(),
+        device: placement.to_string(),
         concurrency,
         memory: arguments.memory.map(|memory| memory.0),
         swap: arguments.swap.unwrap_or_default(),

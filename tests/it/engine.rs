@@ -131,6 +131,13 @@ fn drafts_do_not_change_a_run() {
         }
         let again = lumos().args("run --tasks gsm8k --model builtin:tiny --formulation iterative,onetime -q");
         again.args("--speculate lookup").output(folder.path(), "greedy-off").ok();
+        // As if it had been interrupted while it was planned.
+        let resumed = folder.path().join("resumed");
+        std::fs::create_dir(&resumed).unwrap();
+        std::fs::copy(off.join("manifest.json"), resumed.join("manifest.json")).unwrap();
+        lumos().args("resume -q --speculate lookup --threads 1").arg(&resumed).ok();
+        let (text, _, accepted) = samples(&resumed);
+        assert!(text == expected && accepted > 0, "{accepted}");
     }
     lumos()
         .args("run --tasks gsm8k --model builtin:tiny --speculate on")

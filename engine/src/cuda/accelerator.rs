@@ -70,6 +70,8 @@ impl Product {
 pub(crate) trait Accelerator: Send {
     /// A buffer in device memory.
     type Buffer: Send;
+    /// Launches and products that were recorded, and are started together.
+    type Recording: Send;
 
     /// Allocates `bytes` bytes of uninitialized memory.
     fn allocate(&self, bytes: usize) -> Result<Self::Buffer, DeviceError>;
@@ -82,6 +84,16 @@ pub(crate) trait Accelerator: Send {
 
     /// Launches a kernel with `arguments` as its parameters.
     fn launch(&self, launch: &Launch, arguments: &[Argument<'_, Self::Buffer>]) -> Result<(), DeviceError>;
+
+    /// Records the launches and products of `work`, which does nothing else, instead of computing them. `None` if the device
+    /// cannot record them.
+    fn record(
+        &self,
+        work: &mut dyn FnMut() -> Result<(), DeviceError>,
+    ) -> Result<Option<Self::Recording>, DeviceError>;
+
+    /// Starts what was recorded. Its buffers must still exist.
+    fn replay(&self, recording: &Self::Recording) -> Result<(), DeviceError>;
 
     /// Multiplies `input` with `weights`, both of the device's element type, and writes float32 to `output`
     /// at the given offset in bytes.

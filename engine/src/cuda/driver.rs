@@ -11,8 +11,8 @@ use cudarc::cublas;
 use cudarc::cublas::sys as blas;
 use cudarc::driver::sys::{CUfunction_attribute_enum, CUresult};
 use cudarc::driver::{
-    CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, DriverError, LaunchConfig, PushKernelArg,
-    result, sys,
+    CudaContext, CudaFunction, CudaGraph, CudaSlice, CudaStream, DevicePtr, DriverError, LaunchConfig,
+    PushKernelArg, result, sys,
 };
 use cudarc::nvrtc;
 
@@ -27,6 +27,8 @@ use crate::simd::DType;
 /// Bytes copied to measure memory bandwidth.
 const COPY: usize = 1 << 30;
 const ROUNDS: usize = 10;
+/// Bytes of cuBLAS's workspace: what NVIDIA recommends for Hopper, the most of all architectures.
+const WORKSPACE: usize = 32 << 20;
 /// Rows, inputs and outputs of the matrix product that is timed.
 const PRODUCT: usize = 8192;
 /// Random numbers that fill the timed matrices, over and over.
@@ -48,7 +50,15 @@ pub(crate) struct CudaDevice {
 struct Blas {
     handle: blas::cublasHandle_t,
     context: Arc<CudaContext>,
+    /// Memory for intermediate sums; without it cuBLAS allocates memory, which cannot be recorded. Freed after the handle.
+    _workspace: CudaSlice<u8>,
 }
+
+/// A recorded sequence of launches.
+pub(crate) struct Recording(CudaGraph);
+
+// SAFETY: a graph may be used by any thread, one at a time.
+unsafe impl Send for Recording {}
 
 // SAFETY: a handle may be used by any thread, one at a time.
 unsafe impl Send for Blas {}
@@ -66,10 +76,17 @@ impl Drop for Blas {
 
 /// A buffer in GPU memory.
 pub(crate) struct CudaBuffer {
-    /// Frees the memory when dropped.
-    _memory: CudaSlice<u8>,
+    /// Freed when it is dropped.
+    memory: CudaSlice<u8>,
     address: sys::CUdeviceptr,
     bytes: usize,
+}
+
+impl Drop for CudaBuffer {
+    fn drop(&mut self) {
+        // Freeing needs the context, which this thread may never have used: an engine may be dropped without having computed.
+        let _ = self.memory.context().bind_to_thread();
+    }
 }
 
 impl CudaBuffer {
@@ -181,10 +198,16 @@ impl CudaDevice {
         // order.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream()?;
+        // SAFETY: nothing reads the workspace before cuBLAS has written it.
+        let workspace = unsafe { stream.alloc::<u8>(WORKSPACE) }?;
+        let address = workspace.device_ptr(&stream).0 as *mut c_void;
         let handle = cublas::result::create_handle().map_err(blas_failed)?;
-        let blas = Blas { handle, context: context.clone() };
-        // SAFETY: both are alive.
-        unsafe { cublas::result::set_stream(handle, stream.cu_stream().cast()) }.map_err(blas_failed)?;
+        let blas = Blas { handle, context: context.clone(), _workspace: workspace };
+        // SAFETY: all are alive. Another stream would reset the workspace.
+        unsafe {
+            cublas::result::set_stream(handle, stream.cu_stream().cast()).map_err(blas_failed)?;
+            blas::cublasSetWorkspace_v2(handle, address, WORKSPACE).result().map_err(blas_failed)?;
+        }
         let code = libraries::compile(context.compute_capability()?, dtype)?;
         let module = context.load_module(nvrtc::Ptx::from_binary(code))?;
         let mut functions = HashMap::new();
@@ -291,6 +314,7 @@ fn blas_failed(error: cublas::result::CublasError) -> DeviceError {
 
 impl Accelerator for CudaDevice {
     type Buffer = CudaBuffer;
+    type Recording = Recording;
 
     fn allocate(&self, bytes: usize) -> Result<CudaBuffer, DeviceError> {
         // SAFETY: nothing is read before a kernel or an upload has written it.
@@ -299,7 +323,7 @@ impl Accelerator for CudaDevice {
             DeviceError::from(error).within(&format!("failed to allocate {bytes} bytes of its memory"))
         })?;
         let address = memory.device_ptr(&self.stream).0;
-        Ok(CudaBuffer { _memory: memory, address, bytes })
+        Ok(CudaBuffer { memory, address, bytes })
     }
 
     fn upload(&self, buffer: &CudaBuffer, offset: usize, bytes: &[u8]) -> Result<(), DeviceError> {
@@ -346,6 +370,33 @@ impl Accelerator for CudaDevice {
         unsafe { builder.launch(config) }
             .map_err(|error| DeviceError::from(error).within(&format!("kernel {}", launch.kernel)))?;
         Ok(())
+    }
+
+    fn record(
+        &self,
+        work: &mut dyn FnMut() -> Result<(), DeviceError>,
+    ) -> Result<Option<Recording>, DeviceError> {
+        // Other threads may allocate and wait in the meantime.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        let worked = self.stream.begin_capture(mode).map_err(DeviceError::from).and_then(|()| work());
+        // Also after an error, because the stream computes nothing before.
+        let ended = self.stream.end_capture(sys::CUgraphInstantiate_flags(0)).map_err(DeviceError::from);
+        match (worked, ended) {
+            (Err(DeviceError::Lost(reason)), _) | (_, Err(DeviceError::Lost(reason))) => {
+                Err(DeviceError::Lost(reason))
+            }
+            (Ok(()), Ok(graph)) => Ok(graph.map(Recording)),
+            (Err(DeviceError::Failed(reason)), _) | (_, Err(DeviceError::Failed(reason))) => {
+                tracing::warn!(
+                    "failed to record the launches of a step; they are started one by one: {reason}"
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    fn replay(&self, recording: &Recording) -> Result<(), DeviceError> {
+        Ok(recording.0.launch()?)
     }
 
     fn multiply(

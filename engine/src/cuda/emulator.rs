@@ -1,19 +1,24 @@
 //! A test device: the kernels' own source, compiled for the host and run in a separate process.
+//!
+//! Each process runs the threads of a block in another random order. Its seed is printed, and `LUMOS_SCHEDULE` sets it for all
+//! processes of a test.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use crate::simd::DType;
 
 /// The sources that are compiled, placed in one folder.
-const SOURCES: [(&str, &str); 6] = [
+const SOURCES: [(&str, &str); 7] = [
     ("emulator.cpp", include_str!("emulator/emulator.cpp")),
     ("races.cpp", include_str!("emulator/races.cpp")),
     ("threads.hpp", include_str!("emulator/threads.hpp")),
     ("intrinsics.hpp", include_str!("emulator/intrinsics.hpp")),
+    ("tensor_cores.hpp", include_str!("emulator/tensor_cores.hpp")),
     ("kernels.cu", include_str!("kernels.cu")),
     ("sampling.cu", include_str!("sampling.cu")),
 ];
@@ -37,6 +42,8 @@ pub(super) struct Buffer {
 pub(super) struct Counts {
     /// Kernels launched and products computed.
     pub(super) launches: usize,
+    /// Recordings that were started.
+    pub(super) replays: usize,
     /// Number of times the host waited for the device.
     pub(super) downloads: usize,
     /// Bytes downloaded.
@@ -49,6 +56,8 @@ struct Process {
     output: ChildStdout,
     buffers: u32,
     counts: Counts,
+    /// The launches that are recorded, instead of sent, and their number.
+    recording: Option<(Vec<u8>, usize)>,
 }
 
 impl Emulator {
@@ -75,20 +84,36 @@ impl Emulator {
     }
 
     fn run(program: &Path, sanitized: bool) -> Self {
+        static SCHEDULES: AtomicU64 = AtomicU64::new(1);
+        let next = SCHEDULES.fetch_add(1, Ordering::Relaxed);
+        let set = std::env::var("LUMOS_SCHEDULE").ok().filter(|text| !text.is_empty());
+        // Seeds of a xorshift generator, whose bits differ from its first number on.
+        let seed = set.unwrap_or_else(|| next.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string());
+        eprintln!("emulator: LUMOS_SCHEDULE={seed}");
         let mut child = Command::new(program)
+            .arg(seed)
             .env("ASAN_OPTIONS", "detect_leaks=0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the emulator was built");
         let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-        let process = Process { child, input, output, buffers: 0, counts: Counts::default() };
+        let process =
+            Process { child, input, output, buffers: 0, counts: Counts::default(), recording: None };
         Self { process: Arc::new(Mutex::new(process)), sanitized }
     }
 
     /// Counts of the operations requested so far.
     pub(super) fn counts(&self) -> Counts {
         lock(&self.process).counts
+    }
+
+    /// The most additions of a block to one address of shared memory so far.
+    pub(super) fn most_additions(&self) -> Result<u32, DeviceError> {
+        let (mut process, mut bytes) = (lock(&self.process), [0; 4]);
+        process.send(&words(&[6]))?;
+        process.output.read_exact(&mut bytes).map_err(|error| process.ended(&error))?;
+        Ok(u32::from_le_bytes(bytes))
     }
 
     /// Another handle to the same device.
@@ -167,6 +192,17 @@ fn lock(process: &Mutex<Process>) -> MutexGuard<'_, Process> {
 }
 
 impl Process {
+    /// Sends a launch or a product, or records it.
+    fn start(&mut self, message: &[u8]) -> Result<(), DeviceError> {
+        if let Some((messages, count)) = &mut self.recording {
+            messages.extend_from_slice(message);
+            *count += 1;
+            return Ok(());
+        }
+        self.counts.launches += 1;
+        self.send(message)
+    }
+
     fn send(&mut self, message: &[u8]) -> Result<(), DeviceError> {
         self.input.write_all(message).map_err(|error| self.ended(&error))
     }
@@ -202,6 +238,7 @@ fn place(message: &mut Vec<u8>, id: u32, numbers: &[usize]) {
 
 impl Accelerator for Emulator {
     type Buffer = Buffer;
+    type Recording = (Vec<u8>, usize);
 
     fn allocate(&self, bytes: usize) -> Result<Buffer, DeviceError> {
         let mut process = lock(&self.process);
@@ -246,9 +283,23 @@ impl Accelerator for Emulator {
                 Argument::Nothing => message.extend(words(&[3])),
             }
         }
+        lock(&self.process).start(&message)
+    }
+
+    fn record(
+        &self,
+        work: &mut dyn FnMut() -> Result<(), DeviceError>,
+    ) -> Result<Option<Self::Recording>, DeviceError> {
+        lock(&self.process).recording = Some((Vec::new(), 0));
+        work()?;
+        Ok(lock(&self.process).recording.take())
+    }
+
+    fn replay(&self, (messages, count): &Self::Recording) -> Result<(), DeviceError> {
         let mut process = lock(&self.process);
-        process.counts.launches += 1;
-        process.send(&message)
+        process.counts.replays += 1;
+        process.counts.launches += count;
+        process.send(messages)
     }
 
     fn multiply(
@@ -264,8 +315,6 @@ impl Accelerator for Emulator {
         place(&mut message, output.id, &[offset]);
         let Product { m, n, k, lda, ldb, ldc } = *product;
         message.extend(words(&[m, n, k, lda, ldb, ldc].map(|size| size as u32)));
-        let mut process = lock(&self.process);
-        process.counts.launches += 1;
-        process.send(&message)
+        lock(&self.process).start(&message)
     }
 }

@@ -186,7 +186,8 @@ __device__ __forceinline__ void store4(Element* to, float4 four) {
 
 // One block an output row: adds `update`, if there is one, to the row of `hidden`, and scales the sum to a root mean
 // square of one and by `weight`. `rows` names the rows of `hidden`; without it they are the blocks' own. Threads handle four
-// neighbouring numbers at a time if `width` is a multiple of four, and load NORM_LOADS times before they use the first.
+// neighbouring numbers at a time if `width` is a multiple of four, and load NORM_LOADS times before they use the first. These
+// stay in registers, so that rows of up to 4 × NORM_LOADS × blockDim.x numbers are read once.
 // Shared memory: one float a warp.
 KERNEL void rms_norm(const u32* __restrict__ rows, float* __restrict__ hidden, const float* __restrict__ update,
                      const float* __restrict__ weight, Element* __restrict__ output, u32 width, float epsilon) {
@@ -194,9 +195,10 @@ KERNEL void rms_norm(const u32* __restrict__ rows, float* __restrict__ hidden, c
     const u64 row = rows ? rows[blockIdx.x] : blockIdx.x;
     float* values = hidden + row * width;
     const float* added = update ? update + row * width : nullptr;
-    const u32 whole = width % 4 == 0 ? width : 0, step = 4 * blockDim.x;
+    const u32 whole = width % 4 == 0 ? width : 0, step = 4 * blockDim.x, first = 4 * threadIdx.x;
+    float4 kept[NORM_LOADS];
     float sum = 0.0f;
-    for (u32 start = 4 * threadIdx.x; start < whole; start += NORM_LOADS * step) {
+    for (u32 start = first; start < whole; start += NORM_LOADS * step) {
         float4 held[NORM_LOADS], more[NORM_LOADS];
 #pragma unroll
         for (u32 load = 0; load < NORM_LOADS; ++load) {
@@ -211,6 +213,7 @@ KERNEL void rms_norm(const u32* __restrict__ rows, float* __restrict__ hidden, c
             four.x += more[load].x, four.y += more[load].y, four.z += more[load].z, four.w += more[load].w;
             if (added && at < width) *(float4*)(values + at) = four;
             sum += four.x * four.x + four.y * four.y + four.z * four.z + four.w * four.w;
+            if (start == first) kept[load] = four;
         }
     }
     for (u32 at = whole + threadIdx.x; at < width; at += blockDim.x) {
@@ -228,17 +231,19 @@ KERNEL void rms_norm(const u32* __restrict__ rows, float* __restrict__ hidden, c
     for (u32 warp = 0; warp < blockDim.x / LANES; ++warp) sum += sums[warp];
     const float scale = 1.0f / sqrtf(sum / (float)width + epsilon);
     Element* to = output + (u64)blockIdx.x * width;
-    for (u32 start = 4 * threadIdx.x; start < whole; start += NORM_LOADS * step) {
-        float4 held[NORM_LOADS], factors[NORM_LOADS];
+    for (u32 start = first; start < whole; start += NORM_LOADS * step) {
+        float4 factors[NORM_LOADS];
 #pragma unroll
         for (u32 load = 0; load < NORM_LOADS; ++load) {
             const u32 at = start + load * step;
-            if (at < width) held[load] = *(const float4*)(values + at), factors[load] = *(const float4*)(weight + at);
+            if (at >= width) continue;
+            factors[load] = *(const float4*)(weight + at);
+            if (start != first) kept[load] = *(const float4*)(values + at);
         }
 #pragma unroll
         for (u32 load = 0; load < NORM_LOADS; ++load) {
             const u32 at = start + load * step;
-            const float4 four = held[load], factor = factors[load];
+            const float4 four = kept[load], factor = factors[load];
             if (at < width) {
                 store4(to + at, make_float4(four.x * scale * factor.x, four.y * scale * factor.y,
                                             four.z * scale * factor.z, four.w * scale * factor.w));
@@ -248,34 +253,62 @@ KERNEL void rms_norm(const u32* __restrict__ rows, float* __restrict__ hidden, c
     for (u32 at = whole + threadIdx.x; at < width; at += blockDim.x) to[at] = narrow(values[at] * scale * weight[at]);
 }
 
-// A warp for a head (blockIdx.y and warp) of a row (blockIdx.x) of queries, keys and values: turns queries and keys by their
-// position (half-split, as Hugging Face's Llama has it) and puts keys and values into their place. `rotary`: a position's
-// cosines, then its sines.
+// Turns COUNT neighbouring numbers of a head's first half, from `at` on, and those of its second half by their position, or
+// copies them if they are values.
+template <u32 COUNT>
+__device__ __forceinline__ void rotate(float* own, const float* angles, Element* stored, u32 at, u32 half, bool turns) {
+    alignas(16) float first[COUNT], second[COUNT], cosines[COUNT], sines[COUNT];
+    if constexpr (COUNT == 4) {
+        *(float4*)first = *(const float4*)(own + at), *(float4*)second = *(const float4*)(own + half + at);
+        if (turns) *(float4*)cosines = *(const float4*)(angles + at), *(float4*)sines = *(const float4*)(angles + half + at);
+    } else {
+        first[0] = own[at], second[0] = own[half + at];
+        if (turns) cosines[0] = angles[at], sines[0] = angles[half + at];
+    }
+#pragma unroll
+    for (u32 index = 0; index < COUNT && turns; ++index) {
+        const float turned = first[index] * cosines[index] - second[index] * sines[index];
+        second[index] = second[index] * cosines[index] + first[index] * sines[index];
+        first[index] = turned;
+    }
+    if constexpr (COUNT == 4) {
+        float4 low = make_float4(first[0], first[1], first[2], first[3]);
+        float4 high = make_float4(second[0], second[1], second[2], second[3]);
+        if (stored) {
+            store4(stored + at, low), store4(stored + half + at, high);
+        } else {
+            *(float4*)(own + at) = low, *(float4*)(own + half + at) = high;
+        }
+    } else if (stored) {
+        stored[at] = narrow(first[0]), stored[half + at] = narrow(second[0]);
+    } else {
+        own[at] = first[0], own[half + at] = second[0];
+    }
+}
+
+// Turns a row's queries and keys (blockIdx.x) by their position (half-split, as Hugging Face's Llama has it) and puts keys and
+// values into their place. A thread for four neighbouring numbers of each half of a head, or for one if `head_size` is no
+// multiple of eight; threads of a row are counted over blockIdx.y. `rotary`: a position's cosines, then its sines.
 KERNEL void rotate_store(float* __restrict__ rows, const u32* __restrict__ positions, const u32* __restrict__ places,
                          const float* __restrict__ rotary, Element* __restrict__ keys, Element* __restrict__ values,
                          u32 query_heads, u32 key_value_heads, u32 head_size) {
-    const u32 lane = threadIdx.x % LANES, head = blockIdx.y * (blockDim.x / LANES) + threadIdx.x / LANES;
-    const u32 heads = query_heads + 2 * key_value_heads, half = head_size / 2;
+    const u32 half = head_size / 2, count = head_size % 8 == 0 ? 4 : 1, together = half / count;
+    const u32 thread = blockIdx.y * blockDim.x + threadIdx.x, head = thread / together, at = thread % together * count;
+    const u32 heads = query_heads + 2 * key_value_heads, first_value = query_heads + key_value_heads;
     if (head >= heads) return;
     float* own = rows + ((u64)blockIdx.x * heads + head) * head_size;
-    const u64 place = (u64)places[blockIdx.x] * key_value_heads;
-    if (head >= query_heads + key_value_heads) {
-        Element* value = values + (place + head - query_heads - key_value_heads) * head_size;
-        for (u32 at = lane; at < head_size; at += LANES) value[at] = narrow(own[at]);
-        return;
-    }
     const float* angles = rotary + (u64)positions[blockIdx.x] * head_size;
-    for (u32 at = lane; at < half; at += LANES) {
-        const float first = own[at], second = own[half + at], cosine = angles[at], sine = angles[half + at];
-        const float turned = first * cosine - second * sine, other = second * cosine + first * sine;
-        if (head < query_heads) {
-            own[at] = turned;
-            own[half + at] = other;
-        } else {
-            Element* key = keys + (place + head - query_heads) * head_size;
-            key[at] = narrow(turned);
-            key[half + at] = narrow(other);
-        }
+    const u64 place = (u64)places[blockIdx.x] * key_value_heads;
+    Element* stored = nullptr;
+    if (head >= first_value) {
+        stored = values + (place + head - first_value) * head_size;
+    } else if (head >= query_heads) {
+        stored = keys + (place + head - query_heads) * head_size;
+    }
+    if (count == 4) {
+        rotate<4>(own, angles, stored, at, half, head < first_value);
+    } else {
+        rotate<1>(own, angles, stored, at, half, head < first_value);
     }
 }
 
@@ -297,6 +330,14 @@ __device__ __forceinline__ u64 place_of(const u32* pages, u32 position, u32 page
     }
     return (u64)pages[position / page_size] * page_size + position % page_size;
 }
+
+// Whether attention of 16-bit types multiplies on tensor cores.
+#undef TENSOR_CORES
+#if LUMOS_ELEMENT != 0 && (defined(LUMOS_EMULATOR) || __CUDA_ARCH__ >= 800)
+#define TENSOR_CORES 1
+#else
+#define TENSOR_CORES 0
+#endif
 
 // A head's numbers of LANES positions on their way to shared memory, where each position has a row of HEAD + WIDE elements:
 // rows are aligned to 16 bytes, and lanes that read neighbouring rows use different banks.
@@ -355,14 +396,23 @@ struct Tile<0> {
     }
 };
 
-// The running softmax of one query: the highest score, the sum of the weights and the weighted sums of values.
-template <u32 PARTS>
+// The running softmax of one query: the highest score and the sum of the weights.
 struct Softmax {
-    float best, total, sums[PARTS];
+    float best, total;
 
     MEMBER void clear() {
         best = -INFINITE;
         total = 0.0f;
+    }
+};
+
+// With a lane's part of the weighted sums of values.
+template <u32 PARTS>
+struct WeightedSums : Softmax {
+    float sums[PARTS];
+
+    MEMBER void clear() {
+        Softmax::clear();
 #pragma unroll
         for (u32 part = 0; part < PARTS; ++part) sums[part] = 0.0f;
     }
@@ -386,10 +436,11 @@ __device__ __forceinline__ float joined(float sum, float factor, float other, fl
 template <u32 HEAD>
 __device__ __forceinline__ void scores_of(const float* queries, const Element* key, u32 count, u32 head_size,
                                           float (&scores)[QUERIES_OF_A_WARP]) {
-    const u32 warp = threadIdx.x / LANES, size = HEAD ? HEAD : head_size, wide = HEAD ? HEAD : 0;
+    const u32 warp = threadIdx.x / LANES, size = HEAD ? HEAD : head_size, wide = HEAD / 4;
 #pragma unroll
     for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) scores[index] = 0.0f;
-    for (u32 at = 0; at < wide; at += 4) {
+    for (u32 four_at = 0; four_at != wide; ++four_at) {
+        const u32 at = 4 * four_at;
         const float4 four = load4(key + at);
 #pragma unroll
         for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
@@ -404,7 +455,7 @@ __device__ __forceinline__ void scores_of(const float* queries, const Element* k
             }
         }
     }
-    for (u32 at = wide; at < size; ++at) {
+    for (u32 at = 4 * wide; at < size; ++at) {
         const float number = widen(key[at]);
 #pragma unroll
         for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
@@ -418,7 +469,29 @@ __device__ __forceinline__ void scores_of(const float* queries, const Element* k
 struct Task {
     u32 first_row, count, position, end, first_head, heads, key_head;
     const u32* pages;
+
+    // Where a query's row of outputs begins, counted in heads.
+    MEMBER u64 head_of(u32 query, u32 query_heads) const {
+        return (u64)(first_row + query / heads) * query_heads + first_head + query % heads;
+    }
 };
+
+// Joins the positions that `own` has seen to those before them. Returns the factors of both sums of values.
+__device__ __forceinline__ void join(Softmax& whole, Softmax& own, float* factor, float* other) {
+    whole.best = join_factors(whole.best, own.best, factor, other);
+    whole.total = joined(whole.total, *factor, own.total, *other);
+}
+
+// Takes a lane's score into a query's softmax. Returns its weight, and the factor of the sums of the positions before.
+__device__ __forceinline__ float weigh(Softmax& own, float score, bool visible, float* factor) {
+    score = visible ? score : -INFINITE;
+    const float highest = fmaxf(own.best, warp_maximum(score));
+    // Before the window begins there is nothing to weigh.
+    const bool any = highest > -INFINITE;
+    *factor = any ? expf(own.best - highest) : 1.0f;
+    own.best = highest;
+    return any ? expf(score - highest) : 0.0f;
+}
 
 // A block's work for heads of HEAD numbers; 0 for any number. Tiles of `first` up to `last` positions.
 template <u32 HEAD>
@@ -450,7 +523,7 @@ __device__ __forceinline__ void attend(const Task& task, const float* rows, cons
         end = end < (part + 1) * PART ? end : (part + 1) * PART;
         if (start >= end) return;
     }
-    Softmax<PARTS> whole[QUERIES_OF_A_WARP], own[QUERIES_OF_A_WARP];
+    WeightedSums<PARTS> whole[QUERIES_OF_A_WARP], own[QUERIES_OF_A_WARP];
 #pragma unroll
     for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) whole[index].clear(), own[index].clear();
     Tile<HEAD> loaded;
@@ -468,13 +541,8 @@ __device__ __forceinline__ void attend(const Task& task, const float* rows, cons
             if (query >= count) continue;
             const u32 place = position + query / heads, seen = start + lane;
             const bool visible = seen <= place && !(window && seen + window <= place);
-            const float score = visible ? scores[index] : -INFINITE;
-            const float highest = fmaxf(own[index].best, warp_maximum(score));
-            // Before the window begins there is nothing to weigh.
-            const bool any = highest > -INFINITE;
-            const float weight = any ? expf(score - highest) : 0.0f;
-            const float factor = any ? expf(own[index].best - highest) : 1.0f;
-            own[index].best = highest;
+            float factor;
+            const float weight = weigh(own[index], scores[index], visible, &factor);
             own[index].total = own[index].total * factor + warp_sum(weight);
 #pragma unroll
             for (u32 number = 0; number < PARTS; ++number) own[index].sums[number] *= factor;
@@ -508,9 +576,7 @@ __device__ __forceinline__ void attend(const Task& task, const float* rows, cons
 #pragma unroll
         for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
             float factor, other;
-            const float highest = join_factors(whole[index].best, own[index].best, &factor, &other);
-            whole[index].best = highest;
-            whole[index].total = joined(whole[index].total, factor, own[index].total, other);
+            join(whole[index], own[index], &factor, &other);
 #pragma unroll
             for (u32 number = 0; number < PARTS; ++number) {
                 whole[index].sums[number] = joined(whole[index].sums[number], factor, own[index].sums[number], other);
@@ -522,7 +588,7 @@ __device__ __forceinline__ void attend(const Task& task, const float* rows, cons
     for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
         const u32 query = warp + index * WARPS;
         if (query >= count) continue;
-        const u64 head = (u64)(task.first_row + query / heads) * query_heads + task.first_head + query % heads;
+        const u64 head = task.head_of(query, query_heads);
         const float factor = 1.0f / whole[index].total;
         float* to = partial + (head * part_count + part) * (size + 2);
         if (partial && lane == 0) to[0] = own[index].best, to[1] = own[index].total;
@@ -539,6 +605,190 @@ __device__ __forceinline__ void attend(const Task& task, const float* rows, cons
     }
 }
 
+#if TENSOR_CORES
+// A product of tensor cores: `sums` (16 × 8) += `left` (16 × 16) times the columns `first` and `second` (16 × 8). With g = lane / 4
+// and t = lane % 4 a lane holds rows g and g + 8, columns 2t and 2t + 1 of the sums.
+__device__ __forceinline__ void multiply_add(float (&sums)[4], const u32 (&left)[4], u32 first, u32 second) {
+#if defined(LUMOS_EMULATOR)
+    emulated_multiply_add(sums, left, first, second, widen);
+#else
+#if LUMOS_ELEMENT == 1
+#define TYPES "f32.bf16.bf16.f32"
+#else
+#define TYPES "f32.f16.f16.f32"
+#endif
+    asm("mma.sync.aligned.m16n8k16.row.col." TYPES " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(first), "r"(second));
+#endif
+}
+
+// Loads four matrices of 8 × 8 elements: lane 8i + j names row j of matrix i, and gets columns 2t and 2t + 1 of row g of each;
+// TURNED: rows 2t and 2t + 1 of column g.
+template <bool TURNED>
+__device__ __forceinline__ void load_matrices(u32 (&numbers)[4], const Element* row) {
+#if defined(LUMOS_EMULATOR)
+    emulated_load_matrices<TURNED>(numbers, row);
+#else
+    const u32 address = (u32)__cvta_generic_to_shared(row);
+    if (TURNED) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(numbers[0]), "=r"(numbers[1]), "=r"(numbers[2]), "=r"(numbers[3]) : "r"(address) : "memory");
+    } else {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(numbers[0]), "=r"(numbers[1]), "=r"(numbers[2]), "=r"(numbers[3]) : "r"(address) : "memory");
+    }
+#endif
+}
+
+// Elements or floats of a row of scores in shared memory: lanes that read neighbouring rows use different banks.
+#define SCORE_ROW (LANES + 8)
+
+// `attend` on tensor cores, with a block's queries as the 16 rows of each product. A warp computes the scores of LANES / WARPS
+// positions with all queries, then the softmax of QUERIES_OF_A_WARP queries as `attend` does, then HEAD / WARPS numbers of all
+// outputs. Queries and weights are rounded to elements; a query's sums do not depend on the other rows of a product.
+// Shared memory: queries, weights, a tile (elements), scores, two factors of each query (floats).
+template <u32 HEAD>
+__device__ __forceinline__ void attend_with_tensor_cores(const Task& task, const float* rows, const Element* keys,
+                                                         const Element* values, Element* output, float* partial,
+                                                         u32 part_count, u32 part, u32 query_heads, u32 key_value_heads,
+                                                         u32 page_size, u32 window, float scale) {
+    constexpr u32 ROW = HEAD + WIDE, STEPS = HEAD / 16, COLUMNS = HEAD / WARPS / 8;
+    SHARED_MEMORY(memory);
+    Element* queries = (Element*)memory;
+    Element* weights = queries + QUERIES * ROW;
+    Element* tile = weights + QUERIES * SCORE_ROW;
+    float* scores = (float*)(tile + LANES * ROW);
+    float *factors = scores + QUERIES * SCORE_ROW, *others = factors + QUERIES;
+    const u32 warp = threadIdx.x / LANES, lane = threadIdx.x % LANES, low = lane / 4, pair = lane % 4 * 2;
+    const u32 width = key_value_heads * HEAD, count = task.count;
+    const u64 stride = (u64)(query_heads + 2 * key_value_heads) * HEAD;
+    keys += task.key_head * HEAD;
+    values += task.key_head * HEAD;
+
+    for (u32 query = warp; query < QUERIES; query += WARPS) {
+        const float* from = rows + (task.first_row + query / task.heads) * stride +
+                            (task.first_head + query % task.heads) * HEAD;
+        for (u32 at = lane; at < HEAD; at += LANES) queries[query * ROW + at] = narrow(query < count ? from[at] : 0.0f);
+        weights[query * SCORE_ROW + lane] = narrow(0.0f);
+        if (lane == 0) factors[query] = 1.0f, others[query] = 0.0f;
+    }
+    const u32 lowest = window && task.position + 1 > window ? task.position + 1 - window : 0;
+    u32 start = lowest / LANES * LANES, end = task.end;
+    if (partial) {
+        start = start < part * PART ? part * PART : start;
+        end = end < (part + 1) * PART ? end : (part + 1) * PART;
+        if (start >= end) return;
+    }
+    Softmax whole[QUERIES_OF_A_WARP], own[QUERIES_OF_A_WARP];
+    float whole_sums[COLUMNS][4], sums[COLUMNS][4];
+#pragma unroll
+    for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) whole[index].clear(), own[index].clear();
+#pragma unroll
+    for (u32 column = 0; column < COLUMNS; ++column) {
+#pragma unroll
+        for (u32 at = 0; at < 4; ++at) whole_sums[column][at] = sums[column][at] = 0.0f;
+    }
+    Tile<HEAD> loaded;
+    loaded.load(keys, task.pages, start, end, width, HEAD, page_size);
+    for (; start < end; start += LANES) {
+        __syncthreads();
+        loaded.store(tile, HEAD);
+        loaded.load(values, task.pages, start, end, width, HEAD, page_size);
+        __syncthreads();
+        float products[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+        for (u32 step = 0; step < STEPS; step += 2) {
+            u32 left[4], right[4];
+            load_matrices<false>(right, tile + (warp * 8 + lane % 8) * ROW + step * 16 + lane / 8 * 8);
+            load_matrices<false>(left, queries + lane % 16 * ROW + step * 16 + lane / 16 * 8);
+            multiply_add(products, left, right[0], right[1]);
+            load_matrices<false>(left, queries + lane % 16 * ROW + step * 16 + 16 + lane / 16 * 8);
+            multiply_add(products, left, right[2], right[3]);
+        }
+        float* score = scores + low * SCORE_ROW + warp * 8 + pair;
+        score[0] = products[0], score[1] = products[1];
+        score[8 * SCORE_ROW] = products[2], score[8 * SCORE_ROW + 1] = products[3];
+        __syncthreads();
+        loaded.store(tile, HEAD);
+        const u32 next = start + LANES;
+        if (next < end) loaded.load(keys, task.pages, next, end, width, HEAD, page_size);
+#pragma unroll
+        for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
+            const u32 query = warp + index * WARPS;
+            if (query >= count) continue;
+            const u32 place = task.position + query / task.heads, seen = start + lane;
+            const bool visible = seen <= place && !(window && seen + window <= place);
+            float factor;
+            const Element weight =
+                narrow(weigh(own[index], scores[query * SCORE_ROW + lane] * scale, visible, &factor));
+            own[index].total = own[index].total * factor + warp_sum(widen(weight));
+            weights[query * SCORE_ROW + lane] = weight;
+            if (lane == 0) factors[query] = factor;
+        }
+        __syncthreads();
+        u32 left[2][4];
+        load_matrices<false>(left[0], weights + lane % 16 * SCORE_ROW + lane / 16 * 8);
+        load_matrices<false>(left[1], weights + lane % 16 * SCORE_ROW + 16 + lane / 16 * 8);
+        const float factor = factors[low], high_factor = factors[low + 8];
+#pragma unroll
+        for (u32 column = 0; column < COLUMNS; ++column) {
+            u32 right[4];
+            load_matrices<true>(right, tile + lane * ROW + (warp * COLUMNS + column) * 8);
+            sums[column][0] *= factor, sums[column][1] *= factor;
+            sums[column][2] *= high_factor, sums[column][3] *= high_factor;
+            multiply_add(sums[column], left[0], right[0], right[1]);
+            multiply_add(sums[column], left[1], right[2], right[3]);
+        }
+        if (partial || (next % PART != 0 && next < end)) continue;
+        __syncthreads();
+#pragma unroll
+        for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
+            const u32 query = warp + index * WARPS;
+            float joining, other;
+            join(whole[index], own[index], &joining, &other);
+            own[index].clear();
+            if (lane == 0) factors[query] = joining, others[query] = other;
+        }
+        __syncthreads();
+#pragma unroll
+        for (u32 column = 0; column < COLUMNS; ++column) {
+#pragma unroll
+            for (u32 at = 0; at < 4; ++at) {
+                const u32 query = low + at / 2 * 8;
+                whole_sums[column][at] =
+                    joined(whole_sums[column][at], factors[query], sums[column][at], others[query]);
+                sums[column][at] = 0.0f;
+            }
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
+        const u32 query = warp + index * WARPS;
+        if (query >= count || lane > 0) continue;
+        factors[query] = 1.0f / whole[index].total;
+        float* to = partial + (task.head_of(query, query_heads) * part_count + part) * (HEAD + 2);
+        if (partial) to[0] = own[index].best, to[1] = own[index].total;
+    }
+    __syncthreads();
+#pragma unroll
+    for (u32 column = 0; column < COLUMNS; ++column) {
+#pragma unroll
+        for (u32 at = 0; at < 4; ++at) {
+            const u32 query = low + at / 2 * 8, number = (warp * COLUMNS + column) * 8 + pair + at % 2;
+            if (query >= count) continue;
+            const u64 head = task.head_of(query, query_heads);
+            if (partial) {
+                partial[(head * part_count + part) * (HEAD + 2) + 2 + number] = sums[column][at];
+            } else {
+                output[head * HEAD + number] = narrow(whole_sums[column][at] * factors[query]);
+            }
+        }
+    }
+}
+#endif
+
 // Causal attention over pages. One block for neighbouring rows of one sequence (blockIdx.x) and for query heads that
 // read the same keys (blockIdx.y), QUERIES pairs of both at most; WARPS warps. Keys are read LANES positions at a time:
 // a lane has the score of one position, then of every LANES-th number of the output. The loads of a tile are started before
@@ -552,7 +802,8 @@ __device__ __forceinline__ void attend(const Task& task, const float* rows, cons
 // `tasks`: first row, number of rows, position of the first row, start of the sequence's pages in `tables`. `rows`
 // start with the queries. `window`: positions that a row sees, itself included; 0 for all. `head_size` is at most
 // LARGEST_HEAD.
-// Shared memory: QUERIES × head_size queries, QUERIES × LANES weights, LANES × (head_size + WIDE) keys or values.
+// Shared memory: QUERIES × head_size queries, QUERIES × LANES weights, LANES × (head_size + WIDE) keys or values; on tensor
+// cores, which 16-bit types with the usual sizes of heads use from compute capability 8.0 on, as said there.
 template <u32 HEAD>
 __device__ __forceinline__ void attention_block(const float* __restrict__ rows, const u32* __restrict__ tasks,
                                                 const u32* __restrict__ tables, const Element* __restrict__ keys,
@@ -574,8 +825,14 @@ __device__ __forceinline__ void attention_block(const float* __restrict__ rows, 
     task.position = numbers[2];
     task.end = task.position + numbers[1];
     task.pages = tables + numbers[3];
-    attend<HEAD>(task, rows, keys, values, output, partial, part_count, part, query_heads, key_value_heads, head_size,
-                 page_size, window, scale);
+#if TENSOR_CORES
+    if constexpr (HEAD > 0) {
+        attend_with_tensor_cores<HEAD>(task, rows, keys, values, output, partial, part_count, part, query_heads,
+                                       key_value_heads, page_size, window, scale);
+    } else
+#endif
+        attend<HEAD>(task, rows, keys, values, output, partial, part_count, part, query_heads, key_value_heads, head_size,
+                     page_size, window, scale);
 }
 
 // One kernel for each usual size of heads, and `attention` for any.

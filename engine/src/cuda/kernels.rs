@@ -33,7 +33,7 @@ const LANES: usize = 32;
 const ATTENTION_WARPS: usize = 4;
 const ATTENTION_QUERIES: usize = 16;
 /// Positions per part of attention (`PART`).
-const PART: usize = 256;
+pub(super) const PART: usize = 256;
 /// Blocks of attention from which on a GPU is busy without splitting the context.
 const ENOUGH_BLOCKS: usize = 256;
 /// Size of the buffer for parts of attention, in bytes: 32 heads of 128 numbers at 500,000 positions.
@@ -46,13 +46,19 @@ pub(super) const LARGEST_HEAD: usize = 256;
 const PRODUCT_OUTPUTS: usize = 8;
 const PRODUCT_TOKENS: usize = 8;
 const PRODUCT_WARPS: usize = 4;
-/// Warps per block of `rotate_store`, each for a head.
-const ROTARY_WARPS: usize = 4;
+/// Threads per block of `rotate_store`.
+const ROTARY_THREADS: usize = 128;
+/// Numbers of a row that a thread of `rms_norm` keeps (4 × `NORM_LOADS`), and the most threads per block.
+const NORM_NUMBERS: usize = 16;
+const NORM_THREADS: usize = 512;
 /// Threads per block of the other kernels.
 const THREADS: u32 = 256;
-/// Threads per block of `choose` (`CHOOSERS`), and the bytes of shared memory for each.
+/// Threads per block of `choose` (`CHOOSERS`), and its bytes of shared memory: 32 groups, 256 digits and 8 copies of each
+/// (`GROUPS`, `DIGITS`, `COPIES`), 8 bytes each.
 const CHOOSERS: u32 = 1024;
-const CHOOSER_BYTES: u32 = 8;
+const CHOOSE_BYTES: u32 = (32 + 256 + 256 * 8) * 8;
+/// Elements of a row of scores in shared memory (`SCORE_ROW`).
+const SCORE_ROW: usize = LANES + 8;
 
 /// A buffer with an offset in bytes.
 pub(super) type At<'a, B> = (&'a B, usize);
@@ -181,8 +187,9 @@ pub(super) fn rms_norm<A: Accelerator>(device: &A, norm: &Norm<'_, A::Buffer>) -
         Argument::Integer(norm.width as u32),
         Argument::Number(norm.epsilon),
     ];
-    let shared_bytes = THREADS / LANES as u32 * 4;
-    device.launch(&by_rows("rms_norm", norm.count, THREADS, shared_bytes), &arguments)
+    // By the width alone, because the order of additions depends on it.
+    let warps = norm.width.div_ceil(NORM_NUMBERS * LANES).clamp(1, NORM_THREADS / LANES) as u32;
+    device.launch(&by_rows("rms_norm", norm.count, warps * LANES as u32, warps * 4), &arguments)
 }
 
 /// Applies the rotary embedding to queries and keys, and stores keys and values.
@@ -210,11 +217,12 @@ pub(super) fn rotate_store<A: Accelerator>(
         key_value_heads,
         head_size,
     ];
-    let shape = &pages.shape;
-    let heads = shape.query_heads + 2 * shape.key_value_heads;
-    let grid = (rows as u32, heads.div_ceil(ROTARY_WARPS) as u32);
-    let threads = (ROTARY_WARPS * LANES) as u32;
-    device.launch(&Launch { kernel: "rotate_store", grid, threads, shared_bytes: 0 }, &arguments)
+    // A thread for four pairs of numbers, or for one.
+    let pairs = pages.shape.stride() / 2;
+    let threads = if pages.shape.head_size.is_multiple_of(8) { pairs / 4 } else { pairs };
+    let grid = (rows as u32, threads.div_ceil(ROTARY_THREADS) as u32);
+    let launch = Launch { kernel: "rotate_store", grid, threads: ROTARY_THREADS as u32, shared_bytes: 0 };
+    device.launch(&launch, &arguments)
 }
 
 /// Where attention may put the parts of a context that it computes at the same time.
@@ -232,14 +240,15 @@ pub(super) struct Partial<'a, B> {
 impl<B> Partial<'_, B> {
     /// The number of parts into which contexts are split for `blocks` blocks: 1 if the blocks are enough, there is only
     /// one part, or the buffer is too small. Results do not depend on it.
-    fn parts(&self, shape: &AttentionShape, blocks: usize) -> usize {
+    pub(super) fn parts(&self, shape: &AttentionShape, blocks: usize) -> usize {
         let parts = self.longest.div_ceil(PART).max(1);
         let bytes = self.rows * shape.query_heads * parts * (shape.head_size + 2) * size_of::<f32>();
         if blocks >= ENOUGH_BLOCKS || bytes > PARTIAL_BYTES { 1 } else { parts }
     }
 }
 
-/// The kernel for heads of a size: one that copies 16 bytes at a time for usual sizes.
+/// The kernel for heads of a size: one that copies 16 bytes at a time for usual sizes, which compute 16-bit types on tensor
+/// cores.
 fn attention_kernel(head_size: usize) -> &'static str {
     match head_size {
         32 => "attention_32",
@@ -247,6 +256,16 @@ fn attention_kernel(head_size: usize) -> &'static str {
         128 => "attention_128",
         _ => "attention",
     }
+}
+
+/// Shared memory that attention needs for heads of `size` numbers of `width` bytes, with tensor cores or without.
+fn attention_bytes(size: usize, width: usize) -> usize {
+    let tile = LANES * (size * width + TILE_MARGIN);
+    let plain = (ATTENTION_QUERIES * (size + LANES)) * size_of::<f32>() + tile;
+    let queries = ATTENTION_QUERIES * (size * width + TILE_MARGIN);
+    let scores = ATTENTION_QUERIES * (SCORE_ROW * (width + size_of::<f32>()) + 2 * size_of::<f32>());
+    let has_tensor_cores = width == 2 && attention_kernel(size) != "attention";
+    if has_tensor_cores { plain.max(queries + scores + tile) } else { plain }
 }
 
 /// Attention of all rows of a step in a layer with or without a window, split into `tasks` of at most
@@ -263,14 +282,13 @@ pub(super) fn attention<A: Accelerator>(
     output: &A::Buffer,
 ) -> Result<(), DeviceError> {
     let (shape, size) = (&pages.shape, pages.shape.head_size);
-    let floats = ATTENTION_QUERIES * size + ATTENTION_QUERIES * LANES;
     let blocks = shape.key_value_heads * shape.together().1;
     let parts = partial.parts(shape, task_count * blocks);
     let launch = Launch {
         kernel: attention_kernel(size),
         grid: (task_count as u32, (blocks * parts) as u32),
         threads: (ATTENTION_WARPS * LANES) as u32,
-        shared_bytes: (floats * size_of::<f32>() + LANES * (size * pages.width + TILE_MARGIN)) as u32,
+        shared_bytes: attention_bytes(size, pages.width) as u32,
     };
     let [keys, values] = pages.layer(layer);
     let [query_heads, key_value_heads, head_size] = shape.integers();
@@ -335,5 +353,5 @@ pub(super) fn choose<A: Accelerator>(
     chosen: At<'_, A::Buffer>,
 ) -> Result<(), DeviceError> {
     let arguments = [buffer(logits), buffer(rules), buffer(chosen), Argument::Integer(vocabulary as u32)];
-    device.launch(&by_rows("choose", rows, CHOOSERS, CHOOSERS * CHOOSER_BYTES), &arguments)
+    device.launch(&by_rows("choose", rows, CHOOSERS, CHOOSE_BYTES), &arguments)
 }

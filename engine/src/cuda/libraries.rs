@@ -245,20 +245,46 @@ mod tests {
     use crate::cuda::driver::CudaDevice;
     use crate::cuda::kernels::KERNELS;
 
-    /// Needs NVRTC, but not a GPU.
+    /// Runs a test again in a separate process with environment variables. Asserts that it passes.
+    fn again(test: &str, variables: &[(&str, &std::ffi::OsStr)]) {
+        let (_, module) = module_path!().split_once("::").unwrap();
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", &format!("{module}::{test}")]).envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        let said = format!("{output:?}");
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
+
+    /// Needs NVRTC, but not a GPU. Reads the machine code, too, if there is a disassembler.
     #[test]
     fn the_kernels_compile_for_every_architecture_and_type() {
-        if !present()[2] {
-            lumos_capabilities::skip(lumos_capabilities::Capability::Nvrtc, "libnvrtc.so not found");
-            return;
+        let folder = std::env::var_os("LUMOS_NVRTC").filter(|folder| !folder.is_empty());
+        if let Some(folder) = folder.filter(|_| std::env::var_os("LUMOS_WITH_NVRTC").is_none()) {
+            // A process looks for libraries in the folders that it was started with.
+            let variables = [("LD_LIBRARY_PATH", &*folder), ("LUMOS_WITH_NVRTC", "1".as_ref())];
+            return again("the_kernels_compile_for_every_architecture_and_type", &variables);
         }
-        for capability in [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)] {
-            for dtype in [DType::F32, DType::Bf16, DType::F16] {
-                let code = compile(capability, dtype).unwrap();
-                assert_eq!(code[..4], *b"\x7fELF");
-                for kernel in KERNELS {
-                    assert!(code.windows(kernel.len()).any(|window| window == kernel.as_bytes()), "{kernel}");
-                }
+        let skip = |reason| lumos_capabilities::skip(lumos_capabilities::Capability::Nvrtc, reason);
+        if !present()[2] {
+            return skip("libnvrtc.so not found");
+        }
+        let disassembler = crate::cuda::tests::sass::disassembler();
+        if disassembler.is_none() {
+            lumos_capabilities::skip_part(lumos_capabilities::Capability::Nvrtc, "nvdisasm not found");
+        }
+        // Each takes two seconds: one type for every architecture, and every type for the oldest and the newest.
+        let all =
+            [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)].map(|capability| (capability, DType::F16));
+        let others =
+            [(8, 0), (12, 0)].map(|capability| [(capability, DType::F32), (capability, DType::Bf16)]);
+        for (capability, dtype) in all.into_iter().chain(others.into_iter().flatten()) {
+            let code = compile(capability, dtype).unwrap();
+            assert_eq!(code[..4], *b"\x7fELF");
+            for kernel in KERNELS {
+                assert!(code.windows(kernel.len()).any(|window| window == kernel.as_bytes()), "{kernel}");
+            }
+            if let Some(disassembler) = &disassembler {
+                crate::cuda::tests::sass::check(disassembler, &code, capability, dtype);
             }
         }
         // A GPU that is newer than NVRTC gets PTX.
@@ -293,14 +319,8 @@ mod tests {
     #[test]
     fn a_machine_without_a_gpu_is_told_what_it_lacks() {
         if std::env::var_os("LUMOS_WITHOUT_GPU").is_none() {
-            let (_, module) = module_path!().split_once("::").unwrap();
-            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", &format!("{module}::a_machine_without_a_gpu_is_told_what_it_lacks")]);
-            command.env("LUMOS_WITHOUT_GPU", "1").env("CUDA_VISIBLE_DEVICES", "-1");
-            let output = command.output().unwrap();
-            let said = format!("{output:?}");
-            assert!(output.status.success() && said.contains("1 passed"), "{said}");
-            return;
+            let variables = [("LUMOS_WITHOUT_GPU", "1".as_ref()), ("CUDA_VISIBLE_DEVICES", "-1".as_ref())];
+            return again("a_machine_without_a_gpu_is_told_what_it_lacks", &variables);
         }
         let libraries = [
             ("libcuda.so", "the NVIDIA driver"),

@@ -6,13 +6,16 @@
 //! them); the host does not wait for the device in between. The host keeps the bookkeeping of pages
 //! ([`Pool`](crate::cache::Pool)); the device stores their contents.
 //!
+//! Steps of decoding whose sizes occur again are recorded and started with one call.
+//!
 //! Device operations go through [`Accelerator`]. With the feature `cuda` the CUDA driver implements it; tests
 //! use an implementation that runs the same kernels on the host.
 //!
 //! Weights, keys, values and the inputs of products have the requested type; sums, norms, the rotary
-//! embedding, the softmax and the residual stream are float32. In float32 a sequence's results do not depend on
-//! the other sequences of its batch. cuBLAS, which multiplies 16-bit types, selects an algorithm by the number of
-//! rows, so with them the last bits do.
+//! embedding, the softmax and the residual stream are float32. With 16-bit types attention multiplies on tensor cores
+//! (heads of 32, 64 and 128 numbers, compute capability 8.0 or later), which take queries and weights of the softmax rounded to the type.
+//! Except for cuBLAS, a sequence's results do not depend on the other sequences of its batch. cuBLAS, which
+//! multiplies weights of 16-bit types, selects an algorithm by the number of rows, so with them the last bits do.
 
 mod accelerator;
 #[cfg(feature = "cuda")]
@@ -25,6 +28,7 @@ mod kernels;
 mod libraries;
 mod llama;
 mod model;
+mod recordings;
 #[cfg(feature = "cuda")]
 mod staging;
 mod step;

@@ -5,6 +5,7 @@ use super::accelerator::{Accelerator, DeviceError};
 use super::forward::{Exchange, Scratch, logits_offset, output_bytes};
 use super::kernels::Pages;
 use super::llama::DeviceLlama;
+use super::recordings::Recordings;
 use super::step::Step;
 use crate::device::{self, DeviceName};
 use crate::load::block::ModelConfig;
@@ -17,6 +18,8 @@ const SMALLEST: usize = 1 << 16;
 
 /// A model with its pages and buffers. Buffers grow on demand and are kept.
 pub(crate) struct DeviceModel<A: Accelerator> {
+    /// Dropped before the buffers that they use.
+    recordings: Recordings<A>,
     pages: Pages<A::Buffer>,
     table: RotaryTable,
     exchange: Exchange<A::Buffer>,
@@ -55,6 +58,7 @@ impl<A: Accelerator> DeviceModel<A> {
         };
         let scratch = model.scratch(rows)?;
         Ok(Self {
+            recordings: Recordings::new(),
             model,
             pages,
             table: RotaryTable::new(&config.ropes[0], false),
@@ -72,23 +76,27 @@ impl<A: Accelerator> DeviceModel<A> {
     fn prepare(&mut self, step: &Step, positions: usize) -> Result<(), DeviceError> {
         let device = &self.model.device;
         if step.rows > self.scratch.rows {
+            self.recordings.clear();
             self.scratch = self.model.scratch(step.rows.next_power_of_two())?;
         }
         let wanted = step.sent + step.chosen;
         let output = output_bytes(wanted, self.model.vocabulary);
         if output > self.output_bytes {
+            self.recordings.clear();
             self.exchange.output = device.allocate(output)?;
             self.output_bytes = output;
         }
         self.table.reserve(positions);
         let rotary: &[u8] = bytemuck::cast_slice(self.table.values());
         if rotary.len() > self.rotary_bytes {
+            self.recordings.clear();
             self.exchange.rotary = device.allocate(rotary.len())?;
             device.upload(&self.exchange.rotary, 0, rotary)?;
             self.rotary_bytes = rotary.len();
         }
         let words: &[u8] = bytemuck::cast_slice(&step.words);
         if words.len() > self.step_bytes {
+            self.recordings.clear();
             self.step_bytes = words.len().next_power_of_two();
             self.exchange.step = device.allocate(self.step_bytes)?;
         }
@@ -137,7 +145,9 @@ impl<A: Accelerator> LanguageModel for DeviceModel<A> {
             DeviceError::Lost(reason) => ForwardError::Lost(device::lose(name, &reason)),
         };
         self.prepare(&step, positions).map_err(failed)?;
-        self.model.forward(&step, &self.pages, &self.exchange, &self.scratch).map_err(failed)?;
+        let Self { recordings, model, pages, exchange, scratch, .. } = self;
+        let forward = || model.forward(&step, pages, exchange, scratch);
+        recordings.run(&model.device, &step, forward).map_err(failed)?;
         let predictions = self.receive(&step).map_err(failed)?;
         for chunk in chunks {
             chunk.cache.advance(chunk.tokens.len());

@@ -6,6 +6,8 @@
 #define NOT_FINITE 0xffffffffu
 #define DIGITS 256
 #define GROUPS 32
+// Sums of each digit that are added up side by side: lanes with equal digits wait for each other less.
+#define COPIES 8
 
 // What a distance has behind its point, from where on it weighs nothing, and the polynomial: as in sampler/weight.rs.
 #define POINT 25
@@ -91,24 +93,20 @@ __device__ __forceinline__ u32 locate(const Row& row, u64 target, u32 equal, u64
     return start;
 }
 
-__device__ __forceinline__ u64 digit_sum(const u32* low, const u32* high, u32 digit) {
-    return (u64)high[digit] << 32 | low[digit];
-}
-
 // Lets only the fewest of the highest logits stay, lower ids first among equals, whose measures add up to `needed`; with
 // `part`, to that part of all, in units of 2⁻³². Finds the lowest key digit by digit, by the sums of each.
-// `shared`: sums of digits and of groups of them.
+// `shared`: sums of groups of digits, of digits, and of their copies in halves.
 template <Measure MEASURE>
 __device__ __forceinline__ void keep(Row& row, u64 needed, u32 part, u64* shared) {
-    u32 *low = (u32*)shared, *high = low + DIGITS;
-    u64* groups = shared + DIGITS;
-    const u32 together = DIGITS / GROUPS;
+    u64 *groups = shared, *sums = groups + GROUPS;
+    u32 *low = (u32*)(sums + DIGITS), *high = low + DIGITS * COPIES;
+    const u32 together = DIGITS / GROUPS, copy = threadIdx.x % COPIES;
     u32 key = 0;
     u64 equals = 0;
     for (u32 shift = 32; shift > 0;) {
         shift -= 8;
         __syncthreads();
-        for (u32 at = threadIdx.x; at < 2 * DIGITS; at += blockDim.x) low[at] = 0;
+        for (u32 at = threadIdx.x; at < 2 * DIGITS * COPIES; at += blockDim.x) low[at] = 0;
         __syncthreads();
         for (u32 id = threadIdx.x; id < row.vocabulary; id += blockDim.x) {
             const u32 own = key_of(row.logits[id]);
@@ -116,15 +114,21 @@ __device__ __forceinline__ void keep(Row& row, u64 needed, u32 part, u64* shared
             const u64 amount = measured<MEASURE>(row, id, 0);
             if (amount == 0) continue;
             // In halves with a carry: shared memory adds 32 bits by itself, and 64 only in a loop of trials.
-            const u32 digit = own >> shift & (DIGITS - 1), added = (u32)amount;
-            const u32 before = atomicAdd(&low[digit], added);
+            const u32 place = (own >> shift & (DIGITS - 1)) * COPIES + copy, added = (u32)amount;
+            const u32 before = atomicAdd(&low[place], added);
             const u32 carried = (u32)(amount >> 32) + (before + added < added ? 1 : 0);
-            if (carried) atomicAdd(&high[digit], carried);
+            if (carried) atomicAdd(&high[place], carried);
+        }
+        __syncthreads();
+        for (u32 digit = threadIdx.x; digit < DIGITS; digit += blockDim.x) {
+            u64 sum = 0;
+            for (u32 at = digit * COPIES; at < (digit + 1) * COPIES; ++at) sum += (u64)high[at] << 32 | low[at];
+            sums[digit] = sum;
         }
         __syncthreads();
         if (threadIdx.x < GROUPS) {
             u64 sum = 0;
-            for (u32 at = 0; at < together; ++at) sum += digit_sum(low, high, threadIdx.x * together + at);
+            for (u32 at = 0; at < together; ++at) sum += sums[threadIdx.x * together + at];
             groups[threadIdx.x] = sum;
         }
         __syncthreads();
@@ -137,8 +141,8 @@ __device__ __forceinline__ void keep(Row& row, u64 needed, u32 part, u64* shared
         u32 group = GROUPS - 1;
         while (groups[group] < needed) needed -= groups[group--];
         u32 digit = group * together + together - 1;
-        while (digit_sum(low, high, digit) < needed) needed -= digit_sum(low, high, digit--);
-        equals = digit_sum(low, high, digit);
+        while (sums[digit] < needed) needed -= sums[digit--];
+        equals = sums[digit];
         key |= digit << shift;
     }
     const u64 each = MEASURE == WEIGHTS ? weight_of(row, logit_of(key)) : 1;
@@ -154,12 +158,12 @@ __device__ __forceinline__ void keep(Row& row, u64 needed, u32 part, u64* shared
 // One block a row: the id that follows, as the row's rule says; NOT_FINITE if a logit is not finite. A rule: the scale of
 // differences, how many of the highest may stay, which part of their weight must, and the random number, low half first;
 // a scale of 0 asks for the highest logit, the lowest id among equals.
-// Shared memory: a float and an integer a thread, of which there are CHOOSERS.
-KERNEL void __launch_bounds__(CHOOSERS)
+// Shared memory: a float and an integer a thread, of which there are CHOOSERS, or what `keep` needs, which is more.
+KERNEL void __launch_bounds__(CHOOSERS, 1)
     choose(const float* logits, const u32* rules, u32* chosen, u32 vocabulary) {
-    SHARED_MEMORY(shared);
-    float* highest = shared;
-    u32* ids = (u32*)(shared + blockDim.x);
+    SHARED_MEMORY(scratch);
+    float* highest = scratch;
+    u32* ids = (u32*)(scratch + blockDim.x);
     const float* from = logits + (u64)blockIdx.x * vocabulary;
     float best = -INFINITE;
     u32 id = 0;
@@ -197,10 +201,10 @@ KERNEL void __launch_bounds__(CHOOSERS)
     if (rule[0] != 0 && id != NOT_FINITE) {
         Row row = {from, vocabulary, highest[0], __uint_as_float(rule[0]), 0, vocabulary};
         const u32 count = rule[1], part = rule[2];
-        u64* memory = (u64*)shared;
-        if (count < vocabulary) keep<TOKENS>(row, count, 0, memory);
-        if (part) keep<WEIGHTS>(row, 0, part, memory);
-        id = locate<WEIGHTS, true>(row, (u64)rule[4] << 32 | rule[3], 0, memory);
+        u64* sums = (u64*)scratch;
+        if (count < vocabulary) keep<TOKENS>(row, count, 0, sums);
+        if (part) keep<WEIGHTS>(row, 0, part, sums);
+        id = locate<WEIGHTS, true>(row, (u64)rule[4] << 32 | rule[3], 0, sums);
     }
     if (threadIdx.x == 0) chosen[blockIdx.x] = id;
 }

@@ -1,5 +1,6 @@
 //! The input of one step, in the layout that the kernels read.
 
+use super::kernels::PART;
 use crate::model::Chunk;
 use crate::sampler::{Choosing, Draw};
 
@@ -15,7 +16,7 @@ pub(super) fn rule(choosing: &Choosing) -> [u32; Draw::WORDS] {
 }
 
 /// All numbers of a step in one array, and the offsets of its parts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Step {
     /// The array to upload.
     pub(super) words: Vec<u32>,
@@ -46,6 +47,14 @@ pub(super) struct Step {
 }
 
 impl Step {
+    /// What the launches of the step depend on: everything but the numbers that are uploaded. `None` for steps that
+    /// read prompts, whose sizes are rarely repeated.
+    pub(super) fn shape(&self) -> Option<Self> {
+        let is_decode = self.rows == self.tasks && self.rows == self.sent + self.chosen;
+        let longest = self.longest.next_multiple_of(PART);
+        is_decode.then(|| Self { words: Vec::new(), order: Vec::new(), longest, ..self.clone() })
+    }
+
     /// Builds the step that computes the chunks' tokens. Their caches have room for them. Pages have
     /// `page_size` positions; a block of attention handles up to `block_rows` rows.
     pub(super) fn new(chunks: &[Chunk<'_>], page_size: usize, block_rows: usize) -> Self {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lumos_engine::{DType, DeviceName, Footprint, LoadError, LoadOptions, free_gpu_memory, free_memory};
+use lumos_engine::{DType, DeviceName, Footprint, LoadError, free_gpu_memory, free_memory};
 use lumos_tasks::{BackendChoice, Configuration, Device, Formulation, ModelIdentity, Role, Swap};
 use thiserror::Error;
 
@@ -315,9 +315,9 @@ impl Engine {
     /// Returns the engine's share of `bytes`: the cache gets what the weights leave, but at most what a full
     /// batch needs and, on the CPU, at most half of the machine's free memory.
     fn share(&self, bytes: u64) -> MemoryShare {
-        let batch = self.settings.batch_size.unwrap_or(LoadOptions::default().max_batch);
-        let wanted = self.footprint.cache_bytes(batch).max(SMALL_CACHE);
-        let is_on_cpu = matches!(self.settings.options().device.resolved(), DeviceName::Cpu);
+        let options = self.settings.options();
+        let wanted = self.footprint.cache_bytes(options.most_sequences()).max(SMALL_CACHE);
+        let is_on_cpu = matches!(options.device.resolved(), DeviceName::Cpu);
         let machine = free_memory().filter(|_| is_on_cpu).map_or(u64::MAX, |free| free / 2);
         let left = bytes.saturating_sub(self.need.weight_bytes);
         let cache_bytes = left.min(wanted).min(machine.max(self.need.cache_bytes));

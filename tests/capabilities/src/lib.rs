@@ -52,7 +52,7 @@ pub enum Capability {
     Mount,
     /// `libfaketime`, to set the clock of a process.
     Faketime,
-    /// NVIDIA's runtime compiler, `libnvrtc.so`.
+    /// NVIDIA's runtime compiler, `libnvrtc.so`, and `nvdisasm`, in the folder that `LUMOS_NVRTC` names.
     Nvrtc,
     /// A GPU, named by `LUMOS_DEVICE`.
     Gpu,

@@ -1,13 +1,14 @@
 // Runs kernels.cu and sampling.cu on the host, for tests: a process that holds buffers, launches kernels and multiplies as
 // cuBLAS would, told what to do on its standard input. Built with an address sanitizer, so that every buffer and every
-// block's shared memory is guarded on both sides. New buffers are filled with values that are not numbers.
+// block's shared memory is guarded on both sides. New buffers are filled with values that are not numbers. The argument is the
+// seed of the order of threads.
 
 #include <map>
 
 #include "threads.hpp"
 
 #if LUMOS_ELEMENT == 2
-static inline float widen(unsigned short value) { return half_to_float(value); }
+static inline float widen(unsigned short value) { return half_from_table(value); }
 static inline unsigned short narrow(float value) { return float_to_half(value); }
 #endif
 
@@ -132,7 +133,8 @@ static void multiply() {
     }
 }
 
-int main() {
+int main(int count, char** arguments) {
+    if (count > 1) schedule = std::strtoull(arguments[1], nullptr, 10);
     uint32_t command;
     while (std::fread(&command, sizeof(command), 1, stdin) == 1) {
         const bool named = command <= 3;
@@ -160,6 +162,10 @@ int main() {
                 break;
             case 5:
                 multiply();
+                break;
+            case 6:
+                std::fwrite(&most_additions, sizeof most_additions, 1, stdout);
+                std::fflush(stdout);
                 break;
             default:
                 fail("unknown command");

@@ -9,18 +9,19 @@
 // - Freed memory counts as taken until the stream is synchronized.
 // - The context must be current on the calling thread, pointers must lie in live allocations of its device.
 // - cuBLAS adds in another order if a product has few columns.
+// - While a stream is captured, it only takes launches and products, and products only with a workspace of the caller's. Their
+//   pointers must lie in live allocations whenever the graph is launched.
 // Matrix products and copies within the device that are too large for the host (the measurement of peak rates) are
-// skipped; their outputs are not numbers.
+// skipped; their outputs are not numbers. Such products of memory that nobody has written are counted.
 //
 // Environment variables: LUMOS_FAKE_GPUS (number of GPUs, 1), LUMOS_FAKE_BYTES (memory of each, 80 GB),
 // LUMOS_FAKE_CAPABILITY (compute capability, 9.0), LUMOS_FAKE_DRIVER and LUMOS_FAKE_LIBRARIES (CUDA versions of the driver
 // and of the other two, 13.0), LUMOS_FAKE_FAIL (operation from which on every call fails), LUMOS_FAKE_HANG (operation that
-// never ends), LUMOS_FAKE_LOG (file that gets a line of counts when the process ends).
+// never ends), LUMOS_FAKE_GRAPHS (0: streams cannot be captured), LUMOS_FAKE_LOG (file that gets a line of counts when the process ends).
 
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -42,14 +43,7 @@ namespace bfloat16 {
 #undef LUMOS_ELEMENT
 }  // namespace bfloat16
 namespace half {
-static inline float widen(unsigned short value) {
-    static const std::vector<float> VALUES = [] {
-        std::vector<float> values;
-        for (uint32_t bits = 0; bits <= 0xffff; ++bits) values.push_back(half_to_float((unsigned short)bits));
-        return values;
-    }();
-    return VALUES[value];
-}
+static inline float widen(unsigned short value) { return half_from_table(value); }
 static inline unsigned short narrow(float value) { return float_to_half(value); }
 #define LUMOS_ELEMENT 2
 #include "kernels.cu"
@@ -70,6 +64,8 @@ enum Result {
     NOT_FOUND = 500,
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
 };
 
 static uint64_t setting(const char* name, uint64_t value) {
@@ -114,6 +110,15 @@ struct Stream {
     std::deque<std::function<void()>> operations;
     uint64_t enqueued = 0, executed = 0;
     bool hangs = false;
+    // The graph that gets the operations.
+    struct Graph* captured = nullptr;
+};
+
+// Captured operations, and what their pointers refer to.
+struct Graph {
+    std::vector<std::function<void()>> operations;
+    std::vector<uint64_t> addresses;
+    bool is_valid = true;
 };
 
 struct Event {
@@ -139,6 +144,7 @@ struct Function {
 struct Blas {
     Device* device;
     Stream* stream = nullptr;
+    bool has_workspace = false;
 };
 
 struct Program {
@@ -157,7 +163,7 @@ static std::map<uint64_t, Allocation> allocations;
 static std::vector<Stream*> streams;
 static thread_local Device* current = nullptr;
 static Result sticky = SUCCESS;
-static uint64_t operations = 0, launches = 0, products = 0, poisoned = 0, peak = 0;
+static uint64_t operations = 0, launches = 0, products = 0, poisoned = 0, unwritten = 0, graphs = 0, peak = 0;
 // The copy of this thread whose source may change as soon as the program goes on.
 static thread_local std::shared_ptr<bool> unguarded;
 
@@ -166,8 +172,9 @@ struct Report {
         const char* path = std::getenv("LUMOS_FAKE_LOG");
         if (!path || !operations) return;
         if (FILE* file = std::fopen(path, "a")) {
-            std::fprintf(file, "launches=%llu products=%llu poisoned=%llu peak=%llu\n", (unsigned long long)launches,
-                         (unsigned long long)products, (unsigned long long)poisoned, (unsigned long long)peak);
+            std::fprintf(file, "launches=%llu products=%llu poisoned=%llu unwritten=%llu graphs=%llu peak=%llu\n",
+                         (unsigned long long)launches, (unsigned long long)products, (unsigned long long)poisoned,
+                         (unsigned long long)unwritten, (unsigned long long)graphs, (unsigned long long)peak);
             std::fclose(file);
         }
     }
@@ -229,15 +236,23 @@ static Result enter_context(bool waits = false) {
     return current ? SUCCESS : broken("no context is current on this thread", INVALID_CONTEXT);
 }
 
-static Result enter_stream(const Stream* stream, bool waits = false) {
+static Result enter_stream(Stream* stream, bool waits = false, bool may_capture = false) {
     const Result result = enter_context(waits);
     if (result != SUCCESS) return result;
     if (std::find(streams.begin(), streams.end(), stream) == streams.end()) return INVALID_HANDLE;
+    if (stream->captured && !may_capture) {
+        stream->captured->is_valid = false;
+        return broken("a call that a stream cannot capture", CAPTURE_UNSUPPORTED);
+    }
     return stream->device == current ? SUCCESS : broken("the stream belongs to another context", INVALID_CONTEXT);
 }
 
 // Counts an operation of the device, which may be the one that fails or hangs.
 static Result enqueue(Stream* stream, std::function<void()> operation, bool counts) {
+    if (stream->captured) {
+        stream->captured->operations.push_back(std::move(operation));
+        return SUCCESS;
+    }
     if (counts) {
         ++operations;
         if (operations == setting("LUMOS_FAKE_HANG", 0)) stream->hangs = true;
@@ -378,7 +393,7 @@ EXPORT int cuCtxSynchronize() {
 EXPORT int cuStreamCreate(Stream** stream, unsigned) {
     LOCK;
     CHECK(enter_context());
-    *stream = streams.emplace_back(new Stream{current, {}, 0, 0, false});
+    *stream = streams.emplace_back(new Stream{current, {}, 0, 0, false, nullptr});
     return SUCCESS;
 }
 
@@ -511,8 +526,10 @@ EXPORT int cuMemFreeHost(void* memory) {
     CHECK(enter_context());
     auto found = allocations.find((uint64_t)memory);
     if (found == allocations.end() || !found->second.is_host) return INVALID_VALUE;
-    // The driver waits for what still reads it.
-    synchronize_device(current, held);
+    // The driver waits for what still reads it. That this gives back freed memory is not documented.
+    for (Stream* stream : std::vector<Stream*>(streams)) {
+        if (stream->device == current) wait_for(*stream, ~0ull, held);
+    }
     munmap(memory, found->second.mapped);
     allocations.erase(found);
     return SUCCESS;
@@ -567,14 +584,19 @@ struct Taken {
     }
 };
 
-// Whether a pointer may be passed to a kernel: null, or inside of a live allocation of the current device.
-static bool pointers_are_live = true;
+// The pointers that a kernel was passed.
+static std::vector<uint64_t> pointers;
+
+// Whether a kernel may use them: each is inside of a live allocation of the device.
+static bool are_live(const std::vector<uint64_t>& addresses, const Device* device) {
+    return std::all_of(addresses.begin(), addresses.end(), [=](uint64_t address) { return on_device(address, 1, device); });
+}
 template <typename T>
 struct Taken<T*> {
     static T* from(void* place) {
         uint64_t address;
         std::memcpy(&address, place, sizeof(address));
-        if (address && !on_device(address, 1, current)) pointers_are_live = false;
+        if (address) pointers.push_back(address);
         return (T*)address;
     }
 };
@@ -642,19 +664,72 @@ EXPORT int cuFuncSetAttribute(Function* function, int attribute, int value) {
 EXPORT int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                           unsigned shared, Stream* stream, void** parameters, void**) {
     LOCK;
-    CHECK(enter_stream(stream));
+    CHECK(enter_stream(stream, false, true));
     if (function->device != current) return broken("the kernel belongs to another context", INVALID_HANDLE);
     if (!gx || !gy || gz != 1 || gx > 0x7fffffffu || gy > 65535 || !bx || bx > 1024 || by != 1 || bz != 1) {
         return broken("a grid or block that the GPU does not have", INVALID_VALUE);
     }
     if ((int)shared > function->most_shared) return broken("more shared memory than the kernel may use", INVALID_VALUE);
-    pointers_are_live = true;
+    pointers.clear();
     auto kernel = function->kernel(parameters);
-    if (!pointers_are_live) {
+    if (!are_live(pointers, current)) {
         return broken(("a pointer of " + function->name + " is not in an allocation").c_str(), INVALID_VALUE);
+    }
+    if (stream->captured) {
+        auto& addresses = stream->captured->addresses;
+        addresses.insert(addresses.end(), pointers.begin(), pointers.end());
     }
     ++launches;
     return enqueue(stream, [=] { run_grid({gx, gy, 1}, bx, shared, kernel); }, true);
+}
+
+// ---- Graphs ----
+
+EXPORT int cuStreamBeginCapture_v2(Stream* stream, int mode) {
+    LOCK;
+    CHECK(enter_stream(stream));
+    if (setting("LUMOS_FAKE_GRAPHS", 1) == 0) return CAPTURE_UNSUPPORTED;
+    if (mode != 1) return broken("a capture that forbids calls of other threads", INVALID_VALUE);
+    stream->captured = new Graph;
+    return SUCCESS;
+}
+
+EXPORT int cuStreamEndCapture(Stream* stream, Graph** graph) {
+    LOCK;
+    CHECK(enter_stream(stream, false, true));
+    *graph = stream->captured;
+    stream->captured = nullptr;
+    if (!*graph) return INVALID_VALUE;
+    if ((*graph)->is_valid) return SUCCESS;
+    delete *graph;
+    *graph = nullptr;
+    return CAPTURE_INVALIDATED;
+}
+
+EXPORT int cuGraphInstantiateWithFlags(Graph** executable, Graph* graph, unsigned long long) {
+    LOCK;
+    CHECK(enter_context());
+    *executable = new Graph(*graph);
+    return SUCCESS;
+}
+
+EXPORT int cuGraphLaunch(Graph* graph, Stream* stream) {
+    LOCK;
+    CHECK(enter_stream(stream));
+    if (!are_live(graph->addresses, current)) return broken("a graph uses memory that was freed", ILLEGAL_ADDRESS);
+    ++graphs;
+    for (auto& operation : graph->operations) enqueue(stream, operation, true);
+    return SUCCESS;
+}
+
+EXPORT int cuGraphExecDestroy(Graph* graph) {
+    delete graph;
+    return SUCCESS;
+}
+
+EXPORT int cuGraphDestroy(Graph* graph) {
+    delete graph;
+    return SUCCESS;
 }
 
 // ---- cuBLAS ----
@@ -688,8 +763,18 @@ EXPORT int cublasDestroy_v2(Blas* handle) {
     return BLAS_SUCCESS;
 }
 
+// Takes the workspace away, as cuBLAS does.
 EXPORT int cublasSetStream_v2(Blas* handle, Stream* stream) {
     handle->stream = stream;
+    handle->has_workspace = false;
+    return BLAS_SUCCESS;
+}
+
+EXPORT int cublasSetWorkspace_v2(Blas* handle, void* workspace, size_t bytes) {
+    LOCK;
+    if (enter_context() != SUCCESS) return BLAS_NOT_INITIALIZED;
+    if ((uint64_t)workspace % 256 != 0 || !on_device((uint64_t)workspace, bytes, current)) return BLAS_INVALID_VALUE;
+    handle->has_workspace = true;
     return BLAS_SUCCESS;
 }
 
@@ -710,7 +795,11 @@ static void product(int m, int n, int k, const T* a, int lda, const T* b, int ld
 EXPORT int cublasGemmEx(Blas* handle, int transa, int transb, int m, int n, int k, const void*, const void* a, int atype,
                         int lda, const void* b, int btype, int ldb, const void*, void* c, int ctype, int ldc, int, int) {
     LOCK;
-    if (enter_stream(handle->stream) != SUCCESS) return BLAS_FAILED;
+    if (enter_stream(handle->stream, false, true) != SUCCESS) return BLAS_FAILED;
+    if (handle->stream->captured && !handle->has_workspace) {
+        handle->stream->captured->is_valid = false;
+        return broken("a captured product without a workspace", CAPTURE_UNSUPPORTED), BLAS_FAILED;
+    }
     if (handle->device != current) return broken("cublasGemmEx in another context", INVALID_CONTEXT), BLAS_FAILED;
     if (transa != 1 || transb != 0 || atype != btype || ctype != 0 || lda < k || ldb < k || ldc < m) return BLAS_INVALID_VALUE;
     if (!current->has_libraries) {
@@ -723,9 +812,21 @@ EXPORT int cublasGemmEx(Blas* handle, int transa, int transb, int m, int n, int 
         !on_device((uint64_t)c, ((uint64_t)(n - 1) * ldc + m) * 4, current)) {
         return broken("a matrix that is not allocated", INVALID_VALUE), BLAS_INVALID_VALUE;
     }
+    if (handle->stream->captured) {
+        auto& addresses = handle->stream->captured->addresses;
+        addresses.insert(addresses.end(), {(uint64_t)a, (uint64_t)b, (uint64_t)c});
+    }
     ++products;
     if ((uint64_t)m * n * k > LARGEST_PRODUCT) {
-        return enqueue(handle->stream, [=] { std::memset(c, 0xff, 4); }, true);
+        auto run = [=] {
+            const unsigned char *left = (const unsigned char*)a, *right = (const unsigned char*)b;
+            auto is_unwritten = [](const unsigned char* bytes) {
+                return std::all_of(bytes, bytes + 64, [](unsigned char byte) { return byte == 0 || byte == 0xff; });
+            };
+            unwritten += is_unwritten(left) || is_unwritten(right);
+            std::memset(c, 0xff, 4);
+        };
+        return enqueue(handle->stream, run, true);
     }
     auto run = [=] {
         auto* out = (float*)c;

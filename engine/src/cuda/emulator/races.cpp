@@ -2,10 +2,12 @@
 // a warp or across warps, whatever the order of the threads. Compiled for each LUMOS_ELEMENT. DROPPED leaves out that barrier
 // of every thread, to show that it would be found.
 
+#include <array>
 #include <barrier>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -20,7 +22,8 @@ static thread_local Index threadIdx, blockIdx;
 static Index blockDim, gridDim;
 static std::unique_ptr<std::barrier<>> block_barrier;
 static std::vector<std::unique_ptr<std::barrier<>>> warp_barriers;
-static std::vector<uint64_t> exchanged[2];
+using Shown = std::array<uint64_t, 4>;
+static std::vector<Shown> exchanged[2];
 static thread_local uint32_t shuffles;
 #ifdef DROPPED
 static thread_local int barriers;
@@ -32,7 +35,7 @@ alignas(16) static float shared_memory[1 << 16];
 #define __forceinline__ inline
 #define KERNEL static
 #define MEMBER
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define SHARED_MEMORY(name) float* name = shared_memory
 #define INFINITE INFINITY
 
@@ -43,23 +46,34 @@ static void __syncthreads() {
     block_barrier->arrive_and_wait();
 }
 
+[[noreturn]] static void fail(const char* reason) {
+    std::fprintf(stderr, "%s\n", reason);
+    std::exit(1);
+}
+
 template <typename T>
-static T __shfl_xor_sync(uint32_t, T value, uint32_t distance) {
+static const Shown* show(const T& value) {
     auto& row = exchanged[shuffles++ % 2];
     std::memcpy(&row[threadIdx.x], &value, sizeof(T));
     warp_barriers[threadIdx.x / 32]->arrive_and_wait();
-    std::memcpy(&value, &row[threadIdx.x ^ distance], sizeof(T));
+    return &row[threadIdx.x / 32 * 32];
+}
+
+template <typename T>
+static T __shfl_xor_sync(uint32_t, T value, uint32_t distance) {
+    std::memcpy(&value, &show(value)[threadIdx.x % 32 ^ distance], sizeof(T));
     return value;
 }
 
 #include "intrinsics.hpp"
+#include "tensor_cores.hpp"
 
 static uint32_t atomicAdd(uint32_t* address, uint32_t added) {
     return __atomic_fetch_add(address, added, __ATOMIC_RELAXED);
 }
 
 #if LUMOS_ELEMENT == 2
-static inline float widen(unsigned short value) { return half_to_float(value); }
+static inline float widen(unsigned short value) { return half_from_table(value); }
 static inline unsigned short narrow(float value) { return float_to_half(value); }
 #endif
 #include "kernels.cu"
@@ -75,7 +89,7 @@ static void launch(uint32_t grid_x, uint32_t grid_y, uint32_t threads, const std
             for (uint32_t warp = 0; warp < threads / 32; ++warp) {
                 warp_barriers.push_back(std::make_unique<std::barrier<>>(32));
             }
-            for (auto& row : exchanged) row.assign(threads, 0);
+            for (auto& row : exchanged) row.assign(threads, Shown{});
             std::memset(shared_memory, 0xff, sizeof shared_memory);
             std::vector<std::thread> running;
             for (uint32_t thread = 0; thread < threads; ++thread) {

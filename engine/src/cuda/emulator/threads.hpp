@@ -1,13 +1,16 @@
 // The threads of a block on the host: what kernels.cu and sampling.cu are written in.
 //
-// A block's threads are fibers: each runs until it reaches a barrier or a shuffle, then the next one. Shared memory is
-// filled with values that are not numbers, so that reading it before it is written shows. Every other block runs its
-// threads in reverse order, so that a missing barrier shows. One host thread runs blocks at a time.
+// A block's threads are fibers: each runs until it reaches a barrier or a shuffle, then another one. Shared memory is
+// filled with values that are not numbers, so that reading it before it is written shows. With a `schedule`, which is the
+// seed, the next thread is drawn at random; without, every other block runs its threads in reverse order. Either way a
+// missing barrier shows. One host thread runs blocks at a time.
 #pragma once
 
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -65,10 +68,17 @@ static std::vector<Fiber> fibers;
 static std::deque<uint32_t> ready;
 static std::vector<Barrier> warp_barriers;
 static Barrier block_barrier;
-static std::vector<uint64_t> exchanged[2];
+// What each thread shows to the others of its warp.
+using Shown = std::array<uint64_t, 4>;
+static std::vector<Shown> exchanged[2];
 static std::vector<unsigned char> shared_bytes;
 static Context scheduler;
 static uint32_t running;
+// The state of the generator that draws the next thread; 0 for the two fixed orders.
+static uint64_t schedule = 0;
+// The most additions of a block to one address of shared memory, in all blocks so far.
+static uint32_t most_additions = 0;
+static std::vector<uint32_t> additions;
 static const std::function<void()>* body;
 
 static void switch_to(Context* from, Context* to, const void* stack, size_t size, bool last) {
@@ -112,12 +122,24 @@ static void wait_at(Barrier& barrier, uint32_t threads) {
     to_scheduler(false);
 }
 
+// Takes one of the threads that can go on.
+static uint32_t next_thread() {
+    if (schedule != 0) {
+        schedule ^= schedule << 13, schedule ^= schedule >> 7, schedule ^= schedule << 17;
+        std::swap(ready.front(), ready[schedule % ready.size()]);
+    }
+    const uint32_t thread = ready.front();
+    ready.pop_front();
+    return thread;
+}
+
 static void run_block(uint32_t threads, size_t shared, const std::function<void()>& kernel) {
     body = &kernel;
     if (fibers.size() < threads) fibers = std::vector<Fiber>(threads);
     warp_barriers.assign((threads + WARP - 1) / WARP, {});
     block_barrier.waiting.clear();
-    for (auto& row : exchanged) row.assign(threads, ~uint64_t{0});
+    for (auto& row : exchanged) row.assign(threads, Shown{~uint64_t{0}});
+    additions.assign(shared / sizeof(uint32_t) + 1, 0);
     shared_bytes = std::vector<unsigned char>();
     shared_bytes.assign(shared, 0xff);
     ready.clear();
@@ -139,8 +161,7 @@ static void run_block(uint32_t threads, size_t shared, const std::function<void(
     }
     uint32_t done = 0;
     while (!ready.empty()) {
-        running = ready.front();
-        ready.pop_front();
+        running = next_thread();
         threadIdx = {running, 0, 0};
         Fiber& fiber = fibers[running];
         switch_to(&scheduler, &fiber.context, fiber.stack.get(), STACK, false);
@@ -153,15 +174,23 @@ static void run_block(uint32_t threads, size_t shared, const std::function<void(
 
 static void __syncthreads() { wait_at(block_barrier, blockDim.x); }
 
+// Shows a value to the other threads of the warp. Returns those of all of them, by lane.
 template <typename T>
-static T __shfl_xor_sync(uint32_t lanes, T value, uint32_t distance) {
-    static_assert(sizeof(T) <= sizeof(uint64_t));
-    if (lanes != 0xffffffffu || blockDim.x % WARP != 0) fail("shuffles need whole warps");
+static const Shown* show(const T& value) {
+    static_assert(sizeof(T) <= sizeof(Shown));
+    if (blockDim.x % WARP != 0) fail("shuffles need whole warps");
     const uint32_t thread = running;
     auto& row = exchanged[fibers[thread].shuffles++ % 2];
     std::memcpy(&row[thread], &value, sizeof(T));
     wait_at(warp_barriers[thread / WARP], WARP);
-    std::memcpy(&value, &row[thread ^ distance], sizeof(T));
+    return &row[thread / WARP * WARP];
+}
+
+template <typename T>
+static T __shfl_xor_sync(uint32_t lanes, T value, uint32_t distance) {
+    if (lanes != 0xffffffffu) fail("shuffles need whole warps");
+    const uint32_t lane = running % WARP;
+    std::memcpy(&value, &show(value)[lane ^ distance], sizeof(T));
     return value;
 }
 
@@ -172,18 +201,20 @@ static T __shfl_xor_sync(uint32_t lanes, T value, uint32_t distance) {
 #define __forceinline__ inline
 #define KERNEL static
 #define MEMBER
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define SHARED_MEMORY(name) float* name = reinterpret_cast<float*>(shared_bytes.data())
 #define INFINITE INFINITY
 
 // Nothing comes in between: one thread runs at a time.
 static uint32_t atomicAdd(uint32_t* address, uint32_t added) {
+    most_additions = std::max(most_additions, ++additions[((unsigned char*)address - shared_bytes.data()) / sizeof *address]);
     const uint32_t before = *address;
     *address += added;
     return before;
 }
 
 #include "intrinsics.hpp"
+#include "tensor_cores.hpp"
 
 // Of every block of a grid, one after the other.
 static void run_grid(Index grid, uint32_t threads, size_t shared, const std::function<void()>& kernel) {

@@ -1,10 +1,14 @@
 //! Compares the kernels' source with plain implementations, and whole models with the CPU.
 
+#[cfg(all(unix, feature = "cuda"))]
+mod driver;
 mod models;
 mod pages;
 mod product;
 mod races;
 mod sampling;
+#[cfg(feature = "cuda")]
+pub(super) mod sass;
 
 use half::{bf16, f16};
 

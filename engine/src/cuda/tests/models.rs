@@ -22,6 +22,8 @@ use crate::simd::DType;
 use crate::speculation::Speculation;
 use crate::tokenizer::Tokenizer;
 
+use super::bytes_of;
+
 #[allow(dead_code, reason = "shared with the integration tests, which use more of it")]
 #[path = "../../../tests/it/cases.rs"]
 mod reference;
@@ -168,10 +170,23 @@ fn generates_what_the_processor_does() {
         assert_eq!((steps.preemptions, steps.evictions), (reused.preemptions, reused.evictions));
         assert!(steps.reused_tokens > 0 && steps.evictions > 0, "{steps:?}");
         // At most one wait per step, independent of the number of layers.
-        let Counts { launches, downloads, .. } = counts.counts();
+        let Counts { launches, downloads, replays, .. } = counts.counts();
+        assert!(replays > 0 && replays < downloads, "{replays} of {downloads} steps were replayed");
         assert!(downloads as u64 <= steps.steps, "{downloads} downloads in {} steps", steps.steps);
         assert!(launches as u64 <= steps.steps * (9 * shape.layers as u64 + 4));
     }
+}
+
+/// Weights that are stored in the requested type are uploaded as they are in the file, without a copy.
+#[test]
+fn weights_of_the_requested_type_come_from_the_file() {
+    let shape = Shape::tiny();
+    let (_folder, opened) = opened(&shape);
+    let (name, sizes) = ("model.embed_tokens.weight", [shape.vocabulary, shape.hidden]);
+    let values = opened.weights.get(name, &sizes).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let stored = |dtype| opened.weights.stored_bytes(name, &sizes, dtype).unwrap();
+    assert!(stored(DType::F32) == Some(&bytes_of(&values, DType::F32)[..]));
+    assert!(stored(DType::F16).is_none() && stored(DType::Bf16).is_none());
 }
 
 /// Models that the kernels do not compute are refused by name, before their weights are read.
@@ -190,6 +205,23 @@ fn other_families_are_refused_by_name() {
             assert!(message.contains(word), "{}: {message:?} lacks {word:?}", shape.family);
         }
     }
+}
+
+/// Buffers that grow while steps are replayed: recordings of the old ones are forgotten.
+#[test]
+fn recordings_do_not_outlive_their_buffers() {
+    let shape = Shape { layers: 1, ..Shape::tiny() };
+    let (_folder, opened) = opened(&shape);
+    let Some(device) = Emulator::unsanitized(DType::F32) else { return };
+    let counts = device.handle();
+    let orders = || vec![order(vec![3, 1, 4], 140, 0, SamplingParams::GREEDY)];
+    let (model, layout) = on_device(&opened, device, DType::F32, PAGES);
+    let found = run(model, layout, PAGES, orders());
+    let (model, layout) = on_processor(&opened, DType::F32);
+    assert_eq!(found.completions[0].tokens, run(model, layout, PAGES, orders()).completions[0].tokens);
+    // Of one shape; the first step of it is not recorded, and each growth begins anew.
+    let replays = counts.counts().replays;
+    assert!((100..138).contains(&replays), "{replays}");
 }
 
 /// Sequences that sample, in every way, together with a greedy one.

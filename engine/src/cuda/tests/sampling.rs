@@ -119,6 +119,20 @@ fn every_cut_of_every_kind_is_the_processors() {
     }
 }
 
+/// Threads with logits of the same digits do not all wait for one sum in shared memory.
+#[test]
+fn equal_digits_have_several_sums() {
+    let Some(device) = Emulator::unsanitized(DType::F32) else { return };
+    let vocabulary = 32_000;
+    let logits = buffer(&device, &bytes_of(&vec![1.5; vocabulary], DType::F32));
+    let sampling = SamplingParams { temperature: 1.0, top_p: Some(0.9), top_k: None, seed: 1 };
+    let rules = buffer(&device, bytemuck::cast_slice(&rule(&sampling.choosing(0))));
+    let chosen = device.allocate(4).unwrap();
+    kernels::choose(&device, 1, vocabulary, (&logits, 0), (&rules, 0), (&chosen, 0)).unwrap();
+    let most = device.most_additions().unwrap() as usize;
+    assert!(most > 0 && most <= 2 * vocabulary / 8, "{most} additions to one sum");
+}
+
 /// The first cut ends among equal logits; where the second one ends before them, it does not depend on their
 /// ids.
 #[test]
