@@ -34,7 +34,11 @@ pub(crate) fn attributed(ending: Ending, evidence: &Evidence, steps: &[Step]) ->
     let first = match evidence {
         Evidence::Sql(_) => sql::first_error(steps),
         Evidence::Shop(_) => shop::first_error(steps),
-        Evidence::Maths(_) | Evidence::Qa(_) | Evidence::Web(_) | Evidence::Judge { .. } => None,
+        Evidence::Maths(_)
+        | Evidence::Qa(_)
+        | Evidence::Web(_)
+        | Evidence::Judge { .. }
+        | Evidence::Added { .. } => None,
     };
     if let Some(error) = first {
         let planned = error.name.as_deref().is_some_and(|name| planner_names(name, error.turn, steps));
