@@ -31,10 +31,8 @@ fn run(dropped: Option<u32>) -> Option<Output> {
 fn the_kernels_have_no_races() {
     let Some(output) = run(None) else { return };
     assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"done\n"[..]), "{output:?}");
-    // The test sees barriers that are missing.
-    for barrier in [2, 3] {
-        let output = run(Some(barrier)).unwrap();
-        assert_eq!(output.status.code(), Some(66), "without barrier {barrier}: {output:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("data race"), "{output:?}");
-    }
+    // The test sees that a barrier is missing.
+    let output = run(Some(3)).unwrap();
+    assert_eq!(output.status.code(), Some(66), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("data race"), "{output:?}");
 }
