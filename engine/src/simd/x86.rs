@@ -234,10 +234,13 @@ const MANY_ROWS: usize = 13;
 unsafe fn avx2<W: Weight<Avx2>>(unit: Unit<'_>, row_lines: usize) {
     // SAFETY: the caller's promise. All of these have the same blocks: three rows are one.
     unsafe {
-        match unit.output.rows() {
-            ..=FEW_ROWS => run::<Avx2, W, 4, FEW_ROWS>(unit, row_lines),
-            ..MANY_ROWS => run::<Avx2, W, 2, 6>(unit, row_lines),
-            _ => run_widened::<Avx2, W, 2, 6>(unit, row_lines),
+        let rows = unit.output.rows();
+        if rows <= FEW_ROWS {
+            run::<Avx2, W, 4, FEW_ROWS>(unit, row_lines);
+        } else if rows < MANY_ROWS {
+            run::<Avx2, W, 2, 6>(unit, row_lines);
+        } else {
+            run_widened::<Avx2, W, 2, 6>(unit, row_lines);
         }
     }
 }
