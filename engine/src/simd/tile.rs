@@ -94,6 +94,7 @@ pub(super) unsafe fn run<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOS
 ///
 /// # Safety
 /// As for [`run`].
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "AVX2 only"))]
 #[inline(always)]
 pub(super) unsafe fn run_widened<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOST: usize>(
     mut unit: Unit<'_>,

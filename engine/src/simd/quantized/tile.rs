@@ -60,6 +60,7 @@ pub(super) unsafe fn run<L: QuantizedLanes, const MOST: usize>(
 ///
 /// # Safety
 /// As for [`run`].
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "AVX2 only"))]
 #[inline(always)]
 pub(super) unsafe fn run_unpacked<L: QuantizedLanes, const MOST: usize>(
     unit: QuantizedUnit<'_>,
