@@ -111,7 +111,7 @@ static PAIRS: [Pair; 4] = [
             domain: BuiltinDomain::Sql,
             benchmarks: "intercode_sql",
             formulations: &[Formulation::Iterative],
-            accuracy: "50 %",
+            accuracy: "64 %",
         },
     },
     Pair {

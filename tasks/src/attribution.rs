@@ -67,11 +67,11 @@ fn planner_names(name: &str, turn: u32, steps: &[Step]) -> bool {
         })
 }
 
-/// Whether a module's reply was cut off by the limit on tokens. A reply that only repeats itself would not have
-/// ended with a higher limit either.
+/// Whether the limit on tokens cut off a reply that began with an action. A reply that only repeats itself would not
+/// have ended with a higher limit either.
 fn is_cut_off(role: Role, turn: u32, steps: &[Step]) -> bool {
     let (reply, finish) = reply_of(role, turn, steps);
-    finish == Some(Finish::Length) && !repeats_itself(reply)
+    finish == Some(Finish::Length) && reply.contains('(') && !repeats_itself(reply)
 }
 
 /// The last reply of a module in a turn, and why it ended.
@@ -134,6 +134,7 @@ mod tests {
             Stage::GrounderBadArgument
         );
         assert_eq!(stage_of(whole, Finish::Length, Stage::Tool), Stage::Tool);
+        assert_eq!(stage_of("", Finish::Length, Stage::GrounderUnparsable), Stage::GrounderUnparsable);
     }
 
     #[test]
