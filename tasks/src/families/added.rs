@@ -3,7 +3,7 @@
 //! A [`FamilyDescription`] names the family and starts its episodes. Most are a [`Family`] on the loop of plan, ground
 //! and execute ([`PlanLoop`]); a [`Machine`] of its own may have any other loop. Its items are [`Task::Added`], whose
 //! hidden input for the session of a tool is [`Setup::Added`](crate::Setup::Added), and its record is
-//! [`Evidence::Added`](crate::Evidence::Added), so no enum of this crate has to change.
+//! [`Evidence::Added`], so no enum of this crate has to change.
 //!
 //! [`Family`]: super::plan_loop::Family
 //! [`PlanLoop`]: super::plan_loop::PlanLoop
