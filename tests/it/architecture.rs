@@ -209,6 +209,7 @@ const LAYERS: [(&str, &[&str]); 4] = [
             "random",
             "speculation",
             "options",
+            "compute",
             "load",
             "request",
             "sampler",
