@@ -18,7 +18,6 @@ struct Readme;
 mod backend;
 pub mod bench;
 mod cache;
-mod compute;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // without it only tests compute with it
 mod cuda;
 mod device;

@@ -1,11 +1,13 @@
 //! [`Runner`]: a CPU model with its buffers and threads. Chooses how each step is split over the threads.
 
+use rayon::ThreadPool;
+
 use super::decoder::{Decoder, Scratch};
 use super::rope::RotaryTables;
 use super::{Chunk, ForwardError, LanguageModel, Prediction};
-use crate::compute::Compute;
 use crate::error::LoadError;
 use crate::load::block::ModelConfig;
+use crate::options::thread_pool;
 
 /// Weights up to this size fit in a core's own caches. Each thread then computes whole sequences through all
 /// layers, which needs one wake-up per step instead of one per product.
@@ -17,7 +19,7 @@ const PARALLEL_STEP: usize = 8 << 20;
 pub(crate) struct Runner {
     model: Decoder,
     rotary: RotaryTables,
-    compute: Compute,
+    threads: ThreadPool,
     scratch: Vec<Scratch>,
     logits: Vec<f32>,
 }
@@ -29,9 +31,9 @@ impl Runner {
         config: &ModelConfig,
         threads: Option<usize>,
     ) -> Result<Self, LoadError> {
-        let compute = Compute::with(threads)?;
-        let scratch = (0..compute.count()).map(|_| Scratch::default()).collect();
-        Ok(Self { model, rotary: RotaryTables::new(config), compute, scratch, logits: Vec::new() })
+        let threads = thread_pool(threads, "lumos-compute")?;
+        let scratch = (0..threads.current_num_threads()).map(|_| Scratch::default()).collect();
+        Ok(Self { model, rotary: RotaryTables::new(config), threads, scratch, logits: Vec::new() })
     }
 }
 
@@ -52,14 +54,12 @@ impl LanguageModel for Runner {
         let bytes = self.model.bytes();
         let model = &self.model;
         let (rotary, logits) = (&self.rotary, &mut self.logits[..]);
-        let workers = self.compute.count();
+        let workers = self.threads.current_num_threads();
         if workers == 1 || rows * bytes < PARALLEL_STEP {
-            let _turn = self.compute.single();
             model.forward(chunks, rotary, false, &mut self.scratch[0], logits);
         } else if bytes <= SMALL_MODEL_BYTES && chunks.len() > 1 {
             let shares = shares(chunks, workers);
-            let (_turn, threads) = self.compute.turn();
-            threads.in_place_scope(|scope| {
+            self.threads.in_place_scope(|scope| {
                 let (mut chunks, mut logits) = (chunks, logits);
                 let last = shares.len() - 1;
                 for (index, (share, scratch)) in shares.into_iter().zip(&mut self.scratch).enumerate() {
@@ -77,8 +77,7 @@ impl LanguageModel for Runner {
             });
         } else {
             let scratch = &mut self.scratch[0];
-            let (_turn, threads) = self.compute.turn();
-            threads.install(|| model.forward(chunks, rotary, true, scratch, logits));
+            self.threads.install(|| model.forward(chunks, rotary, true, scratch, logits));
         }
         Ok(self.logits.chunks_exact(vocabulary).map(Prediction::Logits).collect())
     }
