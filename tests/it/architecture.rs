@@ -209,7 +209,6 @@ const LAYERS: [(&str, &[&str]); 4] = [
             "random",
             "speculation",
             "options",
-            "compute",
             "load",
             "request",
             "sampler",
