@@ -34,7 +34,7 @@ impl InstructionLimit {
         ("amx", Self::Amx),
     ];
 
-    /// The limit of this process, read once. An invalid value, which [`Self::check`] reports, is no limit.
+    /// The limit of this process, read once. An invalid value sets no limit; [`Self::check`] reports it.
     pub(crate) fn current() -> Self {
         Self::read().clone().unwrap_or(Self::Amx)
     }

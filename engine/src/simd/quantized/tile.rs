@@ -1,5 +1,8 @@
 //! The inner loops: one panel of weights times blocks of rows, integer and float sums held in registers.
 
+mod packed;
+mod unpacked;
+
 use std::mem::MaybeUninit;
 
 use super::super::PANEL;
@@ -7,12 +10,11 @@ use super::super::lanes::Lanes;
 use super::super::path::intel;
 use super::super::tile::{next_block, prefetch_next};
 use super::QuantizedUnit;
-use super::activations::{MINIMUM, ROW_WORDS, SCALE, START_Q6K, START_Q8_0};
+use super::activations::{MINIMUM, ROW_WORDS, SCALE};
 use super::lanes::QuantizedLanes;
-use super::layout::{
-    FOUR, Q4K_BLOCK_MINIMA, Q4K_BLOCK_SCALES, Q4K_BLOCK_VALUES, Q4K_MINIMUM_SCALES, Q4K_VALUES,
-    Q6K_BLOCK_SCALES, Q6K_BLOCK_VALUES, Q6K_VALUES, Q8_0_SCALES, QuantizedFormat,
-};
+use super::layout::QuantizedFormat;
+use packed::{Q4K, Q6K, Q8_0};
+use unpacked::{Unpacked, UnpackedQ4K, UnpackedQ6K};
 
 /// The maximum number of rows per tile.
 const MOST_ROWS: usize = 6;
@@ -77,10 +79,10 @@ pub(super) unsafe fn run_unpacked<L: QuantizedLanes, const MOST: usize>(
     unsafe {
         let target = unpacked.as_mut_ptr();
         if unit.format == QuantizedFormat::Q4K {
-            Q4K::unpack::<L>(weights, target);
+            UnpackedQ4K::unpack::<L>(weights, target);
             run_format::<L, UnpackedQ4K, MOST>(unit, target.cast(), 1, row_blocks);
         } else {
-            Q6K::unpack::<L>(weights, target);
+            UnpackedQ6K::unpack::<L>(weights, target);
             run_format::<L, UnpackedQ6K, MOST>(unit, target.cast(), 1, row_blocks);
         }
     }
@@ -413,6 +415,8 @@ macro_rules! vectors {
     };
 }
 
+use vectors;
+
 /// Loads the vectors' bytes of one four.
 ///
 /// # Safety
@@ -441,263 +445,4 @@ unsafe fn load_scales<L: QuantizedLanes>(bytes: *const u8) -> [L::Vector; VECTOR
 unsafe fn scaled<L: QuantizedLanes>(bytes: *const u8, scales: [L::Vector; VECTORS]) -> [L::Vector; VECTORS] {
     // SAFETY: the caller's promise.
     unsafe { vectors!(vector => L::multiply(scales[vector], L::load_unsigned(bytes.add(vector * L::LANES)))) }
-}
-
-struct Q8_0;
-
-impl Format for Q8_0 {
-    const FORMAT: QuantizedFormat = QuantizedFormat::Q8_0;
-
-    #[inline(always)]
-    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>) {
-        let Block { weights, column, activations, .. } = block;
-        // SAFETY: the caller's promise and the layout of a block.
-        unsafe {
-            // The offset of the weights is subtracted from them, or from the sum.
-            let mut dots = Dots::<L, ROWS>::new(activations, (!L::PAIRS).then_some(START_Q8_0));
-            block.prefetch::<L>(0);
-            for four in 0..8 {
-                if four == 4 {
-                    block.prefetch::<L>(1);
-                }
-                let weights = load_four::<L>(weights.add(four * FOUR + 4 * column));
-                if L::PAIRS {
-                    dots.add_offset(four, weights);
-                } else {
-                    dots.add(four, weights);
-                }
-            }
-            dots.finish(load_scales::<L>(weights.add(Q8_0_SCALES + 2 * column)), sums);
-        }
-    }
-}
-
-struct Q4K;
-
-impl Format for Q4K {
-    const FORMAT: QuantizedFormat = QuantizedFormat::Q4K;
-
-    #[inline(always)]
-    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>) {
-        let Block { weights, column, activations, .. } = block;
-        // SAFETY: the caller's promise and the layout of a block.
-        unsafe {
-            let scale_scales = load_scales::<L>(weights.add(2 * column));
-            let minimum_scales = load_scales::<L>(weights.add(Q4K_MINIMUM_SCALES + 2 * column));
-            // The scales, then each part.
-            block.prefetch::<L>(0);
-            for part in 0..8 {
-                block.prefetch::<L>(1 + part);
-                let activations = activations.add(part * ROW_WORDS * ROWS);
-                let values = weights.add(Q4K_VALUES + part * Q4K_BLOCK_VALUES + 4 * column);
-                let mut dots = Dots::<L, ROWS>::new(activations, None);
-                for pair in 0..4 {
-                    let bytes = load_four::<L>(values.add(pair * FOUR));
-                    dots.add(2 * pair, vectors!(vector => L::low(bytes[vector])));
-                    dots.add(2 * pair + 1, vectors!(vector => L::high(bytes[vector])));
-                }
-                dots.add_pairs();
-                let scales = weights.add(Q4K_BLOCK_SCALES + part * PANEL + column);
-                dots.finish(scaled::<L>(scales, scale_scales), sums);
-                let minima = weights.add(Q4K_BLOCK_MINIMA + part * PANEL + column);
-                Dots::<L, ROWS>::add_minima(activations, scaled::<L>(minima, minimum_scales), sums);
-            }
-        }
-    }
-}
-
-struct Q6K;
-
-impl Format for Q6K {
-    const FORMAT: QuantizedFormat = QuantizedFormat::Q6K;
-
-    #[inline(always)]
-    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>) {
-        let Block { weights, column, activations, .. } = block;
-        // SAFETY: the caller's promise and the layout of a block.
-        unsafe {
-            let scale_scales = load_scales::<L>(weights.add(2 * column));
-            block.prefetch::<L>(0);
-            for part in 0..16 {
-                // Four parts have as many lines as three prefetches fetch.
-                if part % 4 < 3 {
-                    block.prefetch::<L>(1 + part - part / 4);
-                }
-                let activations = activations.add(part / 2 * ROW_WORDS * ROWS);
-                let values = weights.add(Q6K_VALUES + part * Q6K_BLOCK_VALUES + 4 * column);
-                let mut dots = Dots::<L, ROWS>::new(activations, Some(START_Q6K + part % 2));
-                let pairs = load_four::<L>(values.add(2 * FOUR));
-                for half in 0..2 {
-                    let four = part % 2 * 4 + 2 * half;
-                    let bytes = load_four::<L>(values.add(half * FOUR));
-                    let low = vectors!(vector => {
-                        L::or(L::low(bytes[vector]), L::pair(pairs[vector], 2 * half))
-                    });
-                    dots.add(four, low);
-                    let high = vectors!(vector => {
-                        L::or(L::high(bytes[vector]), L::pair(pairs[vector], 2 * half + 1))
-                    });
-                    dots.add(four + 1, high);
-                    dots.add_pairs();
-                }
-                let scales = weights.add(Q6K_BLOCK_SCALES + part * PANEL + column);
-                let scales = vectors!(vector => {
-                    L::multiply(scale_scales[vector], L::load_signed(scales.add(vector * L::LANES)))
-                });
-                dots.finish(scales, sums);
-            }
-        }
-    }
-}
-
-/// One block of a panel with all weights as bytes and all scales as floats.
-#[repr(C, align(64))]
-struct Unpacked {
-    /// `[four][output][input]`.
-    values: [u8; 64 * FOUR],
-    /// `[part][output]`: the 16 parts of Q6_K, or the 8 parts of Q4_K.
-    scales: [f32; 16 * PANEL],
-    /// `[part][output]`, of Q4_K.
-    minima: [f32; 8 * PANEL],
-}
-
-impl Q4K {
-    /// Unpacks a block of a panel.
-    ///
-    /// # Safety
-    /// As for [`QuantizedLanes`]; `target` may be written.
-    #[inline(always)]
-    unsafe fn unpack<L: QuantizedLanes>(weights: *const u8, target: *mut Unpacked) {
-        // SAFETY: the caller's promise and the layout of a block.
-        unsafe {
-            Ahead::best().prefetch_block::<L>(weights, QuantizedFormat::Q4K.panel_bytes());
-            let values = (&raw mut (*target).values).cast::<u8>();
-            for pair in 0..8 * 4 {
-                for lane in (0..FOUR).step_by(4 * L::LANES) {
-                    let bytes = L::load_bytes(weights.add(Q4K_VALUES + pair * FOUR + lane));
-                    L::store_bytes(values.add(2 * pair * FOUR + lane), L::low(bytes));
-                    L::store_bytes(values.add((2 * pair + 1) * FOUR + lane), L::high(bytes));
-                }
-            }
-            let (scales, minima) = (&raw mut (*target).scales, &raw mut (*target).minima);
-            for column in (0..PANEL).step_by(L::LANES) {
-                let scale_scales = L::load_f16(weights.add(2 * column).cast());
-                let minimum_scales = L::load_f16(weights.add(Q4K_MINIMUM_SCALES + 2 * column).cast());
-                for part in 0..8 {
-                    let at = part * PANEL + column;
-                    let scale = L::load_unsigned(weights.add(Q4K_BLOCK_SCALES + at));
-                    L::store(scales.cast::<f32>().add(at), L::multiply(scale_scales, scale));
-                    let minimum = L::load_unsigned(weights.add(Q4K_BLOCK_MINIMA + at));
-                    L::store(minima.cast::<f32>().add(at), L::multiply(minimum_scales, minimum));
-                }
-            }
-        }
-    }
-}
-
-impl Q6K {
-    /// Unpacks a block of a panel.
-    ///
-    /// # Safety
-    /// As for [`QuantizedLanes`]; `target` may be written.
-    #[inline(always)]
-    unsafe fn unpack<L: QuantizedLanes>(weights: *const u8, target: *mut Unpacked) {
-        // SAFETY: the caller's promise and the layout of a block.
-        unsafe {
-            Ahead::best().prefetch_block::<L>(weights, QuantizedFormat::Q6K.panel_bytes());
-            let values = (&raw mut (*target).values).cast::<u8>();
-            for part in 0..16 {
-                for lane in (0..FOUR).step_by(4 * L::LANES) {
-                    let source = weights.add(Q6K_VALUES + part * Q6K_BLOCK_VALUES + lane);
-                    let target = values.add(4 * part * FOUR + lane);
-                    let pairs = L::load_bytes(source.add(2 * FOUR));
-                    for half in 0..2 {
-                        let bytes = L::load_bytes(source.add(half * FOUR));
-                        let low = L::or(L::low(bytes), L::pair(pairs, 2 * half));
-                        let high = L::or(L::high(bytes), L::pair(pairs, 2 * half + 1));
-                        L::store_bytes(target.add(2 * half * FOUR), low);
-                        L::store_bytes(target.add((2 * half + 1) * FOUR), high);
-                    }
-                }
-            }
-            let scales = &raw mut (*target).scales;
-            for column in (0..PANEL).step_by(L::LANES) {
-                let scale_scales = L::load_f16(weights.add(2 * column).cast());
-                for part in 0..16 {
-                    let at = part * PANEL + column;
-                    let scale = L::load_signed(weights.add(Q6K_BLOCK_SCALES + at));
-                    L::store(scales.cast::<f32>().add(at), L::multiply(scale_scales, scale));
-                }
-            }
-        }
-    }
-}
-
-/// Loads the vectors' floats.
-///
-/// # Safety
-/// As for [`load_four`].
-#[inline(always)]
-unsafe fn load_floats<L: QuantizedLanes>(floats: *const f32) -> [L::Vector; VECTORS] {
-    // SAFETY: the caller's promise.
-    unsafe { vectors!(vector => L::load(floats.add(vector * L::LANES))) }
-}
-
-struct UnpackedQ4K;
-
-impl Format for UnpackedQ4K {
-    const FORMAT: QuantizedFormat = QuantizedFormat::Q4K;
-
-    #[inline(always)]
-    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>) {
-        let Block { weights, column, activations, .. } = block;
-        // SAFETY: the caller's promise; `weights` is an `Unpacked`.
-        unsafe {
-            let unpacked = weights.cast::<Unpacked>();
-            let values = (&raw const (*unpacked).values).cast::<u8>();
-            let scales = (&raw const (*unpacked).scales).cast::<f32>();
-            let minima = (&raw const (*unpacked).minima).cast::<f32>();
-            for part in 0..8 {
-                let activations = activations.add(part * ROW_WORDS * ROWS);
-                let values = values.add(8 * part * FOUR + 4 * column);
-                let mut dots = Dots::<L, ROWS>::new(activations, None);
-                for four in 0..8 {
-                    dots.add(four, load_four::<L>(values.add(four * FOUR)));
-                }
-                dots.add_pairs();
-                dots.finish(load_floats::<L>(scales.add(part * PANEL + column)), sums);
-                let minima = load_floats::<L>(minima.add(part * PANEL + column));
-                Dots::<L, ROWS>::add_minima(activations, minima, sums);
-            }
-        }
-    }
-}
-
-struct UnpackedQ6K;
-
-impl Format for UnpackedQ6K {
-    const FORMAT: QuantizedFormat = QuantizedFormat::Q6K;
-
-    #[inline(always)]
-    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>) {
-        let Block { weights, column, activations, .. } = block;
-        // SAFETY: the caller's promise; `weights` is an `Unpacked`.
-        unsafe {
-            let unpacked = weights.cast::<Unpacked>();
-            let values = (&raw const (*unpacked).values).cast::<u8>();
-            let scales = (&raw const (*unpacked).scales).cast::<f32>();
-            for part in 0..16 {
-                let activations = activations.add(part / 2 * ROW_WORDS * ROWS);
-                let values = values.add(4 * part * FOUR + 4 * column);
-                let mut dots = Dots::<L, ROWS>::new(activations, Some(START_Q6K + part % 2));
-                for four in 0..4 {
-                    dots.add(part % 2 * 4 + four, load_four::<L>(values.add(four * FOUR)));
-                    if four % 2 == 1 {
-                        dots.add_pairs();
-                    }
-                }
-                dots.finish(load_floats::<L>(scales.add(part * PANEL + column)), sums);
-            }
-        }
-    }
 }
