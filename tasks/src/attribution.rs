@@ -15,15 +15,6 @@ const EXAMINED: usize = 3 * LONGEST_PERIOD;
 /// Minimum length of a reply that can be said to repeat itself.
 const LEAST: usize = 24;
 
-/// An error in an episode: something that a module named and that does not exist.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NamedError {
-    pub(crate) turn: u32,
-    /// What does not exist, if known.
-    pub(crate) name: Option<String>,
-    pub(crate) detail: String,
-}
-
 /// Returns an ending with the reason found in the steps. Endings with a prediction and endings caused by a tool
 /// are not changed.
 pub(crate) fn attributed(ending: Ending, evidence: &Evidence, steps: &[Step]) -> Ending {

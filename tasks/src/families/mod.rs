@@ -39,6 +39,15 @@ pub use worked_examples::{WorkedExample, WorkedSubgoal};
 
 use crate::outcome::{Ending, Reason, Stage};
 
+/// An error in an episode: something that a module named and that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NamedError {
+    pub(crate) turn: u32,
+    /// What does not exist, if known.
+    pub(crate) name: Option<String>,
+    pub(crate) detail: String,
+}
+
 /// Why an action or an episode failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {

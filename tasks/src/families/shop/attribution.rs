@@ -1,7 +1,7 @@
 //! The first click of an episode that had no effect.
 
-use crate::attribution::NamedError;
 use crate::call::{ToolCall, ToolReply};
+use crate::families::NamedError;
 use crate::outcome::Step;
 
 /// Returns the first click on something that was not on the page.

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::attribution::NamedError;
 use crate::call::{SqlReply, ToolCall, ToolReply};
+use crate::families::NamedError;
 use crate::outcome::Step;
 
 /// How SQLite and MySQL name what does not exist.
