@@ -4,12 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use fantoccini::Locator;
 use fantoccini::elements::{Element, ElementRef};
 use lumos_tasks::UnitId;
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep};
 
 use super::error::{BrowserError, BrowserFault, BrowserRefusal};
 use super::hosts::{BLANK, checked};
@@ -20,6 +22,14 @@ use super::session::Session;
 const FIND: &str = include_str!("scripts/find.js");
 /// Selects an option of a select element.
 const OPTION: &str = include_str!("scripts/option.js");
+/// Records whether a click leaves the page.
+const WATCH: &str = include_str!("scripts/watch.js");
+/// Returns whether the page is about to be left after the click that [`WATCH`] recorded.
+const LEAVING: &str = include_str!("scripts/leaving.js");
+/// Time limit for a page to be left after a click. Downloads and answers without content never leave it.
+const LEAVING_LIMIT: Duration = Duration::from_secs(5);
+/// Time between two checks whether the page was left.
+const LEAVING_PAUSE: Duration = Duration::from_millis(10);
 /// The key of an element reference in JSON, as defined by the WebDriver standard.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// Maximum number of elements returned by a search.
@@ -165,11 +175,22 @@ impl BrowserLease {
     /// Refused if the element is hidden, covered, disabled or no longer on the page, or if the click led to an
     /// address that is not allowed.
     pub(crate) async fn click(&mut self, element: &PageElement) -> Result<(), BrowserError> {
-        const DOING: &str = "clicking";
         self.require_enabled(element).await?;
-        let session = self.session()?;
-        session.loading(DOING, element.0.click()).await?;
-        self.script(DOING, "", Vec::new()).await.map(drop)
+        self.click_and_load("clicking", &element.0).await
+    }
+
+    /// Clicks and waits for a page load that results from it.
+    ///
+    /// chromedriver waits for page loads that it knows of. It returns before that if the browser reports the
+    /// load late: a form is submitted in a task after the click. The page itself knows at once.
+    async fn click_and_load(&mut self, doing: &'static str, element: &Element) -> Result<(), BrowserError> {
+        self.script(doing, WATCH, Vec::new()).await?;
+        self.session()?.loading(doing, element.click()).await?;
+        let until = Instant::now() + LEAVING_LIMIT;
+        while self.script(doing, LEAVING, Vec::new()).await? == Value::Bool(true) && Instant::now() < until {
+            sleep(LEAVING_PAUSE).await;
+        }
+        Ok(())
     }
 
     /// Replaces the content of a text field, as if typed. Control characters become spaces, because a line
@@ -215,8 +236,7 @@ impl BrowserLease {
         let Some(PageElement(chosen)) = self::element(session, &found) else {
             return Err(BrowserRefusal::NotFound(format!("option {option:?}")).into());
         };
-        session.loading(DOING, chosen.click()).await?;
-        self.script(DOING, "", Vec::new()).await.map(drop)
+        self.click_and_load(DOING, &chosen).await
     }
 
     /// Runs a function body in the page and returns its result as JSON. The body reads its arguments from

@@ -145,6 +145,26 @@ const FORM: &str = r#"<!doctype html><title>Shop</title><h1>Shop</h1>
 <div style="position:relative"><button>Covered</button><div style="position:absolute;inset:0;background:#fff"></div></div>
 <p style="visibility:hidden">unseen</p>"#;
 
+/// Clicks that leave the page in every way, and clicks that seem to.
+const CLICKS: &str = r#"<!doctype html><h1>Clicks</h1>
+<form id=f action=/results><input name=words value=w><input name=kind value=k><input name=target value=t></form>
+<button onclick="f.submit()">Script submits</button>
+<button onclick="f.requestSubmit()">Script asks to submit</button>
+<button onclick="location = '/results?words=w&kind=k'">Script moves</button>
+<button onclick="Promise.resolve().then(() => { location = '/results?words=w&kind=k' })">Promise moves</button>
+<select onchange="f.submit()" aria-label=Pick><option>none<option>some</select>
+<a href="/results?words=w&kind=k"><button type=button onclick="this.parentNode.click()">Link</button></a>
+<form onsubmit="event.preventDefault(); h.textContent += '1'"><button>Prevented</button></form>
+<button onclick="history.pushState(null, '', '/pushed'); h.textContent += '2'">Pushed</button>
+<a href="/taken" role=button>Taken over</a>
+<a href='#h' role=button onclick="h.textContent += '4'">Hash</a>
+<form method=dialog onsubmit="h.textContent += '5'"><button>Dialog</button></form>
+<p id=h>stayed: </p>
+<script>navigation.onnavigate = (event) => {
+  if (event.destination.url.endsWith('/taken'))
+    event.intercept({ async handler() { h.textContent += '3'; } });
+}</script>"#;
+
 impl Site {
     pub(crate) async fn start() -> Self {
         let requests = Arc::new(AtomicUsize::new(0));
@@ -158,6 +178,7 @@ impl Site {
                     Html(format!("<p>words: {}</p><p>kind: {}</p>", words.unwrap(), kind.unwrap()))
                 }),
             )
+            .route("/clicks", page(CLICKS))
             .route("/elsewhere", get(|| async { Redirect::temporary("http://elsewhere.example/") }))
             .route("/leave", page("<script>location = 'http://elsewhere.example/'</script>"))
             .route("/alert", page("<script>alert('stop')</script><p>after</p><button onclick=\"confirm('sure?')\">Ask</button>"))

@@ -51,6 +51,34 @@ async fn forms_are_filled_in_and_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn clicks_wait_for_the_page_that_they_lead_to() {
+    if !lumos_capabilities::has_browser() {
+        return;
+    }
+    let site = Site::start().await;
+    let pool = TestPool::new(1);
+    let mut lease = pool.session().await.unwrap();
+    for name in ["Script submits", "Script asks to submit", "Script moves", "Promise moves", "Link", "Pick"] {
+        lease.goto(&site.page("/clicks")).await.unwrap();
+        if name == "Pick" {
+            let list = lease.find_by_role_and_text("combobox", name).await.unwrap();
+            lease.select(&list, "some").await.unwrap();
+        } else {
+            let button = lease.find_by_role_and_text("button", name).await.unwrap();
+            lease.click(&button).await.unwrap();
+        }
+        let texts = lease.read_visible_texts(Some("p")).await.unwrap();
+        assert_eq!(texts, ["words: w", "kind: k"], "{name}");
+    }
+    lease.goto(&site.page("/clicks")).await.unwrap();
+    for name in ["Prevented", "Pushed", "Taken over", "Hash", "Dialog"] {
+        let button = lease.find_by_role_and_text("button", name).await.unwrap();
+        lease.click(&button).await.unwrap();
+    }
+    assert_eq!(lease.read_visible_texts(Some("p")).await.unwrap(), ["stayed: 12345"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_person_could_not_do_is_refused_and_the_session_goes_on() {
     if !lumos_capabilities::has_browser() {
         return;
