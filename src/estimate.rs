@@ -25,6 +25,9 @@ pub(crate) struct TokensPerItem {
     pub(crate) most_rounds: u32,
     /// Cost of models on servers with a price, in US dollars; 0 without a price, or if it is unknown.
     pub(crate) dollars: f64,
+    /// Seconds of one worker, harness and tools included, if measured in a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) seconds: Option<f64>,
 }
 
 /// Means over the recorded cases of the original scripts (40 or 66 per row), in tokens of Llama 2. The
@@ -59,6 +62,7 @@ pub(crate) fn recorded(benchmark: &str, formulation: Formulation) -> Option<Toke
         rounds,
         most_rounds,
         dollars: 0.0,
+        seconds: None,
     })
 }
 
@@ -85,8 +89,8 @@ pub(crate) fn nearest(report: &BenchReport, batch_size: Option<usize>) -> Option
         .or_else(|| cells().min_by_key(|cell| cell.batch_size))
 }
 
-/// Estimates time and memory for a number of items. Prefill and decode alternate on the same processor, so
-/// their times are added.
+/// Estimates time and memory for a number of items from measured rates of the engine. Prefill and decode alternate
+/// on the same processor, so their times are added. The time of the harness and of tools is not included.
 pub(crate) fn predict(
     report: &BenchReport,
     cell: &BenchCell,
@@ -294,6 +298,7 @@ mod tests {
             rounds: 1.0,
             most_rounds: 1,
             dollars: 0.0,
+            seconds: None,
         };
         let prediction = predict(&report, cell, tokens, 10, 2);
         assert!((prediction.seconds - 25.0).abs() < 1e-9, "{prediction:?}");

@@ -16,6 +16,7 @@ mod fleet;
 mod interrupt;
 mod logging;
 mod memory;
+mod pace;
 mod pipeline;
 mod program;
 mod progress;

@@ -271,10 +271,12 @@ pub(crate) struct EstimateArgs {
     /// Read the run's settings from a TOML file, as for `lumos run --config`
     pub(crate) spec: PathBuf,
     /// Use the figures that `lumos bench engine --output` wrote
+    ///
+    /// They are those of the engine alone: the time of the harness and of tools is not included.
     #[arg(
         long,
         value_name = "PATH",
-        required_unless_present = "random_weights",
+        required_unless_present_any = ["random_weights", "like"],
         conflicts_with = "random_weights"
     )]
     pub(crate) bench: Option<PathBuf>,
@@ -284,9 +286,11 @@ pub(crate) struct EstimateArgs {
     /// Set the type of weights for --random-weights: f32, bf16 or f16
     #[arg(long, value_name = "TYPE", default_value = "f32", env = "LUMOS_DTYPE")]
     pub(crate) dtype: lumos_engine::DType,
-    /// Use the tokens per item that this run recorded
+    /// Use the pace and the tokens per item that this run recorded
     ///
-    /// Its folder, or its name in --output-path. Default: the recorded cases of the original.
+    /// Its folder, or its name in --output-path. Its pace includes the time of the harness and of tools; it should
+    /// have several times as many items as --concurrency. With --bench or --random-weights, only its tokens per item
+    /// are used. Default: the tokens of the recorded cases of the original.
     #[arg(long, value_name = "RUN")]
     pub(crate) like: Option<PathBuf>,
     #[command(flatten)]

@@ -41,9 +41,9 @@ pub(crate) struct RunArgs {
     /// --bench bench.json
     #[arg(long, value_name = "PATH")]
     pub(crate) bench: Option<PathBuf>,
-    /// Estimate the tokens of the plan from this run
+    /// Estimate the tokens and the time of the plan from this run
     ///
-    /// Needs --dry-run. A folder, or a name in --output-path. Default: the recorded cases of the original. Example:
+    /// Needs --dry-run. With --bench, only the tokens are taken from it. A folder, or a name in --output-path. Default: the recorded cases of the original. Example:
     /// --dry-run --like runs/pilot
     #[arg(long, value_name = "RUN")]
     pub(crate) like: Option<PathBuf>,

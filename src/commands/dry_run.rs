@@ -10,7 +10,7 @@ use lumos_engine::bench::BenchReport;
 use lumos_tasks::{Configuration, GenerationSettings, Role, Sampling};
 use serde::Serialize;
 
-use super::estimate::{Kind, duration, read, tokens_of};
+use super::estimate::{Kind, Pilot, duration, read};
 use crate::cli::{RunArgs, RunsArgs, Verbosity};
 use crate::estimate::{TokensPerItem, nearest, predict, recorded};
 use crate::exit::{CommandResult, Exit, Failure};
@@ -74,7 +74,7 @@ impl Estimates {
         let runs = RunsArgs { output_path: manifest.spec.output_path.clone() };
         let like = arguments.like.as_deref().map(|run| runs.folder(run)).transpose()?;
         Ok(Self {
-            known: like.as_deref().map(tokens_of).transpose()?.unwrap_or_default(),
+            known: like.as_deref().map(Pilot::read).transpose()?.unwrap_or_default().kinds,
             bench: arguments.bench.as_deref().map(read).transpose()?,
             batch_size: settings::fixed(manifest.spec.batch_size),
         })
@@ -90,10 +90,12 @@ impl Estimates {
         };
         // Numbers of tokens are far below 2^53.
         let tokens = (units as f64 * (per_item.computed + per_item.written)).round() as u64;
-        let seconds = self.bench.as_ref().and_then(|bench| {
-            let cell = nearest(bench, self.batch_size)?;
-            Some(predict(bench, cell, per_item, units, 1).seconds)
-        });
+        let seconds = match &self.bench {
+            Some(bench) => {
+                nearest(bench, self.batch_size).map(|cell| predict(bench, cell, per_item, units, 1).seconds)
+            }
+            None => per_item.seconds.map(|seconds| units as f64 * seconds),
+        };
         let dollars = Some(units as f64 * per_item.dollars).filter(|dollars| *dollars > 0.0);
         (Some(tokens), dollars, seconds)
     }

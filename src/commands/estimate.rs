@@ -11,7 +11,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanDuration;
 use lumos_coordinator::spec::RunSpec;
 use lumos_coordinator::{PlannedCell, expand};
-use lumos_engine::bench::BenchReport;
+use lumos_engine::bench::{BenchCell, BenchReport};
 use lumos_models::ModelName;
 use lumos_tasks::{ContentHash, Device, Formulation, ModelIdentity, NanoDollars, Role, Step};
 use serde::Serialize;
@@ -24,6 +24,7 @@ use crate::estimate::{
     Candidate, Fitting, Prediction, TokensPerItem, Use, Way, cycles, fit, nearest, predict, recorded,
 };
 use crate::exit::{CommandResult, Exit, Failure};
+use crate::pace::{Pace, Span};
 use crate::pipeline::item_positions;
 use crate::settings;
 
@@ -37,7 +38,21 @@ struct Row {
     formulation: Formulation,
     units: u64,
     tokens: TokensPerItem,
-    prediction: Prediction,
+    /// Seconds of one worker.
+    seconds: f64,
+    /// From measured rates of the engine only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prediction: Option<Prediction>,
+}
+
+/// What a recorded run says about others.
+#[derive(Debug, Default)]
+pub(super) struct Pilot {
+    pub(super) kinds: BTreeMap<Kind, TokensPerItem>,
+    /// Seconds at the end of the run in which not all slots were in use.
+    tail: f64,
+    /// Names of its models.
+    models: BTreeSet<String>,
 }
 
 /// An engine that a run needs: the model's name, and its role if a name means several models.
@@ -95,26 +110,54 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
         .filter_map(|(role, formulation, name)| Engine::of(role, formulation, name, spec.device.of(role)))
         .collect();
     let like = arguments.like.as_deref().map(|run| arguments.runs.folder(run)).transpose()?;
-    let known = like.as_deref().map(tokens_of).transpose()?.unwrap_or_default();
+    let pilot = like.as_deref().map(Pilot::read).transpose()?.unwrap_or_default();
     let report = match (&arguments.bench, arguments.random_weights) {
-        (Some(path), _) => read(path)?,
-        (None, Some(shape)) => measure_shape(shape, arguments.dtype).await?,
-        (None, None) => return Err(Failure::input("missing --bench PATH or --random-weights SHAPE")),
+        (Some(path), _) => Some(read(path)?),
+        (None, Some(shape)) => Some(measure_shape(shape, arguments.dtype).await?),
+        (None, None) => None,
     };
-    let cell = nearest(&report, settings::fixed(spec.batch_size))
-        .ok_or_else(|| Failure::input("the measurements contain no batch size"))?;
+    let measured = match &report {
+        Some(report) => {
+            let cell = nearest(report, settings::fixed(spec.batch_size))
+                .ok_or_else(|| Failure::input("the measurements contain no batch size"))?;
+            Some((report, cell))
+        }
+        None => {
+            let names = cells.iter().flat_map(|cell| cell.configuration.models.values());
+            if let Some(other) = names.map(|model| &model.name).find(|name| !pilot.models.contains(*name)) {
+                return Err(Failure::input(format!("the run of --like did not use the model `{other}`"))
+                    .hint("run a few items with it, or pass the rates of its shape: --bench PATH"));
+            }
+            if arguments.memory.is_some() {
+                return Err(Failure::input("--memory needs the shape of the models")
+                    .hint("pass --bench PATH or --random-weights SHAPE"));
+            }
+            None
+        }
+    };
     let mut rows = Vec::new();
     for ((benchmark, formulation), units) in units {
-        let found = known.get(&(benchmark.clone(), formulation)).copied();
+        let found = pilot.kinds.get(&(benchmark.clone(), formulation)).copied();
         let tokens = found.or_else(|| recorded(&benchmark, formulation)).ok_or_else(|| {
             Failure::input(format!("tokens per item of {benchmark}, {formulation} are unknown"))
                 .hint("pass a run with such items: --like RUN")
         })?;
-        let prediction = predict(&report, cell, tokens, units, models.len() as u64);
-        rows.push(Row { benchmark, formulation, units, tokens, prediction });
+        let prediction =
+            measured.map(|(report, cell)| predict(report, cell, tokens, units, models.len() as u64));
+        let seconds = match (prediction, tokens.seconds) {
+            (Some(prediction), _) => prediction.seconds,
+            (None, Some(seconds)) => units as f64 * seconds,
+            (None, None) => {
+                return Err(Failure::input(format!(
+                    "seconds per item of {benchmark}, {formulation} are unknown"
+                ))
+                .hint("pass a run with such items, --like RUN, or rates of the engine, --bench PATH"));
+            }
+        };
+        rows.push(Row { benchmark, formulation, units, tokens, seconds, prediction });
     }
     let memory = arguments.memory.or(spec.memory).map(|memory| memory.0);
-    let fitting = memory.map(|memory| {
+    let fitting = report.as_ref().zip(memory).map(|(report, memory)| {
         let on = |device: Device| models.iter().filter(|model| model.device == device).count() as u64;
         let rounds = rows.iter().map(|row| row.tokens.rounds * row.units as f64).sum();
         let longest = rows.iter().map(|row| row.tokens.most_rounds).max().unwrap_or(0);
@@ -123,31 +166,37 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
             memory,
             cycles: cycles(rounds, longest, settings::concurrency(&spec, true)),
             load_rate: arguments.load_rate.0,
-            seconds: rows.iter().map(|row| row.prediction.seconds).sum(),
+            seconds: rows.iter().map(|row| row.seconds).sum(),
         };
-        fit(&report, case)
+        fit(report, case)
     });
-    show(arguments, &rows, &report, (cell.batch_size, models.len()), fitting.as_ref())?;
+    show(arguments, &rows, measured, (pilot.tail, models.len()), fitting.as_ref())?;
     Ok(Exit::Complete)
 }
 
 fn show(
     arguments: &EstimateArgs,
     rows: &[Row],
-    report: &BenchReport,
-    (batch_size, models): (usize, usize),
+    measured: Option<(&BenchReport, &BenchCell)>,
+    (tail, models): (f64, usize),
     fitting: Option<&Fitting>,
 ) -> io::Result<()> {
-    let seconds: f64 = rows.iter().map(|row| row.prediction.seconds).sum();
-    let wall = seconds / f64::from(arguments.workers);
-    let weight_bytes = rows.first().map_or(0, |row| row.prediction.weight_bytes);
-    let cache_bytes = rows.iter().map(|row| row.prediction.cache_bytes).max().unwrap_or(0);
+    let seconds: f64 = rows.iter().map(|row| row.seconds).sum();
+    let tail = if measured.is_some() { 0.0 } else { tail };
+    let wall = seconds / f64::from(arguments.workers) + tail;
+    let predictions = || rows.iter().filter_map(|row| row.prediction);
+    let weight_bytes = predictions().next().map_or(0, |one| one.weight_bytes);
+    let cache_bytes = predictions().map(|one| one.cache_bytes).max().unwrap_or(0);
     let mut out = io::stdout().lock();
     if arguments.json {
         let mut object = json!({
             "rows": rows, "worker_seconds": seconds, "workers": arguments.workers, "wall_seconds": wall,
-            "weight_bytes": weight_bytes, "cache_bytes": cache_bytes, "batch_size": batch_size,
         });
+        if let Some((_, cell)) = measured {
+            object["weight_bytes"] = json!(weight_bytes);
+            object["cache_bytes"] = json!(cache_bytes);
+            object["batch_size"] = json!(cell.batch_size);
+        }
         if let Some(fitting) = fitting {
             object["memory"] = json!(fitting);
         }
@@ -172,16 +221,30 @@ fn show(
             row.units.to_string(),
             format!("{:.0}", row.tokens.computed),
             format!("{:.0}", row.tokens.written),
-            duration(row.prediction.seconds),
+            duration(row.seconds),
         ]);
     }
+    let Some((report, cell)) = measured else {
+        return writeln!(
+            out,
+            "{table}\n\n\
+             {} for one worker; {} with {}, of which {} at the end, when not all slots are in use\n\
+             harness and tools included, loading of models not",
+            duration(seconds + tail),
+            duration(wall),
+            arguments.workers,
+            duration(tail),
+        );
+    };
     writeln!(
         out,
         "{table}\n\n\
-         {} for one worker at batch size {batch_size}; {} with {}\n\
+         {} for one worker at batch size {}; {} with {}\n\
          memory of a worker: {} of weights ({models} models of {:.1} M parameters, {}) and up to {} of keys and values\n\
-         time of tools and loading not included",
+         time of harness, tools and loading not included; to include harness and tools, run a few items with these\n\
+         models and pass that run with --like instead of these rates",
         duration(seconds),
+        cell.batch_size,
         duration(wall),
         arguments.workers,
         ByteSize(weight_bytes),
@@ -254,45 +317,63 @@ pub(super) fn read(path: &Path) -> Result<BenchReport, Failure> {
     serde_json::from_slice(&bytes).map_err(|error| wrong(&error))
 }
 
-/// Returns recorded tokens per item of a run, by kind.
-pub(super) fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, Failure> {
-    let (manifest, checkpoint) = open(folder)?;
-    let mut sums: BTreeMap<Kind, (u64, TokensPerItem)> = BTreeMap::new();
-    checkpoint.for_each_settled(&manifest, |planned, _, record| {
-        let configuration = &planned.configuration;
-        let kind = (configuration.benchmark.clone(), configuration.formulation);
-        let (units, sum) = sums.entry(kind).or_default();
-        let (read, written) = record.outcome.tokens();
-        *units += 1;
-        sum.computed += read.saturating_sub(record.telemetry.cached_tokens) as f64;
-        sum.written += written as f64;
-        sum.dollars += record.telemetry.cost.map_or(0.0, NanoDollars::dollars);
-        let lengths = record.outcome.steps.iter().filter_map(|step| match step {
-            Step::Generate { prompt_tokens, completion_tokens, .. } => {
-                Some(prompt_tokens.unwrap_or(0) + completion_tokens.unwrap_or(0))
-            }
-            _ => None,
-        });
-        sum.longest = lengths.fold(sum.longest, u32::max);
-        let rounds = rounds(&record.outcome.steps);
-        sum.rounds += f64::from(rounds);
-        sum.most_rounds = sum.most_rounds.max(rounds);
-        Ok::<_, Failure>(())
-    })?;
-    Ok(sums
-        .into_iter()
-        .map(|(kind, (units, sum))| {
-            let mean = |sum: f64| sum / units as f64;
-            let tokens = TokensPerItem {
-                computed: mean(sum.computed),
-                written: mean(sum.written),
-                rounds: mean(sum.rounds),
-                dollars: mean(sum.dollars),
-                ..sum
-            };
-            (kind, tokens)
+impl Pilot {
+    /// Reads the records of a run.
+    pub(super) fn read(folder: &Path) -> Result<Self, Failure> {
+        let (manifest, checkpoint) = open(folder)?;
+        let mut spans = Vec::new();
+        let mut sums: BTreeMap<Kind, (u64, TokensPerItem)> = BTreeMap::new();
+        checkpoint.for_each_settled(&manifest, |planned, _, record| {
+            let configuration = &planned.configuration;
+            let kind = (configuration.benchmark.clone(), configuration.formulation);
+            let (units, sum) = sums.entry(kind).or_default();
+            let telemetry = &record.telemetry;
+            spans.push(Span {
+                started_ms: telemetry.started_ms,
+                seconds: telemetry.seconds,
+                worker: telemetry.worker.clone(),
+            });
+            sum.seconds = Some(sum.seconds.unwrap_or(0.0) + telemetry.seconds);
+            let (read, written) = record.outcome.tokens();
+            *units += 1;
+            sum.computed += read.saturating_sub(record.telemetry.cached_tokens) as f64;
+            sum.written += written as f64;
+            sum.dollars += record.telemetry.cost.map_or(0.0, NanoDollars::dollars);
+            let lengths = record.outcome.steps.iter().filter_map(|step| match step {
+                Step::Generate { prompt_tokens, completion_tokens, .. } => {
+                    Some(prompt_tokens.unwrap_or(0) + completion_tokens.unwrap_or(0))
+                }
+                _ => None,
+            });
+            sum.longest = lengths.fold(sum.longest, u32::max);
+            let rounds = rounds(&record.outcome.steps);
+            sum.rounds += f64::from(rounds);
+            sum.most_rounds = sum.most_rounds.max(rounds);
+            Ok::<_, Failure>(())
+        })?;
+        let pace = Pace::of(&spans);
+        let kinds = sums
+            .into_iter()
+            .map(|(kind, (units, sum))| {
+                let mean = |sum: f64| sum / units as f64;
+                let tokens = TokensPerItem {
+                    computed: mean(sum.computed),
+                    written: mean(sum.written),
+                    rounds: mean(sum.rounds),
+                    dollars: mean(sum.dollars),
+                    seconds: pace.zip(sum.seconds).map(|(pace, seconds)| pace.per_item(mean(seconds))),
+                    ..sum
+                };
+                (kind, tokens)
+            })
+            .collect();
+        let models = manifest.configurations.iter().flat_map(|planned| planned.configuration.models.values());
+        Ok(Self {
+            kinds,
+            tail: pace.map_or(0.0, |pace| pace.tail),
+            models: models.map(|model| model.name.clone()).collect(),
         })
-        .collect())
+    }
 }
 
 /// Number of rounds of an episode: turns of the model with the most turns.

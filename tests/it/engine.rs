@@ -42,6 +42,37 @@ fn a_bench_feeds_an_estimate() {
 }
 
 #[test]
+fn a_short_run_estimates_a_long_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = lumos().args("run --tasks gsm8k --model builtin:tiny --limit 12 --concurrency 4 -q");
+    run.output(folder.path(), "pilot").ok();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let spec = file("long.toml", "tasks = [\"gsm8k\"]\nmodel = \"builtin:tiny\"\n");
+    let pilot = folder.path().join("pilot");
+    let estimate = |spec: &Path| lumos().args("estimate").arg(spec).arg("--like").arg(&pilot);
+    estimate(&spec).ok().prints(["for one worker", "harness and tools included"]);
+    let json = estimate(&spec).args("--json --workers 2").ok();
+    let estimated = &json.lines()[0];
+    let seconds = |name: &str| estimated[name].as_f64().unwrap();
+    let (all, one) = (seconds("worker_seconds"), estimated["rows"][0]["tokens"]["seconds"].as_f64().unwrap());
+    let units = estimated["rows"][0]["units"].as_f64().unwrap();
+    assert!(one > 0.0 && (all - units * one).abs() < 1e-6 * all, "{json}");
+    assert!(seconds("wall_seconds") >= all / 2.0, "{json}");
+
+    // Another model, another kind of episode, and the shape of the models need measurements.
+    let other = file("other.toml", "tasks = [\"gsm8k\"]\nmodel = \"candle:elsewhere\"\n");
+    estimate(&other).exits(2).reports(["candle:elsewhere", "--bench"]);
+    let kind = file("kind.toml", "tasks = [\"svamp\"]\nmodel = \"builtin:tiny\"\n");
+    estimate(&kind).exits(2).reports(["svamp", "--like RUN"]);
+    estimate(&spec).args("--memory 1GB").exits(2).reports(["--memory", "--bench"]);
+    lumos().args("estimate").arg(&spec).exits(2).reports(["--bench"]);
+}
+
+#[test]
 fn weights_are_saved_for_other_programs() {
     let folder = tempfile::tempdir().unwrap();
     let weights = folder.path().join("weights");

@@ -1,8 +1,8 @@
 //! The benchmark `albums`, with a family and a tool that have a state per episode: the agent turns the pages of an album,
 //! and answers with the number of stamps that it has seen.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use lumos_eval::benchmarks::task_file::{TaskDefinition, TaskFamily};
