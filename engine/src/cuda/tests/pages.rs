@@ -58,6 +58,8 @@ struct Case {
     page_size: usize,
     /// Tokens that each sequence adds in each step.
     growth: Vec<Vec<usize>>,
+    /// Number of first steps whose keys and values are stored without attention, which takes long in an emulator.
+    stored: usize,
     seed: u64,
 }
 
@@ -105,7 +107,7 @@ impl Case {
         let stride = self.shape.stride();
         let output_width = query_heads * head_size;
         let partial = device.allocate(PARTIAL_BYTES).unwrap();
-        for growth in &self.growth {
+        for (number, growth) in self.growth.iter().enumerate() {
             let tokens: Vec<Vec<u32>> = growth.iter().map(|count| vec![1; *count]).collect();
             for (cache, count) in caches.iter_mut().zip(growth) {
                 assert!(pool.reserve(cache, cache.length() + count));
@@ -162,17 +164,20 @@ impl Case {
                     .unwrap();
                     floats(&device, &output, step.rows * output_width, self.dtype)
                 };
-                let found = run(step.longest);
-                // As if there were only one part.
-                let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-                if bits(&found) != bits(&run(1)) {
-                    return Err("the parts of a context change results".to_owned());
-                }
                 let mut rest = &rows[..];
                 for (index, count) in growth.iter().enumerate() {
                     let (new, after) = rest.split_at(count * stride);
                     rest = after;
                     known[index].extend_from_slice(new);
+                }
+                if number < self.stored {
+                    continue;
+                }
+                let found = run(step.longest);
+                // As if there were only one part.
+                let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                if bits(&found) != bits(&run(1)) {
+                    return Err("the parts of a context change results".to_owned());
                 }
                 let mut row = 0;
                 for (index, count) in growth.iter().enumerate() {
@@ -252,7 +257,7 @@ proptest! {
         let (query_heads, head_size) = (key_value_heads * group, 2 * half);
         let shape = AttentionShape { query_heads, key_value_heads, head_size };
         let page_size = [1, 4, 8, 16, 48][page];
-        let case = Case { dtype: DTYPES[dtype], shape, window, layers, page_size, growth, seed };
+        let case = Case { dtype: DTYPES[dtype], shape, window, layers, page_size, growth, stored: 0, seed };
         prop_assert_eq!(case.check(), Ok(()));
     }
 }
@@ -264,13 +269,23 @@ fn attention_at_its_limits_equals_the_plain_version() {
     for (query_heads, key_value_heads, head_size) in [(2, 2, 256), (20, 1, 4), (34, 2, 6), (1, 1, 2)] {
         let shape = AttentionShape { query_heads, key_value_heads, head_size };
         let (dtype, page_size) = (DType::F32, 16);
-        let case = Case { dtype, shape, window: None, layers: 1, page_size, growth: growth.clone(), seed: 5 };
+        let case = Case {
+            dtype,
+            shape,
+            window: None,
+            layers: 1,
+            page_size,
+            growth: growth.clone(),
+            stored: 0,
+            seed: 5,
+        };
         assert_eq!(case.check(), Ok(()), "{shape:?}");
     }
     // A window that no position leaves.
     let shape = AttentionShape { query_heads: 2, key_value_heads: 1, head_size: 8 };
     let window = Some(u32::MAX as usize - 3);
-    let case = Case { dtype: DType::F32, shape, window, layers: 1, page_size: 16, growth, seed: 6 };
+    let case =
+        Case { dtype: DType::F32, shape, window, layers: 1, page_size: 16, growth, stored: 0, seed: 6 };
     assert_eq!(case.check(), Ok(()));
 }
 
@@ -280,8 +295,8 @@ fn attention_of_every_usual_head_over_several_parts_equals_the_plain_version() {
     for (index, head_size) in [32, 64, 128, 40].into_iter().enumerate() {
         let shape = AttentionShape { query_heads: 4, key_value_heads: 2, head_size };
         let window = (index % 2 == 0).then_some(300);
-        let (dtype, growth) = (DTYPES[index % 3], vec![vec![262, 3], vec![1, 279], vec![250, 1]]);
-        let case = Case { dtype, shape, window, layers: 1, page_size: 16, growth, seed: 7 };
+        let (dtype, growth) = (DTYPES[index % 3], vec![vec![254, 500], vec![20, 1], vec![1, 19], vec![1, 1]]);
+        let case = Case { dtype, shape, window, layers: 1, page_size: 16, growth, stored: 1, seed: 7 };
         assert_eq!(case.check(), Ok(()), "{shape:?}");
     }
 }
@@ -293,7 +308,8 @@ fn attention_of_a_row_does_not_depend_on_the_other_rows() {
         let outputs = |growth: &[usize]| {
             let shape = AttentionShape { query_heads: 3, key_value_heads: 1, head_size };
             let growth = growth.iter().map(|count| vec![*count]).collect();
-            Case { dtype, shape, window: Some(40), layers: 1, page_size: 16, growth, seed: 11 }.outputs()
+            Case { dtype, shape, window: Some(40), layers: 1, page_size: 16, growth, stored: 0, seed: 11 }
+                .outputs()
         };
         let bits = |values: Vec<f32>| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
         let together = bits(outputs(&[70]).unwrap());
