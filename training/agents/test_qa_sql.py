@@ -198,7 +198,7 @@ class Training(unittest.TestCase):
         steps = [{"step": "generate", "role": "planner", "prompt": first, "reply": " Subgoal 1: Count them.\n"},
                  {"step": "action", "observation": {"refused": "no such table"}},
                  {"step": "generate", "role": "planner", "prompt": second, "reply": "Subgoal 2: Count others."}]  # fmt: skip
-        (expected,) = of_trajectory("Count the rows.; Initial Environment Description: None.", "iterative", steps)
+        (expected,) = of_trajectory("Count the rows.", "iterative", steps)
         contents = [first.removeprefix(sql.EXAMPLES["planner"] + USER).removesuffix(ASSISTANT), "Subgoal 1: Count them.",
                     "R1 = Error executing query: no such table", "Subgoal 2: Count others."]  # fmt: skip
         messages = [{"role": role, "content": text} for role, text in zip(["user", "assistant"] * 2, contents, strict=True)]

@@ -115,7 +115,8 @@ def of_annotations(path: Path, examples: dict[str, str]) -> Iterator[Conversatio
             heads = [examples.get(role, "") + USER, *[NEXT_USER] * (len(asked) - 1)]
             turns = [(head + text + ASSISTANT, reply) for head, text, reply in zip(heads, asked, replies, strict=True)]
             failed = [turn for turn, text in enumerate(asked[1:]) if role == "planner" and " = Error" in text]
-            yield Conversation(asked[0].split("Task: ", 1)[-1], role, known[2], turns, skipped=failed)
+            task = re.split(r"; Initial Environment Description:| ?\nSubgoal", asked[0].split("Task: ", 1)[-1])[0]
+            yield Conversation(task, role, known[2], turns, skipped=failed)
 
 
 def write(conversations: Iterator[Conversation], path: Path) -> int:
