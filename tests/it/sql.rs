@@ -47,6 +47,13 @@ fn samples_on_sqlite_interrupted_and_resumed() {
     whole.ok().prints(["success_rate", "medium"]);
     assert_eq!(successes(folder.path(), "whole"), (40, 40));
     lumos().args("replay").arg(&recorded).ok().prints(["40 passed, 0 failed"]);
+    // A submission ends the episodes, without a last word of the planner.
+    let data = folder.path().join("data");
+    lumos().args("export --to annotations").arg(folder.path().join("whole")).arg("--output").arg(&data).ok();
+    for module in ["plan", "ground"] {
+        let file = data.join(format!("train_annots/lumos_intercode_sql_{module}_iterative.jsonl"));
+        assert_eq!(rows(&file).len(), 20, "{module}");
+    }
 
     // The run is short. If one ends before it is killed, another one is started.
     let mut names = (0..20).map(|number| format!("broken-{number}"));

@@ -12,7 +12,7 @@ from random import Random
 import torch
 
 from lumos_agents import qa, sql
-from lumos_agents.conversations import END, Conversation, encode, of_trajectory
+from lumos_agents.conversations import END, Conversation, encode, of_annotations, of_trajectory
 from lumos_agents.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_agents.qa import mined
 from lumos_agents.sql import questions, schema, varied
@@ -191,6 +191,22 @@ class Training(unittest.TestCase):
         tokenizer = train_tokenizer(["a wrong right c"] * 9, 700, constants("sql"))
         wanted = [target for target in encode(tokenizer, planner).targets if target != IGNORE]
         self.assertEqual(tokenizer.decode(wanted), "right\n")
+
+    def test_annotations_are_the_same_conversations(self) -> None:
+        first = f"{sql.EXAMPLES['planner']}{USER}{PLAN}Task: Count the rows.; Initial Environment Description: None.{ASSISTANT}"
+        second = f"{first}Subgoal 1: Count them.{NEXT_USER}R1 = Error executing query: no such table{ASSISTANT}"
+        steps = [{"step": "generate", "role": "planner", "prompt": first, "reply": " Subgoal 1: Count them.\n"},
+                 {"step": "action", "observation": {"refused": "no such table"}},
+                 {"step": "generate", "role": "planner", "prompt": second, "reply": "Subgoal 2: Count others."}]  # fmt: skip
+        (expected,) = of_trajectory("Count the rows.", "iterative", steps)
+        contents = [first.removeprefix(sql.EXAMPLES["planner"] + USER).removesuffix(ASSISTANT), "Subgoal 1: Count them.",
+                    "R1 = Error executing query: no such table", "Subgoal 2: Count others."]  # fmt: skip
+        messages = [{"role": role, "content": text} for role, text in zip(["user", "assistant"] * 2, contents, strict=True)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "lumos_sql-new_plan_iterative.jsonl"
+            path.write_text(json.dumps({"messages": messages}) + "\n")
+            self.assertEqual(list(of_annotations(path, sql.EXAMPLES)), [expected])
+            self.assertEqual(expected.skipped, [0])
 
     def test_words_have_the_same_tokens_everywhere(self) -> None:
         tokenizer = train_tokenizer(["the song name of a singer"] * 9, 700, constants("sql"))

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from lumos_agents.conversations import Conversation, Misaligned, encode, read
 from lumos_agents.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_agents.texts import constants
-from lumos_agents.tokens import train_tokenizer
+from lumos_agents.tokens import fold_case, train_tokenizer
 from lumos_tiny.batches import batched
 from lumos_tiny.examples import Example
 from lumos_tiny.export import load, save
@@ -37,6 +37,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="end the schedule early after this time; the run can then not be repeated exactly")
     parser.add_argument("--hold", type=float, default=0.0, help="share of the schedule at the peak learning rate, before the decay")
     parser.add_argument("--keep", nargs="+", default=[], metavar="ROLE=SHARE", help="use only a share of a role's conversations, such as grounder=0.3")
+    parser.add_argument("--fold-case", action="store_true", help="read text in lower case, and plurals as singulars with an s (sql)")
     parser.add_argument("--grow", type=int, default=0, help="with --init: layers to add, which change nothing at first")
     parser.add_argument("--tokens", type=int, default=2048, help="tokens per batch")
     parser.add_argument("--longest", type=int, default=1200, help="leave out longer conversations, in tokens")
@@ -93,6 +94,8 @@ def main() -> None:
         shape = (args.hidden, args.ffn, args.layers, heads, heads, 2048)
         model = TinyLlama(ModelConfig(tokenizer.get_vocab_size(), *shape, rope_theta=ROPE_THETA))
         write_copying_circuit(model)
+    if args.fold_case:
+        fold_case(tokenizer)
     if args.role:
         conversations = [c for c in conversations if c.role in args.role]
     if args.formulation:

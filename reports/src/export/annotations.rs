@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use lumos_benchmarks::{Benchmark, is_training_data};
 use lumos_tasks::families::{conversation, ends_planning};
-use lumos_tasks::{ContentHash, Ending, Formulation, Message, Role, Step};
+use lumos_tasks::{ContentHash, Ending, Evidence, Formulation, Message, Role, Step};
 use serde_json::{Value, json};
 
 use crate::display::rounds_exhausted;
@@ -178,7 +178,9 @@ fn messages(unit: &RecordedUnit<'_>, role: Role) -> Result<Vec<Message>, &'stati
     });
     let (prompt, reply) = last.ok_or("no reply of the module")?;
     let is_iterative = unit.planned.configuration.formulation == Formulation::Iterative;
-    if role == Role::Planner && is_iterative && !ends_planning(reply) {
+    // In a shop and on a database, the grounder's purchase or submission ends an answered episode.
+    let ends_with_action = matches!(unit.outcome().evidence, Some(Evidence::Shop(_) | Evidence::Sql(_)));
+    if role == Role::Planner && is_iterative && !ends_with_action && !ends_planning(reply) {
         return Err("planning was not ended");
     }
     conversation(prompt, reply).ok_or("the prompt cannot be split into turns")

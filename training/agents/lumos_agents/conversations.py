@@ -1,4 +1,4 @@
-"""Conversations to train on, read from the samples of runs, and their token sequences.
+"""Conversations to train on, read from the samples of runs or from exported annotations, and their token sequences.
 
 A conversation is the sequence of prompts and replies of one model in one episode. Each later prompt extends the one
 before, so a conversation is one token sequence, and only the replies count in the loss.
@@ -7,11 +7,12 @@ before, so a conversation is one token sequence, and only the replies count in t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from . import texts  # noqa: F401  (makes lumos_tiny importable)
+from .texts import ASSISTANT, NEXT_USER, USER  # (makes lumos_tiny importable)
 from lumos_tiny.examples import IGNORE, Example
 from tokenizers import Tokenizer
 
@@ -95,6 +96,27 @@ def of_run(folder: Path, metrics: list[str], least: float = 1.0) -> Iterator[Con
                 if any((sample.get(metric) or 0) >= least for metric in metrics):
                     question = sample["arguments"]["gen_args_0"]["arg_0"]
                     yield from of_trajectory(question, sample["formulation"], json.loads(sample["trajectory"]))
+
+
+def of_annotations(path: Path, examples: dict[str, str]) -> Iterator[Conversation]:
+    """Yields the conversations of a file of `lumos export --to annotations`.
+
+    The export omits the worked examples of prompts; `examples` has that of each role. The planner's replies whose actions failed are
+    not learned.
+    """
+    known = re.fullmatch(r"lumos_.+_(plan|ground)_(iterative|onetime)\.jsonl", path.name)
+    if not known:
+        raise ValueError(f"{path}: expected a file such as lumos_<domain>_plan_iterative.jsonl")
+    role = {"plan": "planner", "ground": "grounder"}[known[1]]
+    with path.open() as file:
+        for line in file:
+            texts = [message["content"] for message in json.loads(line)["messages"]]
+            asked, replies = texts[::2], texts[1::2]
+            heads = [examples.get(role, "") + USER, *[NEXT_USER] * (len(asked) - 1)]
+            turns = [(head + text + ASSISTANT, reply) for head, text, reply in zip(heads, asked, replies, strict=True)]
+            failed = [turn for turn, text in enumerate(asked[1:]) if role == "planner" and " = Error" in text]
+            task = re.split(r"; Initial Environment Description:| ?\nSubgoal", asked[0].split("Task: ", 1)[-1])[0]
+            yield Conversation(task, role, known[2], turns, skipped=failed)
 
 
 def write(conversations: Iterator[Conversation], path: Path) -> int:

@@ -21,7 +21,8 @@ def domain(name: str):  # noqa: ANN201
     """Returns the module of a domain.
 
     It has `CONSTANTS` (texts that become one token each), `generate(split, seed, count, folder)`, which writes tasks and
-    their data in the product's formats, and `Oracle(folder, formulation)`, which replies to prompts about them.
+    their data in the product's formats, and `Oracle(folder, formulation)`, which replies to prompts about them. `EXAMPLES` is
+    the worked example at the beginning of the prompts of each role, if there is one that annotations omit.
     """
     return import_module(f"lumos_agents.{name}")
 

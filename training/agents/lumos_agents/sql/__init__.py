@@ -16,6 +16,8 @@ _PLAN_EXAMPLE = (_PROMPTS / "plan_example.txt").read_text()
 _GROUND_EXAMPLE = (_PROMPTS / "ground_example.txt").read_text()
 _ACTIONS = _GROUND_EXAMPLE.split("Task: ")[0]
 
+#: The worked example at the beginning of the prompts of each role.
+EXAMPLES = {"planner": f"{_PLAN_EXAMPLE}\n", "grounder": f"{_GROUND_EXAMPLE}\n"}
 CONSTANTS = [
     f"{_PLAN_EXAMPLE}\n{USER}{PLAN}Task: ",
     f"{_GROUND_EXAMPLE}\n{_ACTIONS}Task: ",
