@@ -93,11 +93,8 @@ impl Opened {
     fn footprint(&self, options: &LoadOptions) -> Result<Footprint, LoadError> {
         let (config, device, dtype) = (&self.config, options.device, options.dtype);
         let (rows, matrices) = self.matrices(device, dtype)?;
-        let layout = Backend::layout(
-            config,
-            &LoadOptions { page_size: TILE, ..options.clone() },
-            matrices.format,
-        );
+        let layout =
+            Backend::layout(config, &LoadOptions { page_size: TILE, ..options.clone() }, matrices.format);
         Ok(Footprint {
             weight_bytes: Backend::weight_bytes(device, config, rows, dtype, &matrices),
             buffer_bytes: Backend::buffer_bytes(config, rows, options),

@@ -67,7 +67,7 @@ impl PageLayout {
     }
 
     /// Size of one number in bytes.
-    fn width(&self) -> usize {
+    pub(super) fn width(&self) -> usize {
         match self.storage {
             Storage::F32 => size_of::<f32>(),
             Storage::Bf16 | Storage::F16 => size_of::<u16>(),

@@ -385,7 +385,7 @@ mod tests {
                         let (known, pages) = (cache.length(), cache.page_count());
                         if pool.reserve(cache, known + length) {
                             for position in known..known + length {
-                                cache.store(0, 0, position, &[-1.0; 2], &[-1.0; 2]);
+                                cache.store(0, 0, position, &[-1.0f32; 2], &[-1.0f32; 2]);
                             }
                             cache.advance(length);
                             pool.truncate(cache, known);

@@ -117,8 +117,10 @@ impl KvCache {
         let Page::Own(page) = &mut self.pages[page] else {
             panic!("position {position} lies in a published page, which is never written again");
         };
+        assert_eq!(size_of::<T>(), layout.width(), "the type of the pages");
         let numbers: &mut [T] = bytemuck::cast_slice_mut(&mut page.bytes);
-        let (keys, values) = numbers[layout.start(layer, head)..][..layout.head()].split_at_mut(layout.keys());
+        let (keys, values) =
+            numbers[layout.start(layer, head)..][..layout.head()].split_at_mut(layout.keys());
         let (size, tile, padded) = (layout.shape.head_size, layout.tile(), layout.padded_head());
         let columns = &mut keys[slot / tile * tile * layout.key_width()..][..tile * layout.key_width()];
         if layout.is_paired() {

@@ -3,6 +3,9 @@
 //! Scores, weights and the weighted sum are computed in an order that depends only on a row's position: not
 //! on the batch, the chunking of its prompt, the page size, or the machine's vector width. Rows and heads
 //! that read the same keys are computed together, each in its own order.
+//!
+//! `tiles` computes in float32; keys and values that the pages do not have in whole tiles of float32 are first widened
+//! (`widen`). With matrix instructions, `matrices` computes those in bfloat16.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod matrices;
@@ -272,7 +275,8 @@ impl Task<'_> {
         let places: [(usize, usize); COUNT] = std::array::from_fn(|index| self.place(query + index));
         let queries: [&[f32]; COUNT] = places.map(|place| self.query(place));
         let Range { start: base, end } = self.span(places[0].0, places[COUNT - 1].0);
-        let span = Span { cache: self.block.cache, layer: self.layer.index, head: self.head, base, end, widened };
+        let span =
+            Span { cache: self.block.cache, layer: self.layer.index, head: self.head, base, end, widened };
         let width = span.width();
         scores.resize(COUNT * width, 0.0);
         span.scores::<S, VECTORS, COUNT, WIDE>(simd, &queries, scores);

@@ -178,10 +178,8 @@ pub(crate) fn for_each_cell(
     if rows == 0 || columns.is_empty() {
         return;
     }
-    let starts: Vec<usize> = heights
-        .iter()
-        .scan(0, |next, height| Some(std::mem::replace(next, *next + height)))
-        .collect();
+    let starts: Vec<usize> =
+        heights.iter().scan(0, |next, height| Some(std::mem::replace(next, *next + height))).collect();
     assert!(heights.iter().sum::<usize>() == rows && !heights.contains(&0));
     let shared = Shared(matrix.as_mut_ptr());
     let run = |index: usize| {

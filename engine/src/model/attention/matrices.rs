@@ -85,7 +85,11 @@ impl Task<'_> {
 
     /// The tiles of keys and of values at the given positions. Values after the last position are zero, so that weights
     /// of zero make zeros of them whatever the page contained.
-    fn tiles<'a>(&'a self, positions: Range<usize>, copied: &'a mut Vec<u16>) -> (Vec<&'a [u16]>, Vec<&'a [u16]>) {
+    fn tiles<'a>(
+        &'a self,
+        positions: Range<usize>,
+        copied: &'a mut Vec<u16>,
+    ) -> (Vec<&'a [u16]>, Vec<&'a [u16]>) {
         let (cache, layer, head) = (self.block.cache, self.layer.index, self.head);
         let (numbers, count) = (tile_numbers(cache), positions.len().div_ceil(TILE));
         let last = positions.start + (count - 1) * TILE;
@@ -116,19 +120,13 @@ impl Task<'_> {
     }
 }
 
-/// Clears the values of a tile from position `filled` on.
+/// Clears the values of a tile (pairs of positions × padded dimensions × 2) from position `filled` on.
 fn clear_positions(values: &mut [u16], filled: usize) {
-    let pair = values.len() / (TILE / 2);
-    let (whole, rest) = values.split_at_mut(filled / 2 * pair);
-    debug_assert_eq!(whole.len(), filled / 2 * pair);
-    let rest = if filled % 2 == 1 {
-        let (half, rest) = rest.split_at_mut(pair);
-        for [_, second] in half.as_chunks_mut().0 {
-            *second = 0;
+    let rows = values.chunks_exact_mut(values.len() / (TILE / 2));
+    for (row, pair) in rows.skip(filled / 2).zip(filled / 2..) {
+        let first = filled.saturating_sub(2 * pair);
+        for values in row.as_chunks_mut::<2>().0 {
+            values[first..].fill(0);
         }
-        rest
-    } else {
-        rest
-    };
-    rest.fill(0);
+    }
 }
