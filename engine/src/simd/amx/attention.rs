@@ -6,7 +6,6 @@
 //! queries, nor on where the tiles are stored.
 
 use std::arch::asm;
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::marker::PhantomData;
 
 use super::{Configuration, GUARDS, ROW_BYTES, TILE_ROWS, configure, release};
@@ -14,10 +13,6 @@ use crate::simd::{DType, Path};
 
 /// Positions per tile of keys and of values.
 const POSITIONS: usize = 16;
-/// Tiles from the one that is read to the one that is prefetched: the tiles of a sequence are far apart in memory.
-const AHEAD: usize = 4;
-/// Most queries for which reading takes longer than multiplying.
-const FEW_QUERIES: usize = 4;
 /// Dimensions in a whole block of keys.
 const BLOCK: usize = 32;
 /// Numbers that are padded with zeros to a multiple of this: the dimensions of queries, keys and values.
@@ -68,10 +63,7 @@ impl AttentionTiles {
         let (pairs, last) = keys.as_chunks();
         // SAFETY: the lengths are right by the lines above; `scores` advances by the positions that are written.
         unsafe {
-            for (index, [first, second]) in pairs.iter().enumerate() {
-                for next in keys.iter().skip(2 * index + AHEAD).take(2) {
-                    self.prefetch(next);
-                }
+            for [first, second] in pairs {
                 self.score::<true>(queries, [first, second], scores, width);
                 scores = scores.add(2 * POSITIONS);
             }
@@ -129,17 +121,6 @@ impl AttentionTiles {
         }
     }
 
-    /// Prefetches a tile if there are few queries.
-    #[inline(always)]
-    fn prefetch(&self, tile: &[u16]) {
-        if self.queries <= FEW_QUERIES && prefetching() {
-            for line in tile.chunks(ROW_BYTES / size_of::<u16>()) {
-                // SAFETY: a prefetch never faults, and the processor has the instruction.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
-            }
-        }
-    }
-
     /// Writes the sums of the values (one slice per tile: 8 pairs of positions × padded dimensions × 2) weighted by each
     /// query's weights (queries × positions) to `output` (queries × padded dimensions).
     pub(crate) fn sums(&self, weights: &[u16], values: &[&[u16]], output: &mut [f32]) {
@@ -184,13 +165,8 @@ impl AttentionTiles {
                 zero!(2);
                 zero!(3);
             }
-            for (tile, tile_values) in values.iter().enumerate() {
-                if start == 0
-                    && let Some(next) = values.get(tile + AHEAD)
-                {
-                    self.prefetch(next);
-                }
-                let values = tile_values.as_ptr().add(2 * start);
+            for (tile, values) in values.iter().enumerate() {
+                let values = values.as_ptr().add(2 * start);
                 load!(5, weights.as_ptr().add(tile * POSITIONS), weight_bytes);
                 load!(7, values, value_bytes);
                 multiply!(0, 5, 7);
@@ -220,10 +196,4 @@ impl Drop for AttentionTiles {
         GUARDS.set(0);
         release();
     }
-}
-
-fn prefetching() -> bool {
-    static ON: std::sync::LazyLock<bool> =
-        std::sync::LazyLock::new(|| std::env::var_os("X_NO_PREFETCH").is_none());
-    *ON
 }
