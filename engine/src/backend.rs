@@ -88,17 +88,24 @@ impl Backend {
         }
     }
 
-    /// Where a device stores keys and values.
-    pub(crate) fn storage(device: DeviceName, dtype: DType) -> Storage {
-        match device {
-            DeviceName::Cuda(_) => Storage::Device { width: dtype.width() },
-            DeviceName::Auto | DeviceName::Cpu => Storage::Memory,
+    /// Where a device stores keys and values, and as which type: that of the weights. The CPU stores those of models
+    /// with weights in a block format as float32.
+    pub(crate) fn storage(device: DeviceName, dtype: DType, format: Option<QuantizedFormat>) -> Storage {
+        match (device, dtype, format) {
+            (DeviceName::Cuda(_), ..) => Storage::Device { width: dtype.width() },
+            (_, DType::F32, _) | (.., Some(_)) => Storage::F32,
+            (_, DType::Bf16, None) => Storage::Bf16,
+            (_, DType::F16, None) => Storage::F16,
         }
     }
 
-    /// The layout of pages of `positions` positions each.
-    pub(crate) fn layout(config: &ModelConfig, options: &LoadOptions) -> PageLayout {
-        let storage = Self::storage(options.device, options.dtype);
+    /// The layout of pages of `positions` positions each. `format`: the block format of most weights, if any have one.
+    pub(crate) fn layout(
+        config: &ModelConfig,
+        options: &LoadOptions,
+        format: Option<QuantizedFormat>,
+    ) -> PageLayout {
+        let storage = Self::storage(options.device, options.dtype, format);
         PageLayout { shape: config.key_values(), positions: options.page_size, storage }
     }
 

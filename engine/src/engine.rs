@@ -111,7 +111,7 @@ impl Engine {
     /// Starts the scheduler of a loaded model.
     fn start(loaded: Loaded, options: &LoadOptions) -> Result<Self, LoadError> {
         let Loaded { config, tokenizer, model, description, matrices, weight_bytes, reservation } = loaded;
-        let layout = Backend::layout(&config, options);
+        let layout = Backend::layout(&config, options, matrices.format);
         let buffers = Backend::buffer_bytes(&config, description.vocabulary, options);
         let free = model.free_memory()?;
         let available = free.map(|free| usable(free).saturating_sub(buffers));

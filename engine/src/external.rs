@@ -21,7 +21,7 @@ use crate::stream::generation;
 const NO_PAGES: PageLayout = PageLayout {
     shape: KeyValueShape { layers: 0, heads: 0, head_size: 0 },
     positions: TILE,
-    storage: Storage::Memory,
+    storage: Storage::F32,
 };
 
 impl ModelCheckpoint {

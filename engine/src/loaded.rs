@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
-use crate::cache::{PageLayout, Storage, TILE};
+use crate::cache::{PageLayout, TILE};
 use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::load::block::ModelConfig;
@@ -93,7 +93,8 @@ impl Opened {
     fn footprint(&self, options: &LoadOptions) -> Result<Footprint, LoadError> {
         let (config, device, dtype) = (&self.config, options.device, options.dtype);
         let (rows, matrices) = self.matrices(device, dtype)?;
-        let layout = Backend::layout(config, &LoadOptions { page_size: TILE, ..options.clone() });
+        let layout =
+            Backend::layout(config, &LoadOptions { page_size: TILE, ..options.clone() }, matrices.format);
         Ok(Footprint {
             weight_bytes: Backend::weight_bytes(device, config, rows, dtype, &matrices),
             buffer_bytes: Backend::buffer_bytes(config, rows, options),
@@ -164,8 +165,9 @@ pub fn fuzz_config(bytes: &[u8]) -> usize {
     for dtype in [DType::F32, DType::Bf16] {
         let matrices = Matrices::new(&config, rows, dtype);
         Backend::weight_bytes(DeviceName::Cpu, &config, rows, dtype, &matrices);
+        let storage = Backend::storage(DeviceName::Cpu, dtype, None);
+        PageLayout { shape: config.key_values(), positions: TILE, storage }.bytes();
     }
-    PageLayout { shape: config.key_values(), positions: TILE, storage: Storage::Memory }.bytes();
     config.tensors(rows).len()
 }
 
@@ -208,9 +210,9 @@ mod tests {
         let footprint = on(DeviceName::Cpu);
         // The file has 13.5 GB; embeddings and norms are float32 in memory.
         assert_eq!(footprint.weight_bytes / 100_000_000, 137);
-        assert_eq!(footprint.cache_bytes_per_token, 2 * 32 * 4096 * 4);
+        assert_eq!(footprint.cache_bytes_per_token, 2 * 32 * 4096 * 2);
         assert_eq!((footprint.context_length, footprint.buffer_bytes), (4096, 0));
-        // A GPU stores embeddings, keys and values in the type of the weights.
+        // A GPU stores embeddings in the type of the weights, too.
         let footprint = on(DeviceName::Cuda(0));
         assert_eq!(footprint.weight_bytes / 100_000_000, 134);
         assert_eq!(footprint.cache_bytes_per_token, 2 * 32 * 4096 * 2);

@@ -66,6 +66,18 @@ pub(crate) fn tangent(x: f32) -> f32 {
     ((1.0 - power) / (1.0 + power)).copysign(x)
 }
 
+/// Rounds to bfloat16: to nearest, ties to even. Vectorizes.
+#[inline(always)]
+pub(crate) fn round_to_bf16(values: &[f32], rounded: &mut [u16]) {
+    for (value, rounded) in values.iter().zip(rounded) {
+        let bits = value.to_bits();
+        let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+        // A number that is not one keeps a bit of its fraction, which might not be among the upper ones.
+        let quiet = bits >> 16 | 0x40;
+        *rounded = if value.is_nan() { quiet } else { nearest } as u16;
+    }
+}
+
 /// Runs `work` compiled for the processor's instruction set. `work` and everything that it calls must be
 /// marked `#[inline(always)]`: code that is not inlined is compiled for the baseline, where each fused
 /// multiply-add is a function call.
@@ -154,6 +166,18 @@ mod tests {
         }
         assert_eq!(exponential(0.0), 1.0);
         assert!(exponential(f32::NEG_INFINITY) < 1e-37);
+    }
+
+    #[test]
+    fn rounding_to_bfloat16_is_that_of_the_library() {
+        let bits = (0..=u16::MAX).flat_map(|upper| {
+            [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff].map(|lower| u32::from(upper) << 16 | lower)
+        });
+        for value in bits.map(f32::from_bits) {
+            let mut rounded = [0];
+            round_to_bf16(&[value], &mut rounded);
+            assert_eq!(rounded[0], half::bf16::from_f32(value).to_bits(), "{value} ({:x})", value.to_bits());
+        }
     }
 
     #[test]

@@ -147,7 +147,8 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
     let opened = load::open(&settings.source)?;
     let format = opened.matrices(device, settings.options.dtype)?.1.format;
     // The pages of one round at the largest batch size, and no more: on a GPU the cache is allocated at once.
-    let layout = Backend::layout(&opened.config, &LoadOptions { device, ..settings.options.clone() });
+    let options = LoadOptions { device, ..settings.options.clone() };
+    let layout = Backend::layout(&opened.config, &options, format);
     let positions = prompt_tokens.saturating_add(new_tokens).saturating_add(SECOND_TURN + 1);
     let cache_bytes = layout.pages(positions).saturating_mul(largest).saturating_mul(layout.bytes());
     drop(opened);

@@ -24,12 +24,16 @@ pub(crate) struct KeyValueShape {
     pub(crate) head_size: usize,
 }
 
-/// Which memory holds the pages.
+/// Which memory holds the pages, and as numbers of which type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Storage {
     /// Host memory of the engine, as float32.
     #[default]
-    Memory,
+    F32,
+    /// Host memory of the engine, as bfloat16.
+    Bf16,
+    /// Host memory of the engine, as half precision.
+    F16,
     /// Device memory; the model on the device defines its own layout.
     Device {
         /// Size of one number in bytes.
@@ -40,6 +44,9 @@ pub(crate) enum Storage {
 /// The layout of one page in host memory. For every layer and key-value head it stores the keys, tile after
 /// tile (`head_size` × positions of the tile, transposed so that scores of neighbouring positions are
 /// computed together), then the values (positions × `padded_head`).
+///
+/// In bfloat16, pages of whole tiles store pairs, as the instructions for them read: keys are `padded_head` / 2 ×
+/// positions of the tile × 2 dimensions, values are positions / 2 × `padded_head` × 2 positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageLayout {
     pub(crate) shape: KeyValueShape,
@@ -59,20 +66,38 @@ impl PageLayout {
         self.shape.head_size.next_multiple_of(TILE)
     }
 
-    /// Size of a page in floats.
-    pub(crate) fn floats(&self) -> usize {
-        self.shape.layers * self.shape.heads * self.head()
+    /// Size of one number in bytes.
+    pub(super) fn width(&self) -> usize {
+        match self.storage {
+            Storage::F32 => size_of::<f32>(),
+            Storage::Bf16 | Storage::F16 => size_of::<u16>(),
+            Storage::Device { width } => width,
+        }
     }
 
     /// Size of a page in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        match self.storage {
-            Storage::Memory => self.floats() * size_of::<f32>(),
-            Storage::Device { width } => {
-                let KeyValueShape { layers, heads, head_size } = self.shape;
-                2 * layers * self.positions * heads * head_size * width
-            }
-        }
+        let KeyValueShape { layers, heads, head_size } = self.shape;
+        let head = match self.storage {
+            Storage::Device { .. } => 2 * self.positions * head_size,
+            _ => self.head(),
+        };
+        layers * heads * head * self.width()
+    }
+
+    /// The same numbers in pages of one tile.
+    pub(super) fn of_one_tile(&self) -> Self {
+        Self { positions: TILE, ..*self }
+    }
+
+    /// Whether a page consists of whole tiles.
+    pub(crate) fn has_whole_tiles(&self) -> bool {
+        self.positions >= TILE
+    }
+
+    /// Whether numbers are stored in pairs.
+    pub(super) fn is_paired(&self) -> bool {
+        self.storage == Storage::Bf16 && self.has_whole_tiles()
     }
 
     /// Number of pages that hold this many positions.
@@ -80,17 +105,43 @@ impl PageLayout {
         positions.div_ceil(self.positions)
     }
 
-    /// Size of one head's keys in floats.
-    pub(super) fn keys(&self) -> usize {
-        self.shape.head_size * self.positions
+    /// Numbers stored for one position's key.
+    pub(crate) fn key_width(&self) -> usize {
+        if self.is_paired() { self.padded_head() } else { self.shape.head_size }
     }
 
-    /// Size of one head's keys and values in floats.
+    /// Numbers of one head's keys.
+    pub(super) fn keys(&self) -> usize {
+        self.key_width() * self.positions
+    }
+
+    /// Numbers of one head's keys and values.
     pub(super) fn head(&self) -> usize {
         self.keys() + self.positions * self.padded_head()
     }
 
-    /// Offset of a head's keys in a page, in floats.
+    /// Index of one dimension of a position's key in the keys of its head.
+    #[inline(always)]
+    pub(super) fn key_index(&self, slot: usize, dimension: usize) -> usize {
+        let (tile, start) = (self.tile(), slot / self.tile() * self.tile() * self.key_width());
+        if self.is_paired() {
+            start + dimension / 2 * 2 * tile + slot % tile * 2 + dimension % 2
+        } else {
+            start + dimension * tile + slot % tile
+        }
+    }
+
+    /// Index of one dimension of a position's value in the values of its head.
+    #[inline(always)]
+    pub(super) fn value_index(&self, slot: usize, dimension: usize) -> usize {
+        if self.is_paired() {
+            (slot / 2 * self.padded_head() + dimension) * 2 + slot % 2
+        } else {
+            slot * self.padded_head() + dimension
+        }
+    }
+
+    /// Offset of a head's keys in a page, in numbers.
     pub(super) fn start(&self, layer: usize, head: usize) -> usize {
         (layer * self.shape.heads + head) * self.head()
     }
@@ -101,17 +152,17 @@ impl PageLayout {
 pub(crate) struct PageMemory {
     pub(super) number: u32,
     /// Empty for a page in device memory.
-    pub(super) floats: AlignedBuffer,
+    pub(super) bytes: AlignedBuffer<u8>,
 }
 
 impl PageMemory {
     /// Creates the page with this number; pages count from 0.
     pub(super) fn new(number: usize, layout: &PageLayout) -> Self {
-        let floats = match layout.storage {
-            Storage::Memory => layout.floats(),
+        let bytes = match layout.storage {
             Storage::Device { .. } => 0,
+            _ => layout.bytes(),
         };
         let number = u32::try_from(number).expect("fewer than 2³² pages fit in memory");
-        Self { number, floats: AlignedBuffer::zeros(floats) }
+        Self { number, bytes: AlignedBuffer::zeros(bytes) }
     }
 }

@@ -278,7 +278,7 @@ mod tests {
     const LAYOUT: PageLayout = PageLayout {
         shape: KeyValueShape { layers: 1, heads: 1, head_size: 2 },
         positions: 4,
-        storage: Storage::Memory,
+        storage: Storage::F32,
     };
 
     /// Computes the rest of `tokens`: a position's value is the sum of all tokens up to it.
@@ -294,7 +294,7 @@ mod tests {
     fn holds(cache: &KvCache, tokens: &[u32]) -> bool {
         (0..cache.length()).all(|position| {
             let sum: u32 = tokens[..=position].iter().sum();
-            let (keys, values) = cache.head(0, 0, position);
+            let (keys, values) = cache.head::<f32>(0, 0, position);
             (keys[position % 4], values[position % 4 * 16]) == (sum as f32, sum as f32)
         })
     }
@@ -385,7 +385,7 @@ mod tests {
                         let (known, pages) = (cache.length(), cache.page_count());
                         if pool.reserve(cache, known + length) {
                             for position in known..known + length {
-                                cache.store(0, 0, position, &[-1.0; 2], &[-1.0; 2]);
+                                cache.store(0, 0, position, &[-1.0f32; 2], &[-1.0f32; 2]);
                             }
                             cache.advance(length);
                             pool.truncate(cache, known);

@@ -6,8 +6,10 @@
 
 use std::sync::Arc;
 
+use bytemuck::Pod;
+
 use super::index::BlockId;
-use super::layout::{PageLayout, PageMemory};
+use super::layout::{PageLayout, PageMemory, TILE};
 
 /// A page held by one sequence.
 pub(super) enum Page {
@@ -100,29 +102,77 @@ impl KvCache {
         self.pages.drain(self.layout.pages(length)..)
     }
 
-    /// Stores the key and value (`head_size` each) of one head at `position`, which must be in an unpublished
-    /// page.
-    pub(crate) fn store(&mut self, layer: usize, head: usize, position: usize, key: &[f32], value: &[f32]) {
+    /// Stores the key and value (`head_size` numbers each, of the pages' type) of one head at `position`, which must be
+    /// in an unpublished page.
+    pub(crate) fn store<T: Pod>(
+        &mut self,
+        layer: usize,
+        head: usize,
+        position: usize,
+        key: &[T],
+        value: &[T],
+    ) {
         let layout = &self.layout;
         let (page, slot) = (position / layout.positions, position % layout.positions);
         let Page::Own(page) = &mut self.pages[page] else {
             panic!("position {position} lies in a published page, which is never written again");
         };
+        assert_eq!(size_of::<T>(), layout.width(), "the type of the pages");
+        let numbers: &mut [T] = bytemuck::cast_slice_mut(&mut page.bytes);
         let (keys, values) =
-            page.floats[layout.start(layer, head)..][..layout.head()].split_at_mut(layout.keys());
-        let (size, tile) = (layout.shape.head_size, layout.tile());
-        let columns = &mut keys[slot / tile * size * tile..][..size * tile];
-        for (column, key) in columns.chunks_exact_mut(tile).zip(key) {
-            column[slot % tile] = *key;
+            numbers[layout.start(layer, head)..][..layout.head()].split_at_mut(layout.keys());
+        let (size, tile, padded) = (layout.shape.head_size, layout.tile(), layout.padded_head());
+        let columns = &mut keys[slot / tile * tile * layout.key_width()..][..tile * layout.key_width()];
+        if layout.is_paired() {
+            for (column, pair) in columns.chunks_exact_mut(2 * tile).zip(key.chunks(2)) {
+                column[slot % tile * 2..][..pair.len()].copy_from_slice(pair);
+            }
+            let pairs = values[slot / 2 * 2 * padded..][..2 * size].as_chunks_mut::<2>().0;
+            for (pair, value) in pairs.iter_mut().zip(value) {
+                pair[slot % 2] = *value;
+            }
+        } else {
+            for (column, key) in columns.chunks_exact_mut(tile).zip(key) {
+                column[slot % tile] = *key;
+            }
+            values[slot * padded..][..size].copy_from_slice(value);
         }
-        values[slot * layout.padded_head()..][..size].copy_from_slice(value);
     }
 
     /// Keys and values of one head in the page that contains `position`.
     #[inline(always)]
-    pub(crate) fn head(&self, layer: usize, head: usize, position: usize) -> (&[f32], &[f32]) {
+    pub(crate) fn head<T: Pod>(&self, layer: usize, head: usize, position: usize) -> (&[T], &[T]) {
         let layout = &self.layout;
-        let page: &[f32] = &self.pages[position / layout.positions].memory().floats;
+        let page: &[T] = bytemuck::cast_slice(&self.pages[position / layout.positions].memory().bytes);
         page[layout.start(layer, head)..][..layout.head()].split_at(layout.keys())
+    }
+
+    /// Keys and values of one head in the tile that starts at `position`. Pages have whole tiles.
+    #[inline(always)]
+    pub(crate) fn tile<T: Pod>(&self, layer: usize, head: usize, position: usize) -> (&[T], &[T]) {
+        let layout = &self.layout;
+        let (keys, values) = self.head::<T>(layer, head, position);
+        let slot = position % layout.positions;
+        let (key, value) = (layout.key_width(), layout.padded_head());
+        (&keys[slot * key..][..TILE * key], &values[slot * value..][..TILE * value])
+    }
+
+    /// Copies the tile that starts at `position` from several pages, which are smaller, to the layout of
+    /// [`tile`](Self::tile) in pages of whole tiles. Numbers of positions without a page are unchanged.
+    pub(crate) fn collect<T: Pod>(
+        &self,
+        (layer, head, position): (usize, usize, usize),
+        keys: &mut [T],
+        values: &mut [T],
+    ) {
+        let (from, to) = (&self.layout, self.layout.of_one_tile());
+        for slot in 0..TILE.min(self.pages.len() * from.positions - position) {
+            let (stored_keys, stored_values) = self.head(layer, head, position + slot);
+            let stored = (position + slot) % from.positions;
+            for dimension in 0..from.shape.head_size {
+                keys[to.key_index(slot, dimension)] = stored_keys[from.key_index(stored, dimension)];
+                values[to.value_index(slot, dimension)] = stored_values[from.value_index(stored, dimension)];
+            }
+        }
     }
 }

@@ -3,19 +3,29 @@
 //! Scores, weights and the weighted sum are computed in an order that depends only on a row's position: not
 //! on the batch, the chunking of its prompt, the page size, or the machine's vector width. Rows and heads
 //! that read the same keys are computed together, each in its own order.
+//!
+//! `tiles` computes in float32; keys and values that the pages do not have in whole tiles of float32 are first widened
+//! (`widen`). With matrix instructions, `matrices` computes those in bfloat16.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod matrices;
 mod tiles;
+mod widen;
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use super::kernel::Execution;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use crate::cache::Storage;
 use crate::cache::{KvCache, TILE};
 use crate::load::block::ModelConfig;
-use crate::vector::{LANES, add_lanes, exponential, tangent};
+use crate::simd::{Columns, Target, for_each_cell};
+use crate::vector::{AlignedBuffer, LANES, add_lanes, exponential, tangent};
 use tiles::Span;
+use widen::Widened;
 
 /// Minimum number of multiply-adds for which attention uses several threads.
 const PARALLEL_WORK: usize = 1 << 20;
@@ -84,6 +94,10 @@ pub(crate) fn attention<'a>(
     stride: usize,
     output: &mut [f32],
 ) {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    let matrices = crate::simd::AttentionTiles::available();
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    let matrices = false;
     let width = shape.query_heads * shape.head_size;
     let seen = |rows: &AttentionRows<'_>| {
         let end = rows.position + rows.count;
@@ -91,68 +105,126 @@ pub(crate) fn attention<'a>(
     };
     let work: usize = rows.clone().map(|rows| rows.count * seen(&rows) * width).sum();
     let parallel = execution.parallel && work >= PARALLEL_WORK;
-    let mut tasks = Vec::new();
-    let (mut queries, mut output) = (queries, output);
+    compute(execution, matrices, parallel, shape, layer, rows, queries, stride, output);
+}
+
+/// As [`attention`], where `matrices` says whether to multiply matrices of bfloat16 if keys and values have that type,
+/// and `parallel` whether to use several threads.
+#[allow(clippy::too_many_arguments, reason = "those of `attention`")]
+fn compute<'a>(
+    execution: Execution,
+    matrices: bool,
+    parallel: bool,
+    shape: &AttentionShape,
+    layer: AttentionLayer,
+    rows: impl Iterator<Item = AttentionRows<'a>>,
+    queries: &[f32],
+    stride: usize,
+    output: &mut [f32],
+) {
+    thread_local! {
+        static SCRATCH: RefCell<Scratch> = RefCell::default();
+    }
+
+    let mut queries = queries;
+    let mut blocks = Vec::new();
     for AttentionRows { cache, position, count } in rows {
         for start in (0..count).step_by(BLOCK_ROWS) {
             let (position, count) = (position + start, BLOCK_ROWS.min(count - start));
             let (block, rest) = queries.split_at(count * stride);
             queries = rest;
-            let (mut rows, rest) = output.split_at_mut(count * width);
-            output = rest;
-            let heads = shape.key_value_heads;
-            if parallel && count == 1 {
-                // A single row is split at its heads, which are contiguous.
-                for head in 0..heads {
-                    let (part, rest) = rows.split_at_mut(width / heads);
-                    rows = rest;
-                    tasks.push(Task {
-                        cache,
-                        position,
-                        count,
-                        heads: head..head + 1,
-                        queries: block,
-                        output: part,
-                    });
-                }
-            } else {
-                tasks.push(Task { cache, position, count, heads: 0..heads, queries: block, output: rows });
-            }
+            blocks.push(Block { cache, position, count, queries: block });
         }
     }
-    let run = |scores: &mut Vec<f32>, task: Task<'_>| {
-        execution.arch.dispatch(Block { shape, layer, stride, task, scores });
-    };
-    if parallel {
-        tasks.into_par_iter().for_each_init(Vec::new, run);
-    } else {
-        let mut scores = Vec::new();
-        tasks.into_iter().for_each(|task| run(&mut scores, task));
-    }
+    let heights: Vec<usize> = blocks.iter().map(|block| block.count).collect();
+    let width = shape.query_heads * shape.head_size;
+    let target = Target::whole(&mut output[..heights.iter().sum::<usize>() * width], width);
+    // All sequences at one head before the next head, so that what they share stays in a cache.
+    for_each_cell(target, &heights, width / shape.key_value_heads, parallel, |block, head, output| {
+        let task = Task { shape, layer, stride, head, block: blocks[block] };
+        SCRATCH.with_borrow_mut(|scratch| match task.block.cache.layout().storage {
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Storage::Bf16 if matrices => task.multiply(execution.arch, output, scratch),
+            _ => execution.arch.dispatch(Vectors { task, output, scratch }),
+        });
+    });
 }
 
-/// Consecutive rows of one sequence, for some of the key-value heads.
-struct Task<'a> {
+/// Consecutive rows of one sequence that are computed by one thread.
+#[derive(Clone, Copy)]
+struct Block<'a> {
     cache: &'a KvCache,
+    /// Position of the first row.
     position: usize,
     count: usize,
-    heads: Range<usize>,
     /// Starts at the first row's queries.
     queries: &'a [f32],
-    /// The query heads of `heads`, in row order.
-    output: &'a mut [f32],
 }
 
-/// A task with its context.
-struct Block<'a> {
+/// One key-value head of a block of rows.
+#[derive(Clone, Copy)]
+struct Task<'a> {
     shape: &'a AttentionShape,
     layer: AttentionLayer,
     stride: usize,
-    task: Task<'a>,
-    scores: &'a mut Vec<f32>,
+    head: usize,
+    block: Block<'a>,
 }
 
-impl WithSimd for Block<'_> {
+/// Buffers of a thread.
+#[derive(Default)]
+struct Scratch {
+    scores: Vec<f32>,
+    /// Keys and values as float32.
+    keys: AlignedBuffer,
+    values: AlignedBuffer,
+    /// One tile of keys and values in 16 bits.
+    tile: [Vec<u16>; 2],
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    matrices: matrices::Matrices,
+}
+
+impl Task<'_> {
+    /// Query heads per key-value head.
+    fn group(&self) -> usize {
+        self.shape.query_heads / self.shape.key_value_heads
+    }
+
+    /// Number of queries: those of all rows, in row order.
+    fn queries(&self) -> usize {
+        self.block.count * self.group()
+    }
+
+    /// A query's row in the block, and its place in the row's queries of the head.
+    fn place(&self, query: usize) -> (usize, usize) {
+        (query / self.group(), query % self.group())
+    }
+
+    fn query(&self, (row, place): (usize, usize)) -> &[f32] {
+        let size = self.shape.head_size;
+        &self.block.queries[row * self.stride + (self.head * self.group() + place) * size..][..size]
+    }
+
+    /// The positions that a row attends to.
+    fn seen(&self, row: usize) -> Range<usize> {
+        let end = self.block.position + row + 1;
+        self.layer.window.map_or(0, |window| end.saturating_sub(window))..end
+    }
+
+    /// The positions from the first tile that `first` attends to until the last position of `last`.
+    fn span(&self, first: usize, last: usize) -> Range<usize> {
+        self.seen(first).start / TILE * TILE..self.seen(last).end
+    }
+}
+
+/// A task that is computed in float32.
+struct Vectors<'a> {
+    task: Task<'a>,
+    output: Columns<'a>,
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Vectors<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -166,66 +238,72 @@ impl WithSimd for Block<'_> {
     }
 }
 
-impl Block<'_> {
+impl Vectors<'_> {
     /// `VECTORS`: number of vectors in sixteen floats.
     #[inline(always)]
     fn run<S: Simd, const VECTORS: usize>(mut self, simd: S) {
-        let group = self.shape.query_heads / self.shape.key_value_heads;
-        for head in self.task.heads.clone() {
-            let queries = self.task.count * group;
-            let mut query = 0;
-            while query < queries {
-                if queries - query >= SHARED {
-                    self.queries::<S, VECTORS, SHARED, 1>(simd, head, query);
-                    query += SHARED;
-                } else {
-                    self.queries::<S, VECTORS, 1, 4>(simd, head, query);
-                    query += 1;
-                }
+        let task = self.task;
+        let (cache, layer) = (task.block.cache, task.layer.index);
+        let all = task.span(0, task.block.count - 1);
+        let Scratch { scores, keys, values, tile, .. } = &mut *self.scratch;
+        let widened = widen::widened((cache, layer, task.head), all, tile, keys, values);
+        let mut query = 0;
+        while query < task.queries() {
+            if task.queries() - query >= SHARED {
+                task.compute::<S, VECTORS, SHARED, 1>(simd, query, widened, scores, &mut self.output);
+                query += SHARED;
+            } else {
+                task.compute::<S, VECTORS, 1, 4>(simd, query, widened, scores, &mut self.output);
+                query += 1;
             }
         }
     }
+}
 
-    /// Computes `COUNT` queries of one key-value head starting with the given one, counted in row order.
+impl Task<'_> {
+    /// Computes `COUNT` queries starting with the given one.
     /// `WIDE`: number of tiles of keys and of values processed at a time.
     #[inline(always)]
-    fn queries<S: Simd, const VECTORS: usize, const COUNT: usize, const WIDE: usize>(
-        &mut self,
+    fn compute<S: Simd, const VECTORS: usize, const COUNT: usize, const WIDE: usize>(
+        &self,
         simd: S,
-        head: usize,
         query: usize,
+        widened: Option<Widened<'_>>,
+        scores: &mut Vec<f32>,
+        output: &mut Columns<'_>,
     ) {
-        let (shape, layer, task) = (self.shape, self.layer, &mut self.task);
-        let size = shape.head_size;
-        let group = shape.query_heads / shape.key_value_heads;
-        let row_width = task.heads.len() * group * size;
-        let places: [(usize, usize); COUNT] =
-            std::array::from_fn(|index| ((query + index) / group, (query + index) % group));
-        let queries: [&[f32]; COUNT] = places
-            .map(|(row, place)| &task.queries[row * self.stride + (head * group + place) * size..][..size]);
-        let end = |row: usize| task.position + row + 1;
-        let first = |row: usize| layer.window.map_or(0, |window| end(row).saturating_sub(window));
-        let base = first(places[0].0) / TILE * TILE;
-        let end_of_all = end(places[COUNT - 1].0);
-        let span = Span { cache: task.cache, layer: layer.index, head, base, end: end_of_all };
+        let places: [(usize, usize); COUNT] = std::array::from_fn(|index| self.place(query + index));
+        let queries: [&[f32]; COUNT] = places.map(|place| self.query(place));
+        let Range { start: base, end } = self.span(places[0].0, places[COUNT - 1].0);
+        let span =
+            Span { cache: self.block.cache, layer: self.layer.index, head: self.head, base, end, widened };
         let width = span.width();
-        self.scores.resize(COUNT * width, 0.0);
-        span.scores::<S, VECTORS, COUNT, WIDE>(simd, &queries, self.scores);
-        for (scores, (row, _)) in self.scores.chunks_exact_mut(width).zip(places) {
-            let (first, end) = (first(row) - base, end(row) - base);
-            let scale = match layer.cap {
-                None => layer.scale,
-                Some(cap) => {
-                    // Floats outside of the range are unspecified.
-                    cap_scores(&mut scores[first..end], layer.scale, cap);
-                    1.0
-                }
-            };
-            softmax(scores, first, end, scale);
+        scores.resize(COUNT * width, 0.0);
+        span.scores::<S, VECTORS, COUNT, WIDE>(simd, &queries, scores);
+        for (scores, (row, _)) in scores.chunks_exact_mut(width).zip(places) {
+            let factor = self.exponentials(scores, base, row);
+            for score in scores.iter_mut() {
+                *score *= factor;
+            }
         }
-        let starts =
-            places.map(|(row, place)| row * row_width + ((head - task.heads.start) * group + place) * size);
-        span.weighted_sums::<S, VECTORS, COUNT, WIDE>(simd, self.scores, &starts, task.output);
+        span.weighted_sums::<S, VECTORS, COUNT, WIDE>(simd, scores, &places, output);
+    }
+
+    /// Converts a row's scores of the positions from `base` on to weights that sum to one over the returned factor;
+    /// those of positions that the row does not attend to become zero.
+    #[inline(always)]
+    fn exponentials(&self, scores: &mut [f32], base: usize, row: usize) -> f32 {
+        let Range { start, end } = self.seen(row);
+        let (first, end) = (start - base, end - base);
+        let scale = match self.layer.cap {
+            None => self.layer.scale,
+            Some(cap) => {
+                // Floats outside of the range are unspecified.
+                cap_scores(&mut scores[first..end], self.layer.scale, cap);
+                1.0
+            }
+        };
+        exponentials(scores, first, end, scale)
     }
 }
 
@@ -238,9 +316,9 @@ fn cap_scores(scores: &mut [f32], scale: f32, cap: f32) {
     }
 }
 
-/// Converts scores to weights that sum to one; those outside `first..end` become zero.
+/// Converts scores to weights that sum to one over the returned factor; those outside `first..end` become zero.
 #[inline(always)]
-fn softmax(scores: &mut [f32], first: usize, end: usize, scale: f32) {
+fn exponentials(scores: &mut [f32], first: usize, end: usize, scale: f32) -> f32 {
     scores[..first].fill(f32::NEG_INFINITY);
     scores[end..].fill(f32::NEG_INFINITY);
     let blocks = scores.as_chunks_mut::<LANES>().0;
@@ -260,10 +338,7 @@ fn softmax(scores: &mut [f32], first: usize, end: usize, scale: f32) {
             sums[lane] += block[lane];
         }
     }
-    let factor = 1.0 / add_lanes(sums);
-    for score in scores.iter_mut() {
-        *score *= factor;
-    }
+    1.0 / add_lanes(sums)
 }
 
 #[cfg(test)]
@@ -271,6 +346,7 @@ mod tests {
     use super::*;
     use crate::cache::{KeyValueShape, PageLayout, Pool, Storage};
     use crate::fixtures::Uniform;
+    use half::{bf16, f16};
     use proptest::prelude::*;
 
     /// Textbook attention in double precision.
@@ -318,7 +394,16 @@ mod tests {
         for position in 0..length {
             for head in 0..heads {
                 let at = position * width + head * head_size..position * width + (head + 1) * head_size;
-                cache.store(layer, head, position, &keys[at.clone()], &values[at]);
+                let (key, value) = (&keys[at.clone()], &values[at]);
+                let bits = |of: &[f32]| -> Vec<u16> {
+                    let bf16s = of.iter().map(|value| bf16::from_f32(*value).to_bits());
+                    let f16s = of.iter().map(|value| f16::from_f32(*value).to_bits());
+                    if layout.storage == Storage::Bf16 { bf16s.collect() } else { f16s.collect() }
+                };
+                match layout.storage {
+                    Storage::F32 => cache.store(layer, head, position, key, value),
+                    _ => cache.store(layer, head, position, &bits(key), &bits(value)),
+                }
             }
         }
         cache.advance(length);
@@ -333,7 +418,16 @@ mod tests {
             heads in 1usize..4, group in 1usize..6, half in 1usize..40, layers in 1usize..3,
             lengths in prop::collection::vec(1usize..90, 1..5), window in prop::option::of(1usize..50),
             page in 0usize..5, scale in 0.1f32..1.0, cap in prop::option::of(0.5f32..20.0), seed in any::<u64>(),
+            storage in prop::sample::select(vec![Storage::F32, Storage::Bf16, Storage::F16]),
+            matrices in any::<bool>(),
         ) {
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            let matrices = matrices && crate::simd::AttentionTiles::available();
+            // Numbers that every type has, so that only weights are rounded.
+            let exact = |values: Vec<f32>| -> Vec<f32> {
+                values.into_iter().map(|value| (value * 64.0).round() / 64.0).collect()
+            };
+            let tolerance = if matrices && storage == Storage::Bf16 { 1e-2 } else { 2e-5 };
             let head_size = 2 * half;
             let (query_heads, key_value_heads) = (heads * group, heads);
             let shape = AttentionShape { query_heads, key_value_heads, head_size };
@@ -344,21 +438,23 @@ mod tests {
             let contents: Vec<(Vec<f32>, Vec<f32>)> = lengths
                 .iter()
                 .map(|length| length * heads * head_size)
-                .map(|count| (random.values(count, 2.0), random.values(count, 2.0)))
+                .map(|count| (exact(random.values(count, 2.0)), exact(random.values(count, 2.0))))
                 .collect();
             let caches = |positions: usize| -> Vec<KvCache> {
-                let layout = PageLayout { shape: kept, positions, storage: Storage::Memory };
+                let layout = PageLayout { shape: kept, positions, storage };
                 contents.iter().map(|(keys, values)| filled(layout, layers - 1, keys, values)).collect()
             };
             let (stride, width) = (query_heads * head_size + 7, query_heads * head_size);
             let count: usize = lengths.iter().sum();
-            let queries = random.values(count * stride, 2.0);
+            let queries = exact(random.values(count * stride, 2.0));
             let compute = |rows: &[AttentionRows<'_>], queries: &[f32], parallel: bool| {
                 let count: usize = rows.iter().map(|rows| rows.count).sum();
                 let mut output = vec![0.0; count * width];
                 let execution = Execution { arch: pulp::Arch::new(), parallel };
                 let rows = rows.iter().copied();
-                attention(execution, &shape, layer, rows, queries, stride, &mut output);
+                super::compute(
+                    execution, matrices, parallel, &shape, layer, rows, queries, stride, &mut output,
+                );
                 output
             };
             let sixteen = caches(16);
@@ -380,7 +476,7 @@ mod tests {
                     let query = &queries[head * head_size..][..head_size];
                     let expected = plain(&shape, layer, query, keys, values, position, head / group);
                     for (expected, found) in expected.iter().zip(&output[head * head_size..]) {
-                        prop_assert!((expected - f64::from(*found)).abs() < 2e-5, "{} against {}", expected, found);
+                        prop_assert!((expected - f64::from(*found)).abs() < tolerance, "{} against {}", expected, found);
                     }
                 }
             }

@@ -11,6 +11,7 @@ use super::attention::{AttentionLayer, AttentionRows, AttentionShape, attention}
 use super::elementwise::{add, add_bias, add_scaled, gated, norm_heads, rms_norm, scale, soft_cap};
 use super::experts::ExpertScratch;
 use super::kernel::Execution;
+use super::key_value::{KeyValuePlace, rotate_and_store};
 use super::layer::{FeedForwardWeights, Layer, Named, Precision};
 use super::linear::{Linear, LinearScratch};
 use super::rope::RotaryTables;
@@ -233,21 +234,8 @@ impl Decoder {
                 norm_heads(execution, query_key_value, stride, columns, norm, self.epsilon);
             }
         }
-        let mut remaining = query_key_value.chunks_exact_mut(stride);
-        for chunk in chunks.iter_mut() {
-            let start = chunk.cache.length();
-            let rotary = rotary.table(layer.rope, chunk.cache.is_long());
-            for (row, position) in remaining.by_ref().take(chunk.tokens.len()).zip(start..) {
-                let (turned, values) = row.split_at_mut(queries + keys);
-                for head in turned.chunks_exact_mut(size) {
-                    rotary.rotate(head, position);
-                }
-                let turned = turned[queries..].chunks_exact(size);
-                for (head, (key, value)) in turned.zip(values.chunks_exact(size)).enumerate() {
-                    chunk.cache.store(index, head, position, key, value);
-                }
-            }
-        }
+        let place = KeyValuePlace { shape: &self.shape, layer: index, rope: layer.rope };
+        rotate_and_store(execution, place, chunks, rotary, query_key_value);
         let places = chunks.iter().map(|chunk| AttentionRows {
             cache: chunk.cache,
             position: chunk.cache.length(),

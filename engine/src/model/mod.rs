@@ -10,6 +10,7 @@ mod elementwise;
 mod experts;
 pub(crate) mod fuzzing;
 mod kernel;
+mod key_value;
 mod layer;
 mod linear;
 mod quantized;

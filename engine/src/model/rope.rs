@@ -85,6 +85,7 @@ impl RotaryTable {
     }
 
     /// Rotates the leading values of one head by its position, which must be below the reserved length.
+    #[inline(always)]
     pub(crate) fn rotate(&self, head: &mut [f32], position: usize) {
         let half = self.frequencies.len();
         let (cosines, sines) = self.table[position * 2 * half..][..2 * half].split_at(half);

@@ -120,8 +120,12 @@ mod tests {
     impl Stage {
         fn new(opened: &load::Opened, dtype: DType, positions: usize, threads: usize) -> Self {
             let model = Decoder::load(&opened.config, &opened.weights, dtype).unwrap();
-            let layout =
-                PageLayout { shape: opened.config.key_values(), positions, storage: Storage::Memory };
+            let storage = match dtype {
+                DType::F32 => Storage::F32,
+                DType::Bf16 => Storage::Bf16,
+                DType::F16 => Storage::F16,
+            };
+            let layout = PageLayout { shape: opened.config.key_values(), positions, storage };
             Self {
                 runner: Runner::new(model, &opened.config, Some(threads)).unwrap(),
                 pool: Pool::new(layout, 200, false, 0),

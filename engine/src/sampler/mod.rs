@@ -11,6 +11,7 @@ pub(crate) use draw::Draw;
 
 use crate::error::GenerateError;
 use crate::request::SamplingParams;
+use crate::vector::LANES;
 
 /// How one token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,11 +53,24 @@ pub(crate) fn choose(logits: &[f32], choosing: &Choosing) -> Option<u32> {
     if logits.iter().fold(false, |any, logit| any | !logit.is_finite()) {
         return None;
     }
-    let highest = logits.iter().fold(f32::NEG_INFINITY, |a, b| if *b > a { *b } else { a });
+    let highest = maximum(logits);
     Some(match choosing {
         Choosing::Highest => logits.iter().position(|logit| *logit == highest).unwrap_or(0) as u32,
         Choosing::Draw(draw) => draw.take(logits, highest),
     })
+}
+
+/// The highest logit, by lanes that do not wait for each other.
+fn maximum(logits: &[f32]) -> f32 {
+    let higher = |a: f32, b: f32| if b > a { b } else { a };
+    let (blocks, rest) = logits.as_chunks::<LANES>();
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for block in blocks {
+        for (lane, logit) in lanes.iter_mut().zip(block) {
+            *lane = higher(*lane, *logit);
+        }
+    }
+    lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, higher)
 }
 
 /// The `count` highest logits with their ids, highest first, lower ids first among equals.

@@ -17,7 +17,7 @@ pub(super) const CONTEXT: usize = 40;
 pub(super) const LAYOUT: PageLayout = PageLayout {
     shape: KeyValueShape { layers: 1, heads: 1, head_size: 2 },
     positions: 4,
-    storage: Storage::Memory,
+    storage: Storage::F32,
 };
 
 /// Predicts the number after the last token. Token 99 fails, 98 panics, 97 gives logits that are not finite, 96 loses

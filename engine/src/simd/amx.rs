@@ -7,6 +7,7 @@ use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::tile::prefetch_next;
@@ -49,6 +50,40 @@ struct Configuration {
     rows: [u8; 16],
 }
 
+impl Configuration {
+    /// No registers.
+    fn new() -> Self {
+        Self { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] }
+    }
+
+    /// Sets the shape of some registers.
+    fn set(&mut self, registers: Range<usize>, rows: usize, row_bytes: usize) {
+        assert!(registers.end <= 8 && rows <= TILE_ROWS && row_bytes <= ROW_BYTES);
+        self.rows[registers.clone()].fill(rows as u8);
+        self.row_bytes[registers].fill(row_bytes as u16);
+    }
+}
+
+/// Configures this thread's registers. Panics if they are not [`available`].
+fn configure(configuration: &Configuration) {
+    assert!(available());
+    // SAFETY: the instruction reads the 64 bytes of a valid configuration.
+    unsafe {
+        asm!(
+            "ldtilecfg [{}]", in(reg) configuration,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+}
+
+/// Releases this thread's registers, which are configured, so that context switches do not save them.
+fn release() {
+    // SAFETY: registers are only configured on processors with the instructions.
+    unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) };
+}
+
 thread_local! {
     /// Number of guards on this thread.
     static GUARDS: Cell<usize> = const { Cell::new(0) };
@@ -56,7 +91,7 @@ thread_local! {
 
 /// This thread's tile registers, all of 16 rows × 64 bytes: 0 and 1 are sums of the upper rows, 2 and 3 of
 /// the lower rows, 4 and 5 activations of the upper and lower rows, 6 and 7 weights. Dropping the last guard
-/// of a thread releases them, so that context switches do not save them.
+/// of a thread releases them.
 pub(super) struct Tiles {
     /// A guard belongs to its thread.
     thread: PhantomData<*const ()>,
@@ -65,21 +100,10 @@ pub(super) struct Tiles {
 impl Tiles {
     /// Configures the registers. Panics if they are not [`available`].
     pub(super) fn new() -> Self {
-        assert!(available());
-        let mut configuration =
-            Configuration { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
-        configuration.row_bytes[..8].fill(ROW_BYTES as u16);
-        configuration.rows[..8].fill(TILE_ROWS as u8);
         if GUARDS.replace(GUARDS.get() + 1) == 0 {
-            // SAFETY: the instruction reads the 64 bytes of a valid configuration.
-            unsafe {
-                asm!(
-                    "ldtilecfg [{}]", in(reg) &raw const configuration,
-                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                    options(nostack, preserves_flags, readonly),
-                );
-            }
+            let mut configuration = Configuration::new();
+            configuration.set(0..8, TILE_ROWS, ROW_BYTES);
+            configure(&configuration);
         }
         Self { thread: PhantomData }
     }
@@ -88,8 +112,7 @@ impl Tiles {
 impl Drop for Tiles {
     fn drop(&mut self) {
         if GUARDS.replace(GUARDS.get() - 1) == 1 {
-            // SAFETY: a guard only exists on processors with the instructions.
-            unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) };
+            release();
         }
     }
 }
@@ -132,6 +155,10 @@ macro_rules! multiply {
         )
     };
 }
+
+mod attention;
+
+pub(crate) use attention::AttentionTiles;
 
 impl Tiles {
     /// Multiplies one panel with all rows, 32 rows at a time.

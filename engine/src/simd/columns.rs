@@ -92,9 +92,14 @@ impl Columns<'_> {
     /// Sets every number to `value`.
     pub(crate) fn fill(&mut self, value: f32) {
         for row in 0..self.rows {
-            // SAFETY: a row of the window has `width` floats, to which this is the only access.
-            unsafe { std::slice::from_raw_parts_mut(self.row(row), self.width) }.fill(value);
+            self.row_mut(row).fill(value);
         }
+    }
+
+    /// One row of the window.
+    pub(crate) fn row_mut(&mut self, row: usize) -> &mut [f32] {
+        // SAFETY: a row of the window has `width` floats, to which this is the only access.
+        unsafe { std::slice::from_raw_parts_mut(self.row(row), self.width) }
     }
 
     /// At most `width` columns starting with `first`.
@@ -144,6 +149,20 @@ pub(crate) fn for_each_window(
     parallel: bool,
     work: impl Fn(usize, Columns<'_>) + Sync,
 ) {
+    let rows = target.rows();
+    for_each_cell(target, &[rows], width, parallel, |_, index, window| work(index, window));
+}
+
+/// Splits `target` into windows of `width` columns (the last one may be narrower) and these at the rows after each of
+/// `heights`, which add up to all rows. Calls `work` with the index of the height, that of the columns, and the cell: on
+/// the current rayon pool if `parallel`. Cells of the same columns follow each other.
+pub(crate) fn for_each_cell(
+    target: Target<'_>,
+    heights: &[usize],
+    width: usize,
+    parallel: bool,
+    work: impl Fn(usize, usize, Columns<'_>) + Sync,
+) {
     struct Shared(*mut f32);
     // SAFETY: the pointer is only used to make windows that do not overlap, see below.
     unsafe impl Sync for Shared {}
@@ -159,27 +178,31 @@ pub(crate) fn for_each_window(
     if rows == 0 || columns.is_empty() {
         return;
     }
+    let starts: Vec<usize> =
+        heights.iter().scan(0, |next, height| Some(std::mem::replace(next, *next + height))).collect();
+    assert!(heights.iter().sum::<usize>() == rows && !heights.contains(&0));
     let shared = Shared(matrix.as_mut_ptr());
     let run = |index: usize| {
-        let first = columns.start + index * width;
+        let (column, block) = (index / heights.len(), index % heights.len());
+        let first = columns.start + column * width;
         let window = Columns {
-            // SAFETY: `first` is below `columns.end` for every index of the loops below, and there is at
-            // least one row. Every index comes up once while `matrix` is borrowed, so no two windows share a
+            // SAFETY: `first` is below `columns.end` for every index of the loops below, and the cell's rows are
+            // rows of the matrix. Every index comes up once while `matrix` is borrowed, so no two windows share a
             // float.
-            pointer: unsafe { shared.get().add(first) },
+            pointer: unsafe { shared.get().add(starts[block] * stride + first) },
             stride,
             width: width.min(columns.end - first),
-            rows,
+            rows: heights[block],
             matrix: PhantomData,
         };
-        work(index, window);
+        work(block, column, window);
     };
-    let windows = columns.len().div_ceil(width);
+    let cells = columns.len().div_ceil(width) * heights.len();
     if parallel {
         // A window of few rows takes about a microsecond, so a thread takes several in a row.
-        let run_length = windows / (PIECES_OF_A_THREAD * rayon::current_num_threads());
-        (0..windows).into_par_iter().with_min_len(run_length.max(1)).for_each(run);
+        let run_length = cells / (PIECES_OF_A_THREAD * rayon::current_num_threads());
+        (0..cells).into_par_iter().with_min_len(run_length.max(1)).for_each(run);
     } else {
-        (0..windows).for_each(run);
+        (0..cells).for_each(run);
     }
 }

@@ -28,7 +28,9 @@ mod tile;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use columns::{Columns, Target, for_each_window};
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) use amx::AttentionTiles;
+pub(crate) use columns::{Columns, Target, for_each_cell, for_each_window};
 pub use limit::instruction_limit;
 pub(crate) use limit::{InstructionLimit, arch};
 pub use path::DType;

@@ -12,7 +12,7 @@ use crate::cases::Case;
 use crate::requests::{alone, greedy, together};
 use crate::support::{Shape, Uniform};
 use lumos_engine::{
-    DraftUsage, Engine, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt, Speculation,
+    DType, DraftUsage, Engine, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt, Speculation,
 };
 
 const NEW_TOKENS: usize = 48;
@@ -43,8 +43,9 @@ fn variations() -> impl Iterator<Item = Variation> {
     })
 }
 
-fn engine(folder: &Path, variation: Variation, longest: usize) -> Engine {
+fn engine(folder: &Path, dtype: DType, variation: Variation, longest: usize) -> Engine {
     let base = LoadOptions {
+        dtype,
         hash_weights: false,
         // The tests already run in parallel; `reference.rs` varies the threads.
         threads: Some(1),
@@ -67,7 +68,7 @@ fn engine(folder: &Path, variation: Variation, longest: usize) -> Engine {
 }
 
 /// Runs all variations and returns their common result.
-async fn matrix(name: &str, folder: &Path, requests: &[GenerateRequest]) -> Vec<Generation> {
+async fn matrix(name: &str, folder: &Path, dtype: DType, requests: &[GenerateRequest]) -> Vec<Generation> {
     let prompt = |request: &GenerateRequest| match &request.input {
         Prompt::Tokens(tokens) => tokens.len(),
         Prompt::Text(_) => panic!("the matrix requires token ids"),
@@ -76,7 +77,7 @@ async fn matrix(name: &str, folder: &Path, requests: &[GenerateRequest]) -> Vec<
     let mut expected: Option<Vec<Generation>> = None;
     let mut drafts = DraftUsage::default();
     for variation in variations() {
-        let engine = engine(folder, variation, longest);
+        let engine = engine(folder, dtype, variation, longest);
         let found = if variation.together {
             together(&engine, requests).await
         } else {
@@ -124,7 +125,7 @@ async fn check_folder(name: &str, folder: &Path, count: usize) {
     assert_eq!(cases.len(), count);
     let requests: Vec<GenerateRequest> =
         cases.iter().map(|case| greedy(Prompt::Tokens(case.ids.clone()), NEW_TOKENS, 768)).collect();
-    for (case, generation) in cases.iter().zip(matrix(name, folder, &requests).await) {
+    for (case, generation) in cases.iter().zip(matrix(name, folder, DType::F32, &requests).await) {
         check(case, &generation);
     }
 }
@@ -161,6 +162,21 @@ async fn qwen3_moe_gives_the_same_in_every_way() {
 
 #[tokio::test]
 async fn a_random_model_gives_the_same_in_every_way() {
+    a_random_model(DType::F32).await;
+}
+
+/// Keys and values have 16 bits.
+#[tokio::test]
+async fn a_random_model_in_bfloat16_gives_the_same_in_every_way() {
+    a_random_model(DType::Bf16).await;
+}
+
+#[tokio::test]
+async fn a_random_model_in_half_precision_gives_the_same_in_every_way() {
+    a_random_model(DType::F16).await;
+}
+
+async fn a_random_model(dtype: DType) {
     let shape = Shape { extra: serde_json::json!({"sliding_window": 70}), ..Shape::tiny() };
     let folder = tempfile::tempdir().unwrap();
     shape.files(11).write(folder.path());
@@ -171,5 +187,5 @@ async fn a_random_model_gives_the_same_in_every_way() {
     let prompts = (0..24).map(|index| [&common[..index % 2 * 75], &ids(1 + 4 * index)].concat());
     let requests: Vec<GenerateRequest> =
         prompts.map(|prompt| greedy(Prompt::Tokens(prompt), NEW_TOKENS, 300)).collect();
-    matrix("random", folder.path(), &requests).await;
+    matrix(&format!("random {dtype}"), folder.path(), dtype, &requests).await;
 }

@@ -91,7 +91,12 @@ fn on_device(
 fn on_processor(opened: &Opened, dtype: DType) -> (Box<dyn LanguageModel>, PageLayout) {
     let model = Decoder::load(&opened.config, &opened.weights, dtype).unwrap();
     let shape = opened.config.key_values();
-    let layout = PageLayout { shape, positions: PAGE, storage: Storage::Memory };
+    let storage = match dtype {
+        DType::F32 => Storage::F32,
+        DType::Bf16 => Storage::Bf16,
+        DType::F16 => Storage::F16,
+    };
+    let layout = PageLayout { shape, positions: PAGE, storage };
     (Box::new(Runner::new(model, &opened.config, Some(1)).unwrap()), layout)
 }
 

@@ -2,7 +2,9 @@
 
 use pulp::Simd;
 
+use super::Widened;
 use crate::cache::{KvCache, TILE};
+use crate::simd::Columns;
 
 /// Positions `base..end` of one key-value head; `base` is a multiple of [`TILE`].
 #[derive(Clone, Copy)]
@@ -12,12 +14,23 @@ pub(super) struct Span<'a> {
     pub(super) head: usize,
     pub(super) base: usize,
     pub(super) end: usize,
+    /// Keys and values of these positions as float32, unless the pages have whole tiles of them.
+    pub(super) widened: Option<Widened<'a>>,
 }
 
 impl Span<'_> {
     /// Floats of one query's scores: whole tiles.
     pub(super) fn width(&self) -> usize {
         (self.end - self.base).next_multiple_of(TILE)
+    }
+
+    /// Keys and values of a tile, in the layout of pages with float32.
+    #[inline(always)]
+    fn tile(&self, position: usize) -> (&[f32], &[f32]) {
+        match &self.widened {
+            Some(widened) => widened.tile(position),
+            None => self.cache.tile(self.layer, self.head, position),
+        }
     }
 
     /// Dot products of each query (`head_size` floats) with each key, in query order. Floats after the last
@@ -29,9 +42,6 @@ impl Span<'_> {
         queries: &[&[f32]; COUNT],
         scores: &mut [f32],
     ) {
-        if self.cache.layout().tile() < TILE {
-            return self.narrow_scores(queries, scores);
-        }
         let mut position = self.base;
         while position + (WIDE - 1) * TILE < self.end {
             self.score_tiles::<S, VECTORS, COUNT, WIDE>(simd, queries, position, scores);
@@ -51,13 +61,10 @@ impl Span<'_> {
         position: usize,
         scores: &mut [f32],
     ) {
-        let layout = self.cache.layout();
-        let size = layout.shape.head_size;
+        let size = self.cache.layout().shape.head_size;
         let tiles: [&[[S::f32s; VECTORS]]; WIDE] = std::array::from_fn(|tile| {
-            let position = position + tile * TILE;
-            let (keys, _) = self.cache.head(self.layer, self.head, position);
-            let keys = &keys[position % layout.positions * size..][..size * TILE];
-            S::as_simd_f32s(keys).0.as_chunks().0
+            let (keys, _) = self.tile(position + tile * TILE);
+            S::as_simd_f32s(&keys[..size * TILE]).0.as_chunks().0
         });
         let mut sums = [[[simd.splat_f32s(0.0); VECTORS]; WIDE]; COUNT];
         for dimension in 0..size {
@@ -79,43 +86,24 @@ impl Span<'_> {
         }
     }
 
-    /// The same for pages that are smaller than a tile.
-    #[inline(always)]
-    fn narrow_scores<const COUNT: usize>(&self, queries: &[&[f32]; COUNT], scores: &mut [f32]) {
-        let tile = self.cache.layout().tile();
-        let width = self.width();
-        for position in (self.base..self.end).step_by(tile) {
-            let (keys, _) = self.cache.head(self.layer, self.head, position);
-            for (query, scores) in queries.iter().zip(scores.chunks_exact_mut(width)) {
-                let scores = &mut scores[position - self.base..][..tile];
-                scores.fill(0.0);
-                for (key, query) in keys.chunks_exact(tile).zip(*query) {
-                    for (score, key) in scores.iter_mut().zip(key) {
-                        *score = query.mul_add(*key, *score);
-                    }
-                }
-            }
-        }
-    }
-
     /// Sums of the values weighted by each query's weights (in the layout of [`scores`](Self::scores)),
-    /// written to `output` at each of `starts`: summed per tile of positions, then tile after tile.
+    /// written to `output` at each row and place of `places`: summed per tile of positions, then tile after tile.
     #[inline(always)]
     pub(super) fn weighted_sums<S: Simd, const VECTORS: usize, const COUNT: usize, const WIDE: usize>(
         &self,
         simd: S,
         weights: &[f32],
-        starts: &[usize; COUNT],
-        output: &mut [f32],
+        places: &[(usize, usize); COUNT],
+        output: &mut Columns<'_>,
     ) {
         let chunks = self.cache.layout().padded_head() / TILE;
         let mut chunk = 0;
         while chunk + WIDE <= chunks {
-            self.sum_chunks::<S, VECTORS, COUNT, WIDE>(simd, weights, chunk, starts, output);
+            self.sum_chunks::<S, VECTORS, COUNT, WIDE>(simd, weights, chunk, places, output);
             chunk += WIDE;
         }
         while chunk < chunks {
-            self.sum_chunks::<S, VECTORS, COUNT, 1>(simd, weights, chunk, starts, output);
+            self.sum_chunks::<S, VECTORS, COUNT, 1>(simd, weights, chunk, places, output);
             chunk += 1;
         }
     }
@@ -127,8 +115,8 @@ impl Span<'_> {
         simd: S,
         weights: &[f32],
         chunk: usize,
-        starts: &[usize; COUNT],
-        output: &mut [f32],
+        places: &[(usize, usize); COUNT],
+        output: &mut Columns<'_>,
     ) {
         let layout = self.cache.layout();
         let (size, padded, width) = (layout.shape.head_size, layout.padded_head(), self.width());
@@ -137,27 +125,19 @@ impl Span<'_> {
         for tile in (self.base..self.end).step_by(TILE) {
             let mut sums = [[[simd.splat_f32s(0.0); VECTORS]; WIDE]; COUNT];
             let tile_end = self.end.min(tile + TILE);
-            let mut position = tile;
-            while position < tile_end {
-                let (_, values) = self.cache.head(self.layer, self.head, position);
-                let slot = position % layout.positions;
-                let count = (layout.positions - slot).min(tile_end - position);
-                for (row, at) in
-                    values[slot * padded..].chunks_exact(padded).take(count).zip(position - self.base..)
-                {
-                    let row = S::as_simd_f32s(&row[chunk * TILE..][..WIDE * TILE]).0;
-                    let row: &[[S::f32s; VECTORS]] = row.as_chunks().0;
-                    for query in 0..COUNT {
-                        let weight = simd.splat_f32s(weights[query][at]);
-                        for part in 0..WIDE {
-                            for vector in 0..VECTORS {
-                                let sum = &mut sums[query][part][vector];
-                                *sum = simd.mul_add_f32s(weight, row[part][vector], *sum);
-                            }
+            let (_, values) = self.tile(tile);
+            for (row, at) in values.chunks_exact(padded).zip(tile - self.base..tile_end - self.base) {
+                let row = S::as_simd_f32s(&row[chunk * TILE..][..WIDE * TILE]).0;
+                let row: &[[S::f32s; VECTORS]] = row.as_chunks().0;
+                for query in 0..COUNT {
+                    let weight = simd.splat_f32s(weights[query][at]);
+                    for part in 0..WIDE {
+                        for vector in 0..VECTORS {
+                            let sum = &mut sums[query][part][vector];
+                            *sum = simd.mul_add_f32s(weight, row[part][vector], *sum);
                         }
                     }
                 }
-                position += count;
             }
             for (total, sum) in totals
                 .as_flattened_mut()
@@ -170,9 +150,9 @@ impl Span<'_> {
         }
         let first = chunk * TILE;
         let count = (WIDE * TILE).min(size - first);
-        for (total, start) in totals.iter().zip(starts) {
+        for (total, (row, place)) in totals.iter().zip(places) {
             let values: &[f32] = bytemuck::cast_slice(total.as_flattened());
-            output[start + first..][..count].copy_from_slice(&values[..count]);
+            output.row_mut(*row)[place * size + first..][..count].copy_from_slice(&values[..count]);
         }
     }
 }
