@@ -10,7 +10,7 @@ use crate::error::LoadError;
 use crate::load::block::ModelConfig;
 use crate::load::weights::Weights;
 use crate::machine::{MachineLimits, machine_limits};
-use crate::model::{Decoder, LanguageModel, Matrices, Runner};
+use crate::model::{Decoder, LanguageModel, Matrices, Runner, attention_storage};
 use crate::options::LoadOptions;
 use crate::scheduler::Limits;
 use crate::simd::{DType, QuantizedFormat};
@@ -88,14 +88,13 @@ impl Backend {
         }
     }
 
-    /// Where a device stores keys and values, and as which type: that of the weights. The CPU stores those of models
-    /// with weights in a block format as float32.
+    /// Where a device stores keys and values, and as which type. On the CPU, bfloat16 for models with weights of that
+    /// type if the processor multiplies matrices of it; widening it to float32 is slower than reading float32.
     pub(crate) fn storage(device: DeviceName, dtype: DType, format: Option<QuantizedFormat>) -> Storage {
-        match (device, dtype, format) {
-            (DeviceName::Cuda(_), ..) => Storage::Device { width: dtype.width() },
-            (_, DType::F32, _) | (.., Some(_)) => Storage::F32,
-            (_, DType::Bf16, None) => Storage::Bf16,
-            (_, DType::F16, None) => Storage::F16,
+        match (device, format) {
+            (DeviceName::Cuda(_), _) => Storage::Device { width: dtype.width() },
+            (_, None) => attention_storage(dtype),
+            (_, Some(_)) => Storage::F32,
         }
     }
 

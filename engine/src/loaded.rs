@@ -210,9 +210,9 @@ mod tests {
         let footprint = on(DeviceName::Cpu);
         // The file has 13.5 GB; embeddings and norms are float32 in memory.
         assert_eq!(footprint.weight_bytes / 100_000_000, 137);
-        assert_eq!(footprint.cache_bytes_per_token, 2 * 32 * 4096 * 2);
+        assert_eq!(footprint.cache_bytes_per_token, 2 * 32 * 4096 * 4);
         assert_eq!((footprint.context_length, footprint.buffer_bytes), (4096, 0));
-        // A GPU stores embeddings in the type of the weights, too.
+        // A GPU stores embeddings, keys and values in the type of the weights.
         let footprint = on(DeviceName::Cuda(0));
         assert_eq!(footprint.weight_bytes / 100_000_000, 134);
         assert_eq!(footprint.cache_bytes_per_token, 2 * 32 * 4096 * 2);

@@ -32,8 +32,6 @@ pub(crate) enum Storage {
     F32,
     /// Host memory of the engine, as bfloat16.
     Bf16,
-    /// Host memory of the engine, as half precision.
-    F16,
     /// Device memory; the model on the device defines its own layout.
     Device {
         /// Size of one number in bytes.
@@ -70,7 +68,7 @@ impl PageLayout {
     pub(super) fn width(&self) -> usize {
         match self.storage {
             Storage::F32 => size_of::<f32>(),
-            Storage::Bf16 | Storage::F16 => size_of::<u16>(),
+            Storage::Bf16 => size_of::<u16>(),
             Storage::Device { width } => width,
         }
     }

@@ -4,13 +4,13 @@
 //! on the batch, the chunking of its prompt, the page size, or the machine's vector width. Rows and heads
 //! that read the same keys are computed together, each in its own order.
 //!
-//! `tiles` computes in float32; keys and values that the pages do not have in whole tiles of float32 are first widened
-//! (`widen`). With matrix instructions, `matrices` computes those in bfloat16.
+//! `tiles` computes in float32; keys and values that the pages do not have in whole tiles are first collected. With
+//! matrix instructions, `matrices` computes those in bfloat16.
 
+mod collected;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod matrices;
 mod tiles;
-mod widen;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -18,14 +18,12 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::kernel::Execution;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-use crate::cache::Storage;
-use crate::cache::{KvCache, TILE};
+use crate::cache::{KvCache, Storage, TILE};
 use crate::load::block::ModelConfig;
-use crate::simd::{Columns, Target, for_each_cell};
+use crate::simd::{Columns, DType, Target, for_each_cell};
 use crate::vector::{AlignedBuffer, LANES, add_lanes, exponential, tangent};
+use collected::Collected;
 use tiles::Span;
-use widen::Widened;
 
 /// Minimum number of multiply-adds for which attention uses several threads.
 const PARALLEL_WORK: usize = 1 << 20;
@@ -33,6 +31,16 @@ const PARALLEL_WORK: usize = 1 << 20;
 const BLOCK_ROWS: usize = 16;
 /// Queries that share each read of keys and values.
 const SHARED: usize = 4;
+
+/// How the CPU stores keys and values of models with weights of a type.
+pub(crate) fn attention_storage(dtype: DType) -> Storage {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if dtype == DType::Bf16 && crate::simd::AttentionTiles::available() {
+        return Storage::Bf16;
+    }
+    let _ = dtype;
+    Storage::F32
+}
 
 /// The heads of all layers.
 #[derive(Clone, Copy, Debug)]
@@ -94,10 +102,6 @@ pub(crate) fn attention<'a>(
     stride: usize,
     output: &mut [f32],
 ) {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    let matrices = crate::simd::AttentionTiles::available();
-    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-    let matrices = false;
     let width = shape.query_heads * shape.head_size;
     let seen = |rows: &AttentionRows<'_>| {
         let end = rows.position + rows.count;
@@ -105,15 +109,13 @@ pub(crate) fn attention<'a>(
     };
     let work: usize = rows.clone().map(|rows| rows.count * seen(&rows) * width).sum();
     let parallel = execution.parallel && work >= PARALLEL_WORK;
-    compute(execution, matrices, parallel, shape, layer, rows, queries, stride, output);
+    compute(execution, parallel, shape, layer, rows, queries, stride, output);
 }
 
-/// As [`attention`], where `matrices` says whether to multiply matrices of bfloat16 if keys and values have that type,
-/// and `parallel` whether to use several threads.
+/// As [`attention`], where `parallel` says whether to use several threads.
 #[allow(clippy::too_many_arguments, reason = "those of `attention`")]
 fn compute<'a>(
     execution: Execution,
-    matrices: bool,
     parallel: bool,
     shape: &AttentionShape,
     layer: AttentionLayer,
@@ -144,7 +146,7 @@ fn compute<'a>(
         let task = Task { shape, layer, stride, head, block: blocks[block] };
         SCRATCH.with_borrow_mut(|scratch| match task.block.cache.layout().storage {
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Storage::Bf16 if matrices => task.multiply(execution.arch, output, scratch),
+            Storage::Bf16 => task.multiply(execution.arch, output, scratch),
             _ => execution.arch.dispatch(Vectors { task, output, scratch }),
         });
     });
@@ -175,11 +177,9 @@ struct Task<'a> {
 #[derive(Default)]
 struct Scratch {
     scores: Vec<f32>,
-    /// Keys and values as float32.
+    /// Keys and values that are collected from several pages.
     keys: AlignedBuffer,
     values: AlignedBuffer,
-    /// One tile of keys and values in 16 bits.
-    tile: [Vec<u16>; 2],
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     matrices: matrices::Matrices,
 }
@@ -245,15 +245,15 @@ impl Vectors<'_> {
         let task = self.task;
         let (cache, layer) = (task.block.cache, task.layer.index);
         let all = task.span(0, task.block.count - 1);
-        let Scratch { scores, keys, values, tile, .. } = &mut *self.scratch;
-        let widened = widen::widened((cache, layer, task.head), all, tile, keys, values);
+        let Scratch { scores, keys, values, .. } = &mut *self.scratch;
+        let collected = Collected::of((cache, layer, task.head), all, keys, values);
         let mut query = 0;
         while query < task.queries() {
             if task.queries() - query >= SHARED {
-                task.compute::<S, VECTORS, SHARED, 1>(simd, query, widened, scores, &mut self.output);
+                task.compute::<S, VECTORS, SHARED, 1>(simd, query, collected, scores, &mut self.output);
                 query += SHARED;
             } else {
-                task.compute::<S, VECTORS, 1, 4>(simd, query, widened, scores, &mut self.output);
+                task.compute::<S, VECTORS, 1, 4>(simd, query, collected, scores, &mut self.output);
                 query += 1;
             }
         }
@@ -268,7 +268,7 @@ impl Task<'_> {
         &self,
         simd: S,
         query: usize,
-        widened: Option<Widened<'_>>,
+        collected: Option<Collected<'_>>,
         scores: &mut Vec<f32>,
         output: &mut Columns<'_>,
     ) {
@@ -276,7 +276,7 @@ impl Task<'_> {
         let queries: [&[f32]; COUNT] = places.map(|place| self.query(place));
         let Range { start: base, end } = self.span(places[0].0, places[COUNT - 1].0);
         let span =
-            Span { cache: self.block.cache, layer: self.layer.index, head: self.head, base, end, widened };
+            Span { cache: self.block.cache, layer: self.layer.index, head: self.head, base, end, collected };
         let width = span.width();
         scores.resize(COUNT * width, 0.0);
         span.scores::<S, VECTORS, COUNT, WIDE>(simd, &queries, scores);
@@ -344,9 +344,9 @@ fn exponentials(scores: &mut [f32], first: usize, end: usize, scale: f32) -> f32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::{KeyValueShape, PageLayout, Pool, Storage};
+    use crate::cache::{KeyValueShape, PageLayout, Pool};
     use crate::fixtures::Uniform;
-    use half::{bf16, f16};
+    use half::bf16;
     use proptest::prelude::*;
 
     /// Textbook attention in double precision.
@@ -396,9 +396,7 @@ mod tests {
                 let at = position * width + head * head_size..position * width + (head + 1) * head_size;
                 let (key, value) = (&keys[at.clone()], &values[at]);
                 let bits = |of: &[f32]| -> Vec<u16> {
-                    let bf16s = of.iter().map(|value| bf16::from_f32(*value).to_bits());
-                    let f16s = of.iter().map(|value| f16::from_f32(*value).to_bits());
-                    if layout.storage == Storage::Bf16 { bf16s.collect() } else { f16s.collect() }
+                    of.iter().map(|value| bf16::from_f32(*value).to_bits()).collect()
                 };
                 match layout.storage {
                     Storage::F32 => cache.store(layer, head, position, key, value),
@@ -418,16 +416,14 @@ mod tests {
             heads in 1usize..4, group in 1usize..6, half in 1usize..40, layers in 1usize..3,
             lengths in prop::collection::vec(1usize..90, 1..5), window in prop::option::of(1usize..50),
             page in 0usize..5, scale in 0.1f32..1.0, cap in prop::option::of(0.5f32..20.0), seed in any::<u64>(),
-            storage in prop::sample::select(vec![Storage::F32, Storage::Bf16, Storage::F16]),
-            matrices in any::<bool>(),
+            dtype in prop::sample::select(vec![DType::F32, DType::Bf16]),
         ) {
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            let matrices = matrices && crate::simd::AttentionTiles::available();
+            let storage = attention_storage(dtype);
             // Numbers that every type has, so that only weights are rounded.
             let exact = |values: Vec<f32>| -> Vec<f32> {
                 values.into_iter().map(|value| (value * 64.0).round() / 64.0).collect()
             };
-            let tolerance = if matrices && storage == Storage::Bf16 { 1e-2 } else { 2e-5 };
+            let tolerance = if storage == Storage::Bf16 { 1e-2 } else { 2e-5 };
             let head_size = 2 * half;
             let (query_heads, key_value_heads) = (heads * group, heads);
             let shape = AttentionShape { query_heads, key_value_heads, head_size };
@@ -452,9 +448,7 @@ mod tests {
                 let mut output = vec![0.0; count * width];
                 let execution = Execution { arch: pulp::Arch::new(), parallel };
                 let rows = rows.iter().copied();
-                super::compute(
-                    execution, matrices, parallel, &shape, layer, rows, queries, stride, &mut output,
-                );
+                super::compute(execution, parallel, &shape, layer, rows, queries, stride, &mut output);
                 output
             };
             let sixteen = caches(16);

@@ -1,8 +1,6 @@
 //! Rotary embeddings of a step's queries and keys, and keys and values on their way to the KV cache, rounded to the type
 //! of its pages.
 
-use half::f16;
-use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use rayon::prelude::*;
 
 use super::Chunk;
@@ -75,22 +73,19 @@ fn for_chunk(
             },
         );
         let row = &row[queries..];
-        rounded.resize(row.len(), 0);
-        match storage {
-            Storage::Bf16 => compiled(
-                execution.arch,
-                #[inline(always)]
-                || round_to_bf16(row, rounded),
-            ),
-            Storage::F16 => rounded.reinterpret_cast_mut::<f16>().convert_from_f32_slice(row),
-            Storage::F32 | Storage::Device { .. } => {
-                for head in 0..shape.key_value_heads {
-                    let key = &row[head * size..][..size];
-                    chunk.cache.store(layer, head, position, key, &row[keys + head * size..][..size]);
-                }
-                continue;
+        if storage != Storage::Bf16 {
+            for head in 0..shape.key_value_heads {
+                let key = &row[head * size..][..size];
+                chunk.cache.store(layer, head, position, key, &row[keys + head * size..][..size]);
             }
+            continue;
         }
+        rounded.resize(row.len(), 0);
+        compiled(
+            execution.arch,
+            #[inline(always)]
+            || round_to_bf16(row, rounded),
+        );
         for head in 0..shape.key_value_heads {
             let key = &rounded[head * size..][..size];
             chunk.cache.store(layer, head, position, key, &rounded[keys + head * size..][..size]);

@@ -17,7 +17,7 @@ mod quantized;
 mod rope;
 mod runner;
 
-pub(crate) use attention::AttentionShape;
+pub(crate) use attention::{AttentionShape, attention_storage};
 pub(crate) use decoder::{Decoder, Matrices};
 pub(crate) use kernel::Execution;
 pub(crate) use layer::{Dense, FeedForwardWeights, Layer, LayerNorms, Named, Precision};

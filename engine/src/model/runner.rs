@@ -104,9 +104,10 @@ fn shares(chunks: &[Chunk<'_>], workers: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::{KvCache, PageLayout, Pool, Storage};
+    use crate::cache::{KvCache, PageLayout, Pool};
     use crate::fixtures::{Shape, Uniform, families};
     use crate::load;
+    use crate::model::attention_storage;
     use crate::options::ModelSource;
     use crate::simd::DType;
 
@@ -120,11 +121,7 @@ mod tests {
     impl Stage {
         fn new(opened: &load::Opened, dtype: DType, positions: usize, threads: usize) -> Self {
             let model = Decoder::load(&opened.config, &opened.weights, dtype).unwrap();
-            let storage = match dtype {
-                DType::F32 => Storage::F32,
-                DType::Bf16 => Storage::Bf16,
-                DType::F16 => Storage::F16,
-            };
+            let storage = attention_storage(dtype);
             let layout = PageLayout { shape: opened.config.key_values(), positions, storage };
             Self {
                 runner: Runner::new(model, &opened.config, Some(threads)).unwrap(),

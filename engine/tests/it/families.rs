@@ -56,9 +56,8 @@ async fn families_are_invariant_to_the_bit() {
     }
 }
 
-/// The same weights in 16 bits. Half precision stores them exactly, and rounds keys and values. With bfloat16, some
-/// processors also round activations, which may change the experts of a token, so only the median of the differences is
-/// limited.
+/// The same weights in 16 bits. Half precision stores them exactly. With bfloat16, some processors also round
+/// activations, which may change the experts of a token, so only the median of the differences is limited.
 #[tokio::test(flavor = "multi_thread")]
 async fn families_compute_in_every_type() {
     for name in FOLDERS {
@@ -66,7 +65,7 @@ async fn families_compute_in_every_type() {
         let cases = cases::cases(&folder);
         let requests: Vec<GenerateRequest> =
             cases.iter().map(|case| greedy(Prompt::Tokens(case.ids.clone()), 4, 768)).collect();
-        for (dtype, tolerance) in [(DType::Bf16, 1.0), (DType::F16, 2e-2)] {
+        for (dtype, tolerance) in [(DType::Bf16, 1.0), (DType::F16, 1e-3)] {
             let engine = engine(&folder, LoadOptions { dtype, ..LoadOptions::default() });
             let difference = |(case, generation): (&Case, Generation)| {
                 let logits = case.first_top8.iter().map(|(id, logit)| {

@@ -14,7 +14,7 @@ use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::fixtures::{Shape, Uniform};
 use crate::load::{self, Opened};
-use crate::model::{Decoder, LanguageModel, Runner};
+use crate::model::{Decoder, LanguageModel, Runner, attention_storage};
 use crate::options::ModelSource;
 use crate::request::SamplingParams;
 use crate::scheduler::{Completion, Counters, Limits, Scheduler, SequenceRequest, Submission};
@@ -91,11 +91,7 @@ fn on_device(
 fn on_processor(opened: &Opened, dtype: DType) -> (Box<dyn LanguageModel>, PageLayout) {
     let model = Decoder::load(&opened.config, &opened.weights, dtype).unwrap();
     let shape = opened.config.key_values();
-    let storage = match dtype {
-        DType::F32 => Storage::F32,
-        DType::Bf16 => Storage::Bf16,
-        DType::F16 => Storage::F16,
-    };
+    let storage = attention_storage(dtype);
     let layout = PageLayout { shape, positions: PAGE, storage };
     (Box::new(Runner::new(model, &opened.config, Some(1)).unwrap()), layout)
 }

@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use super::Widened;
+use super::Collected;
 use crate::cache::{KvCache, TILE};
 use crate::simd::Columns;
 
@@ -14,8 +14,8 @@ pub(super) struct Span<'a> {
     pub(super) head: usize,
     pub(super) base: usize,
     pub(super) end: usize,
-    /// Keys and values of these positions as float32, unless the pages have whole tiles of them.
-    pub(super) widened: Option<Widened<'a>>,
+    /// Keys and values of these positions, unless the pages have whole tiles.
+    pub(super) collected: Option<Collected<'a>>,
 }
 
 impl Span<'_> {
@@ -27,8 +27,8 @@ impl Span<'_> {
     /// Keys and values of a tile, in the layout of pages with float32.
     #[inline(always)]
     fn tile(&self, position: usize) -> (&[f32], &[f32]) {
-        match &self.widened {
-            Some(widened) => widened.tile(position),
+        match &self.collected {
+            Some(collected) => collected.tile(position),
             None => self.cache.tile(self.layer, self.head, position),
         }
     }
