@@ -49,7 +49,7 @@ struct Row {
 #[derive(Debug, Default)]
 pub(super) struct Pilot {
     pub(super) kinds: BTreeMap<Kind, TokensPerItem>,
-    /// Seconds at the end of the run in which not all slots were in use.
+    /// Seconds at the start and end of the run, when fewer episodes were in progress.
     tail: f64,
     /// Names of its models.
     models: BTreeSet<String>,
@@ -228,7 +228,7 @@ fn show(
         return writeln!(
             out,
             "{table}\n\n\
-             {} for one worker; {} with {}, of which {} at the end, when not all slots are in use\n\
+             {} for one worker; {} with {}, of which {} at its start and end\n\
              harness and tools included, loading of models not",
             duration(seconds + tail),
             duration(wall),
