@@ -36,6 +36,20 @@ pub(crate) fn add_lanes(mut lanes: [f32; LANES]) -> f32 {
     lanes[0]
 }
 
+/// The highest value, by lanes that do not wait for each other; negative infinity without values. Ignores NaN.
+#[inline(always)]
+pub(crate) fn maximum(values: &[f32]) -> f32 {
+    let higher = |a: f32, b: f32| if b > a { b } else { a };
+    let (blocks, rest) = values.as_chunks::<LANES>();
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for block in blocks {
+        for lane in 0..LANES {
+            lanes[lane] = higher(lanes[lane], block[lane]);
+        }
+    }
+    lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, higher)
+}
+
 /// eˣ to about one unit in the last place; arguments are clamped to ±87. Vectorizes, and gives the same bits
 /// on every machine that has fused multiply-add.
 #[inline(always)]

@@ -30,7 +30,11 @@ pub(crate) enum Storage {
     /// Host memory of the engine, as float32.
     #[default]
     F32,
-    /// Host memory of the engine, as bfloat16.
+    /// Host memory of the engine, as bfloat16; only with matrix instructions.
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", target_os = "linux")),
+        allow(dead_code, reason = "matrix instructions are those of x86-64")
+    )]
     Bf16,
     /// Device memory; the model on the device defines its own layout.
     Device {

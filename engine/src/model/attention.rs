@@ -21,7 +21,7 @@ use super::kernel::Execution;
 use crate::cache::{KvCache, Storage, TILE};
 use crate::load::block::ModelConfig;
 use crate::simd::{Columns, DType, Target, for_each_cell};
-use crate::vector::{AlignedBuffer, LANES, add_lanes, exponential, tangent};
+use crate::vector::{AlignedBuffer, LANES, add_lanes, exponential, maximum, tangent};
 use collected::Collected;
 use tiles::Span;
 
@@ -34,12 +34,11 @@ const SHARED: usize = 4;
 
 /// How the CPU stores keys and values of models with weights of a type.
 pub(crate) fn attention_storage(dtype: DType) -> Storage {
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    if dtype == DType::Bf16 && crate::simd::AttentionTiles::available() {
-        return Storage::Bf16;
+    match dtype {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        DType::Bf16 if crate::simd::AttentionTiles::available() => Storage::Bf16,
+        _ => Storage::F32,
     }
-    let _ = dtype;
-    Storage::F32
 }
 
 /// The heads of all layers.
@@ -321,14 +320,8 @@ fn cap_scores(scores: &mut [f32], scale: f32, cap: f32) {
 fn exponentials(scores: &mut [f32], first: usize, end: usize, scale: f32) -> f32 {
     scores[..first].fill(f32::NEG_INFINITY);
     scores[end..].fill(f32::NEG_INFINITY);
+    let maximum = maximum(scores);
     let blocks = scores.as_chunks_mut::<LANES>().0;
-    let mut maxima = [f32::NEG_INFINITY; LANES];
-    for block in blocks.iter() {
-        for lane in 0..LANES {
-            maxima[lane] = if block[lane] > maxima[lane] { block[lane] } else { maxima[lane] };
-        }
-    }
-    let maximum = maxima.into_iter().fold(f32::NEG_INFINITY, f32::max);
     let mut sums = [0.0; LANES];
     for block in blocks.iter_mut() {
         for lane in 0..LANES {

@@ -11,7 +11,7 @@ pub(crate) use draw::Draw;
 
 use crate::error::GenerateError;
 use crate::request::SamplingParams;
-use crate::vector::LANES;
+use crate::vector::maximum;
 
 /// How one token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,19 +58,6 @@ pub(crate) fn choose(logits: &[f32], choosing: &Choosing) -> Option<u32> {
         Choosing::Highest => logits.iter().position(|logit| *logit == highest).unwrap_or(0) as u32,
         Choosing::Draw(draw) => draw.take(logits, highest),
     })
-}
-
-/// The highest logit, by lanes that do not wait for each other.
-fn maximum(logits: &[f32]) -> f32 {
-    let higher = |a: f32, b: f32| if b > a { b } else { a };
-    let (blocks, rest) = logits.as_chunks::<LANES>();
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    for block in blocks {
-        for (lane, logit) in lanes.iter_mut().zip(block) {
-            *lane = higher(*lane, *logit);
-        }
-    }
-    lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, higher)
 }
 
 /// The `count` highest logits with their ids, highest first, lower ids first among equals.

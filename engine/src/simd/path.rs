@@ -13,9 +13,10 @@ use super::{InstructionLimit, LINE, STRETCH_LINES};
 
 /// The type that weights are stored in.
 ///
-/// All arithmetic is float32. With [`DType::Bf16`] or [`DType::F16`] the matrices, keys and values are rounded to that
-/// type and take half the memory; norms, embeddings and activations stay float32. With weights in a block format, keys
-/// and values stay float32 on the CPU. On a GPU, embeddings and the inputs of matrix products are rounded too.
+/// With [`DType::Bf16`] or [`DType::F16`] the matrices are rounded to that type and take half the memory; norms,
+/// embeddings, keys, values and activations stay float32, and so does arithmetic. Processors with AMX round activations,
+/// keys and values to [`DType::Bf16`], too, and those with AVX512-BF16 activations. On a GPU, embeddings, keys, values and
+/// the inputs of matrix products are rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DType {

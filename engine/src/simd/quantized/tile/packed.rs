@@ -8,6 +8,7 @@ use super::super::layout::{
     Q6K_BLOCK_SCALES, Q6K_BLOCK_VALUES, Q6K_VALUES, Q8_0_SCALES, QuantizedFormat,
 };
 use super::{Block, Dots, Format, Sums, load_four, load_scales, scaled, vectors};
+
 pub(super) struct Q8_0;
 
 impl Format for Q8_0 {

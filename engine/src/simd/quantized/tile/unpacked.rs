@@ -8,6 +8,7 @@ use super::super::layout::{
     Q6K_BLOCK_VALUES, Q6K_VALUES, QuantizedFormat,
 };
 use super::{Ahead, Block, Dots, Format, Sums, VECTORS, load_four, vectors};
+
 /// One block of a panel with all weights as bytes and all scales as floats.
 #[repr(C, align(64))]
 pub(super) struct Unpacked {
