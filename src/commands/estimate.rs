@@ -51,6 +51,8 @@ pub(super) struct Pilot {
     pub(super) kinds: BTreeMap<Kind, TokensPerItem>,
     /// Seconds at the start and end of the run, when fewer episodes were in progress.
     tail: f64,
+    /// Number of its episodes.
+    units: usize,
     /// Names of its models.
     models: BTreeSet<String>,
 }
@@ -127,6 +129,14 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
             if let Some(other) = names.map(|model| &model.name).find(|name| !pilot.models.contains(*name)) {
                 return Err(Failure::input(format!("the run of --like did not use the model `{other}`"))
                     .hint("run a few items with it, or pass the rates of its shape: --bench PATH"));
+            }
+            let concurrency = settings::concurrency(&spec, false);
+            if pilot.units < 2 * concurrency {
+                tracing::warn!(
+                    "the run of --like has {} units, fewer than twice the concurrency ({concurrency}): its pace may \
+                     not be that of a long run; hint: repeat it with a higher --limit",
+                    pilot.units
+                );
             }
             if arguments.memory.is_some() {
                 return Err(Failure::input("--memory needs the shape of the models")
@@ -371,6 +381,7 @@ impl Pilot {
         Ok(Self {
             kinds,
             tail: pace.map_or(0.0, |pace| pace.tail),
+            units: spans.len(),
             models: models.map(|model| model.name.clone()).collect(),
         })
     }

@@ -54,7 +54,9 @@ fn a_short_run_estimates_a_long_one() {
     let spec = file("long.toml", "tasks = [\"gsm8k\"]\nmodel = \"builtin:tiny\"\n");
     let pilot = folder.path().join("pilot");
     let estimate = |spec: &Path| lumos().args("estimate").arg(spec).arg("--like").arg(&pilot);
-    estimate(&spec).ok().prints(["for one worker", "harness and tools included"]);
+    let estimated = estimate(&spec).ok().prints(["for one worker", "harness and tools included"]);
+    // Twelve units are less than the concurrency of the long run.
+    assert!(estimated.stderr.contains("12 units") && estimated.stderr.contains("--limit"), "{estimated}");
     let json = estimate(&spec).args("--json --workers 2").ok();
     let estimated = &json.lines()[0];
     let seconds = |name: &str| estimated[name].as_f64().unwrap();
