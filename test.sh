@@ -95,6 +95,18 @@ RUST_TEST_THREADS=$(nproc) run integration --workspace --test it -- "$@" &
 (
   run campaign --workspace --test campaign -- "$@"
   run documentation --workspace --doc -- "$@"
+  # A program that uses the library, outside the workspace. It has the workspace's versions and profile, so that it
+  # shares the compiled dependencies. lumos's own crates are compiled again, for a few short runs, so less optimised.
+  if cp Cargo.lock examples/own-crate/Cargo.lock &&
+    cargo metadata --offline --format-version 1 --manifest-path examples/own-crate/Cargo.toml >/dev/null &&
+    awk '/^\[/ { keep = /^\[profile\.dev/ } keep && !/^lumos-/; /^lumos-engine\.opt-level/ && keep { print "lumos-engine.opt-level = 1" }' \
+      Cargo.toml >"$logs/profile.toml"; then
+    run own-crate --manifest-path examples/own-crate/Cargo.toml --config "$logs/profile.toml" \
+      --target-dir "${CARGO_TARGET_DIR:-target}" -- "$@"
+  else
+    echo "failed to set up examples/own-crate" | tee "$logs/own-crate" >&2
+    touch "$logs/failed"
+  fi
 ) &
 wait
 status=0
@@ -107,5 +119,5 @@ awk -v skipped="$(awk -F'\t' '$1 == "skipped" { print $2 }' "$LUMOS_SKIPPED" | s
     printf "%d passed, %d failed, %d skipped", passed - skipped, failed, skipped
     if (ignored) printf " (and %d ignored: measurements, and helpers that other tests run)", ignored
     print ""
-  }' "$logs"/{program,unit,integration,campaign,documentation}
+  }' "$logs"/{program,unit,integration,campaign,documentation,own-crate}
 exit "$status"
