@@ -93,8 +93,6 @@ fn imports_go_one_way() {
         ("lumos-worker", &["lumos-tasks", "lumos-queue", "lumos-http", "lumos-models", "lumos-tools"]),
         ("lumos-coordinator", &["lumos-tasks", "lumos-benchmarks", "lumos-queue"]),
         ("lumos-reports", &["lumos-tasks", "lumos-benchmarks", "lumos-coordinator"]),
-        // The example of a program that uses the library.
-        ("stamps", &["lumos-eval"]),
         // Machine capabilities that tests need.
         ("lumos-capabilities", &[]),
     ]);
