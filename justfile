@@ -39,7 +39,7 @@ campaign *arguments:
 
 # Run all tests with the long form of those that also have a short one.
 long:
-    LUMOS_ATTACKS=full LUMOS_DAMAGED=200 LUMOS_EMULATED=1000 LUMOS_GENERATED=50000 LUMOS_LEAVES=1000 LUMOS_SEQUENCES=200 ./test.sh
+    LUMOS_ATTACKS=full LUMOS_DAMAGED=200 LUMOS_EMULATED=1000 LUMOS_GENERATED=50000 LUMOS_LEAVES=1000 LUMOS_SEQUENCES=200 LUMOS_VARIATIONS=all ./test.sh
 
 # Lint and test Parquet exports and data files, whose crates take too long to compile for every check.
 parquet:

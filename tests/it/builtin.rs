@@ -11,13 +11,15 @@ use crate::support::{Fleet, content, files, lumos, set_up, settled};
 const FEW: &str = "--tasks all --model builtin:tiny --limit 3 --max-new-tokens 48 --batch-size 2";
 const FEW_UNITS: u64 = 7 * 3;
 
-/// Solves something on the samples of every benchmark. Greedy decoding is deterministic, so the result does not vary.
+/// Without further flags, something is solved on the samples of every benchmark. Greedy decoding is deterministic, so the
+/// result does not vary.
 #[test]
 fn every_benchmark_has_an_agent_that_solves_something() {
     let folder = tempfile::tempdir().unwrap();
-    let run = lumos().args("run --tasks all --model builtin:tiny --max-new-tokens 96 -q");
-    run.output(folder.path(), "all").ok();
-    let (samples, _) = content(&folder.path().join("all"));
+    lumos().within(folder.path()).args("run --tasks all --model builtin:tiny --name all").ok();
+    let (samples, results) = content(&folder.path().join("runs/all"));
+    assert!(results["results"].is_object(), "{results}");
+    assert_eq!(samples.len(), lumos_benchmarks::all().len(), "{:?}", samples.keys());
     let metrics = [
         ("gsm8k", "exact_match"),
         ("svamp", "exact_match"),
@@ -28,6 +30,7 @@ fn every_benchmark_has_an_agent_that_solves_something() {
         ("intercode_sql", "success_rate"),
     ];
     for (benchmark, metric) in metrics {
+        assert!(samples[benchmark].iter().all(|row| row["status"] != "faulted"), "{benchmark}");
         let solved =
             samples[benchmark].iter().filter(|row| row[metric].as_f64().is_some_and(|value| value > 0.0));
         assert!(solved.count() > 0, "{benchmark}");

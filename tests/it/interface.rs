@@ -159,19 +159,6 @@ fn missing_tools_are_reported_together_with_their_backends() {
 }
 
 #[test]
-fn all_benchmarks_run_on_their_samples_without_further_flags() {
-    let folder = tempfile::tempdir().unwrap();
-    at(folder.path(), TINY).args("--tasks all --name all").ok();
-    let (samples, results) = content(&folder.path().join("runs/all"));
-    assert_eq!(samples.len(), lumos_benchmarks::all().len(), "{:?}", samples.keys());
-    for (task, rows) in &samples {
-        assert!(!rows.is_empty(), "{task}");
-        assert!(rows.iter().all(|row| row["status"] != "faulted"), "{task}");
-    }
-    assert!(results["results"].is_object(), "{results}");
-}
-
-#[test]
 fn where_nothing_can_be_written_is_said_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), "").unwrap();

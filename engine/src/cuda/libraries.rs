@@ -272,12 +272,20 @@ mod tests {
         if disassembler.is_none() {
             lumos_capabilities::skip_part(lumos_capabilities::Capability::Nvrtc, "nvdisasm not found");
         }
-        // Each takes two seconds: one type for every architecture, and every type for the oldest and the newest.
-        let all =
-            [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)].map(|capability| (capability, DType::F16));
-        let others =
-            [(8, 0), (12, 0)].map(|capability| [(capability, DType::F32), (capability, DType::Bf16)]);
-        for (capability, dtype) in all.into_iter().chain(others.into_iter().flatten()) {
+        // Each takes two seconds: every type for the oldest, and types in turn for the others.
+        use DType::{Bf16, F16, F32};
+        let cases = [
+            ((8, 0), F32),
+            ((8, 0), Bf16),
+            ((8, 0), F16),
+            ((8, 6), F32),
+            ((8, 9), Bf16),
+            ((9, 0), F16),
+            ((10, 0), F32),
+            ((12, 0), Bf16),
+            ((12, 0), F16),
+        ];
+        for (capability, dtype) in cases {
             let code = compile(capability, dtype).unwrap();
             assert_eq!(code[..4], *b"\x7fELF");
             for kernel in KERNELS {
