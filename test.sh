@@ -76,19 +76,22 @@ logs=$(mktemp -d)
 LUMOS_SKIPPED=$logs/skipped
 export LUMOS_SKIPPED
 touch "$LUMOS_SKIPPED"
-trap 'rm -rf "$logs"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$logs"' EXIT
 
-cargo test --workspace --locked --no-run
-# Parts run at the same time; each is printed when it is complete. The program's own tests take longest and mostly wait
-# for processes, so they are a part of their own. All parts select the whole workspace: with fewer packages, dependencies
-# have fewer features and are compiled again.
+# Parts run at the same time; each is printed when it is complete. All parts select the whole workspace: with fewer
+# packages, dependencies have fewer features and are compiled again.
 run() {
   local name=$1
   shift
   cargo test --locked --no-fail-fast "$@" >"$logs/$name" 2>&1 || touch "$logs/failed"
   cat "$logs/$name"
 }
+# The program's own tests take longest and mostly wait for processes, so they start while the others are compiled. They
+# have begun when they print what they run: until then, Cargo lets no other build start.
+cargo test --workspace --locked --no-run --test program
 run program --workspace --test program -- "$@" &
+until grep -q '^ *Running ' "$logs/program" 2>/dev/null || ! kill -0 $! 2>/dev/null; do sleep 0.2; done
+cargo test --workspace --locked --no-run
 # These parts compute most of the time, and their browsers have time limits.
 RUST_TEST_THREADS=$(nproc) run unit --workspace --lib --bins -- "$@" &
 RUST_TEST_THREADS=$(nproc) run integration --workspace --test it -- "$@" &
