@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Lumos, content, lumos, read_json, repository};
+use crate::support::{Lumos, lumos, read_json, repository};
 
 /// Returns the program's command in a folder.
 fn at(folder: &Path, arguments: &str) -> Lumos {
