@@ -11,7 +11,7 @@ use crate::load::block::ModelConfig;
 use crate::load::weights::Weights;
 use crate::machine::{MachineLimits, machine_limits};
 use crate::model::{Decoder, LanguageModel, Matrices, Runner, attention_storage};
-use crate::options::LoadOptions;
+use crate::options::{LoadOptions, thread_pool};
 use crate::scheduler::Limits;
 use crate::simd::{DType, QuantizedFormat};
 
@@ -48,7 +48,8 @@ impl Backend {
     ) -> Result<Self, LoadError> {
         match options.device {
             DeviceName::Auto | DeviceName::Cpu => {
-                Ok(Self::Cpu(Decoder::load(config, weights, options.dtype)?))
+                let threads = thread_pool(options.threads, "lumos-load")?;
+                Ok(Self::Cpu(threads.install(|| Decoder::load(config, weights, options.dtype))?))
             }
             #[cfg(feature = "cuda")]
             device @ DeviceName::Cuda(ordinal) => {

@@ -43,29 +43,34 @@ pub(crate) struct QuantizedMatrix<'a> {
 pub(crate) enum Matrix<'a> {
     /// Numbers, to be converted to the requested type.
     Floats(Tensor),
+    /// Numbers in a mapped file, to be converted to the requested type.
+    Mapped(MappedMatrix<'a>),
     /// Blocks, kept as stored.
     Blocks(QuantizedMatrix<'a>),
+}
+
+/// A matrix of numbers in row order, as stored in a mapped file.
+#[derive(Clone, Copy)]
+pub(crate) struct MappedMatrix<'a> {
+    pub(crate) dtype: DType,
+    /// Outputs, inputs.
+    pub(crate) shape: [usize; 2],
+    /// Little-endian numbers, not aligned.
+    pub(crate) bytes: &'a [u8],
 }
 
 impl Matrix<'_> {
     /// The block format; `None` for numbers.
     pub(crate) fn format(&self) -> Option<QuantizedFormat> {
         match self {
-            Self::Floats(_) => None,
+            Self::Floats(_) | Self::Mapped(_) => None,
             Self::Blocks(matrix) => Some(matrix.format),
-        }
-    }
-
-    pub(crate) fn floats(&self) -> Option<&Tensor> {
-        match self {
-            Self::Floats(weight) => Some(weight),
-            Self::Blocks(_) => None,
         }
     }
 
     pub(crate) fn blocks(&self) -> Option<&[u8]> {
         match self {
-            Self::Floats(_) => None,
+            Self::Floats(_) | Self::Mapped(_) => None,
             Self::Blocks(matrix) => Some(&matrix.blocks),
         }
     }
@@ -73,6 +78,7 @@ impl Matrix<'_> {
     pub(crate) fn inputs(&self) -> candle_core::Result<usize> {
         match self {
             Self::Floats(weight) => weight.dim(1),
+            Self::Mapped(matrix) => Ok(matrix.shape[1]),
             Self::Blocks(matrix) => Ok(matrix.columns),
         }
     }
@@ -421,10 +427,15 @@ impl Weights {
 
     /// A matrix of the given shape (outputs × inputs) in the form that is used for products.
     pub(crate) fn matrix(&self, name: &str, shape: [usize; 2]) -> Result<Matrix<'_>, LoadError> {
-        match self.quantized(name, shape)? {
-            Some(blocks) => Ok(Matrix::Blocks(blocks)),
-            None => self.get(name, &shape).map(Matrix::Floats),
+        if let Some(blocks) = self.quantized(name, shape)? {
+            return Ok(Matrix::Blocks(blocks));
         }
+        for dtype in [DType::Bf16, DType::F16, DType::F32] {
+            if let Some(bytes) = self.stored_bytes(name, &shape, dtype)? {
+                return Ok(Matrix::Mapped(MappedMatrix { dtype, shape, bytes }));
+            }
+        }
+        self.get(name, &shape).map(Matrix::Floats)
     }
 
     /// Number of rows of a matrix with `columns` columns.

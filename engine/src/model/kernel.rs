@@ -5,6 +5,7 @@
 //! order in which an output is reduced is a property of the [`Path`]; it depends neither on the number of
 //! rows nor on the threads, so a row's result is bit-identical whatever else is in the batch.
 
+use bytemuck::Pod;
 use half::{bf16, f16};
 use pulp::Arch;
 use rayon::prelude::*;
@@ -30,6 +31,11 @@ const MANY_ROWS: usize = 64;
 const PARALLEL_WORK: usize = 1 << 20;
 /// Minimum number of activations for which packing uses several threads.
 const PARALLEL_ACTIVATIONS: usize = 1 << 17;
+
+/// Minimum size of weights for which packing them uses several threads.
+const PARALLEL_BYTES: usize = 1 << 20;
+/// Inputs of a panel that are packed before the next ones; they fit into the first-level cache.
+const STRETCH: usize = 256;
 
 /// How a product is split into work items.
 pub(super) struct Share {
@@ -61,6 +67,76 @@ pub(crate) struct PanelWeights {
     storage: AlignedBuffer<u8>,
 }
 
+/// Writes rows of weights of type `given` into consecutive columns of a panel of numbers of type `stored`.
+fn fill_panel<'a>(
+    panel: &mut [u8],
+    stored: DType,
+    first_column: usize,
+    rows: impl Iterator<Item = &'a [u8]> + Clone,
+    given: DType,
+) {
+    let inputs = rows.clone().next().map_or(0, |row| row.len() / given.width());
+    for start in (0..inputs).step_by(STRETCH) {
+        let end = (start + STRETCH).min(inputs);
+        let slots = &mut panel[start * PANEL * stored.width()..];
+        for (index, row) in rows.clone().enumerate() {
+            let (column, values) = (first_column + index, &row[start * given.width()..end * given.width()]);
+            // Bits are copied if the type stays.
+            match (stored, given) {
+                (DType::F32, DType::F32) => place(slots, column, values, f32::from_le_bytes),
+                (DType::F32, DType::Bf16) => {
+                    place(slots, column, values, |bytes| bf16::from_le_bytes(bytes).to_f32())
+                }
+                (DType::F32, DType::F16) => {
+                    place(slots, column, values, |bytes| f16::from_le_bytes(bytes).to_f32())
+                }
+                (DType::F16, DType::F16) => place(slots, column, values, u16::from_le_bytes),
+                (DType::F16, DType::F32) => {
+                    place(slots, column, values, |bytes| f16::from_f32(f32::from_le_bytes(bytes)).to_bits())
+                }
+                (DType::F16, DType::Bf16) => place(slots, column, values, |bytes| {
+                    f16::from_f32(bf16::from_le_bytes(bytes).to_f32()).to_bits()
+                }),
+                (DType::Bf16, DType::Bf16) => place_pairs(slots, column, values, u16::from_le_bytes),
+                (DType::Bf16, DType::F32) => place_pairs(slots, column, values, |bytes| {
+                    bf16::from_f32(f32::from_le_bytes(bytes)).to_bits()
+                }),
+                (DType::Bf16, DType::F16) => place_pairs(slots, column, values, |bytes| {
+                    bf16::from_f32(f16::from_le_bytes(bytes).to_f32()).to_bits()
+                }),
+            }
+        }
+    }
+}
+
+/// Writes numbers of `N` bytes each into a column of a panel.
+fn place<T: Pod, const N: usize>(
+    slots: &mut [u8],
+    column: usize,
+    values: &[u8],
+    convert: impl Fn([u8; N]) -> T,
+) {
+    let slots: &mut [T] = bytemuck::cast_slice_mut(slots);
+    for (slot, bytes) in slots.chunks_exact_mut(PANEL).zip(values.as_chunks::<N>().0) {
+        slot[column] = convert(*bytes);
+    }
+}
+
+/// As [`place`], for pairs of inputs.
+fn place_pairs<const N: usize>(
+    slots: &mut [u8],
+    column: usize,
+    values: &[u8],
+    convert: impl Fn([u8; N]) -> u16,
+) {
+    let slots: &mut [u16] = bytemuck::cast_slice_mut(slots);
+    for (slot, pair) in slots.chunks_exact_mut(2 * PANEL).zip(values.as_chunks::<N>().0.chunks(2)) {
+        for (slot, bytes) in slot[2 * column..].iter_mut().zip(pair) {
+            *slot = convert(*bytes);
+        }
+    }
+}
+
 impl PanelWeights {
     /// Allocates zeros, to be replaced by [`Self::add`].
     pub(crate) fn new(dtype: DType, inputs: usize, outputs: usize) -> Self {
@@ -71,36 +147,28 @@ impl PanelWeights {
         Self { path: Path::best(dtype), inputs, padded, outputs, added: 0, dtype, storage }
     }
 
-    /// Packs the weights of the next outputs, row-major (outputs × inputs), rounded to the nearest value of
-    /// the stored type.
-    pub(crate) fn add(&mut self, weights: &[f32]) {
-        for values in weights.chunks_exact(self.inputs.max(1)) {
-            let (panel, column) = (self.added / PANEL, self.added % PANEL);
-            let bytes = self.padded * PANEL * self.dtype.width();
-            let panel = &mut self.storage[panel * bytes..][..bytes];
-            match self.dtype {
-                DType::F32 => {
-                    let numbers: &mut [f32] = bytemuck::cast_slice_mut(panel);
-                    for (slot, value) in numbers.chunks_exact_mut(PANEL).zip(values) {
-                        slot[column] = *value;
-                    }
-                }
-                DType::Bf16 => {
-                    let numbers: &mut [u16] = bytemuck::cast_slice_mut(panel);
-                    for (slot, pair) in numbers.chunks_exact_mut(2 * PANEL).zip(values.chunks(2)) {
-                        for (slot, value) in slot[2 * column..].iter_mut().zip(pair) {
-                            *slot = bf16::from_f32(*value).to_bits();
-                        }
-                    }
-                }
-                DType::F16 => {
-                    let numbers: &mut [u16] = bytemuck::cast_slice_mut(panel);
-                    for (slot, value) in numbers.chunks_exact_mut(PANEL).zip(values) {
-                        slot[column] = f16::from_f32(*value).to_bits();
-                    }
-                }
-            }
-            self.added += 1;
+    /// Packs the weights of the next outputs: little-endian numbers of a type, row-major (outputs × inputs), rounded to
+    /// the nearest value of the stored type. Large weights are split over the current rayon pool, if there is one.
+    pub(crate) fn add(&mut self, given: DType, weights: &[u8]) {
+        let row_bytes = self.inputs * given.width();
+        let (first, rows) = (self.added, weights.len().checked_div(row_bytes).unwrap_or(0));
+        self.added += rows;
+        if rows == 0 {
+            return;
+        }
+        let (stored, panel_bytes) = (self.dtype, self.padded * PANEL * self.dtype.width());
+        let first_panel = first / PANEL;
+        let fill = |(index, panel): (usize, &mut [u8])| {
+            let start = (first_panel + index) * PANEL;
+            let (from, to) = (first.max(start), (first + rows).min(start + PANEL));
+            let weights = &weights[(from - first) * row_bytes..(to - first) * row_bytes];
+            fill_panel(panel, stored, from - start, weights.chunks_exact(row_bytes), given);
+        };
+        let panels = &mut self.storage[first_panel * panel_bytes..self.added.div_ceil(PANEL) * panel_bytes];
+        if weights.len() >= PARALLEL_BYTES && rayon::current_thread_index().is_some() {
+            panels.par_chunks_mut(panel_bytes).enumerate().for_each(fill);
+        } else {
+            panels.chunks_mut(panel_bytes).enumerate().for_each(fill);
         }
     }
 

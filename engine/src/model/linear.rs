@@ -63,7 +63,7 @@ impl Linear {
         for run in weights.chunk_by(|one, next| one.format() == next.format()) {
             inputs = run[0].inputs()?;
             parts.push(match &run[0] {
-                Matrix::Floats(_) => Part::Floats(floats(run, inputs, dtype)?),
+                Matrix::Floats(_) | Matrix::Mapped(_) => Part::Floats(floats(run, inputs, dtype)?),
                 Matrix::Blocks(first) => {
                     let blocks: Vec<&[u8]> = run.iter().filter_map(Matrix::blocks).collect();
                     Part::Blocks(QuantizedPanels::new(first.format, inputs, &blocks))
@@ -134,11 +134,18 @@ impl Linear {
 }
 
 fn floats(weights: &[Matrix<'_>], inputs: usize, dtype: DType) -> candle_core::Result<PanelWeights> {
-    let tensors = weights.iter().filter_map(Matrix::floats);
-    let outputs = tensors.clone().map(|weight| weight.dim(0)).sum::<candle_core::Result<_>>()?;
-    let mut packed = PanelWeights::new(dtype, inputs, outputs);
-    for weight in tensors {
-        packed.add(&to_f32(weight)?);
+    let outputs = weights.iter().map(|weight| match weight {
+        Matrix::Floats(weight) => weight.dim(0),
+        Matrix::Mapped(matrix) => Ok(matrix.shape[0]),
+        Matrix::Blocks(_) => Ok(0),
+    });
+    let mut packed = PanelWeights::new(dtype, inputs, outputs.sum::<candle_core::Result<_>>()?);
+    for weight in weights {
+        match weight {
+            Matrix::Floats(weight) => packed.add(DType::F32, bytemuck::cast_slice(&to_f32(weight)?)),
+            Matrix::Mapped(matrix) => packed.add(matrix.dtype, matrix.bytes),
+            Matrix::Blocks(_) => {}
+        }
     }
     Ok(packed)
 }
@@ -165,6 +172,7 @@ mod tests {
     use pulp::Arch;
 
     use super::*;
+    use crate::load::weights::MappedMatrix;
 
     fn product(layer: &Linear, input: &[f32], rows: usize, parallel: bool) -> Vec<f32> {
         let execution = Execution { arch: Arch::new(), parallel };
@@ -225,6 +233,45 @@ mod tests {
                     if !path.rounds() {
                         prop_assert_eq!(&together, exact.get_or_insert_with(|| together.clone()), "{}", path);
                     }
+                }
+            }
+        }
+    }
+
+    /// From any offset in a file, in one part and in several, on one thread and on several.
+    #[test]
+    fn mapped_matrices_are_packed_as_their_values_are() {
+        let mut random = crate::fixtures::Uniform::new(8);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        for (outputs, inputs) in [([3, 1], 5), ([70, 33], 301), ([900, 61], 600)] {
+            let input = random.values(3 * inputs, 1.0);
+            for (given, dtype) in DTYPES.iter().flat_map(|given| DTYPES.map(|dtype| (*given, dtype))) {
+                let parts = outputs.map(|outputs| {
+                    let values = random.values(outputs * inputs, 1.0);
+                    let values: Vec<f32> = values.into_iter().map(|value| stored(given, value)).collect();
+                    let mut bytes = vec![0];
+                    for value in &values {
+                        match given {
+                            DType::F32 => bytes.extend(value.to_le_bytes()),
+                            DType::Bf16 => bytes.extend(bf16::from_f32(*value).to_le_bytes()),
+                            DType::F16 => bytes.extend(f16::from_f32(*value).to_le_bytes()),
+                        }
+                    }
+                    (Tensor::from_vec(values, (outputs, inputs), &Device::Cpu).unwrap(), bytes)
+                });
+                let mapped = [0, 1].map(|part| {
+                    let shape = [outputs[part], inputs];
+                    Matrix::Mapped(MappedMatrix { dtype: given, shape, bytes: &parts[part].1[1..] })
+                });
+                let expected = Linear::new(&parts.clone().map(|(tensor, _)| tensor), dtype).unwrap();
+                let alone = Linear::stacked(&mapped, dtype).unwrap();
+                let together = pool.install(|| Linear::stacked(&mapped, dtype)).unwrap();
+                let expected = product(&expected, &input, 3, false);
+                for (found, threads) in [(alone, "one thread"), (together, "several threads")] {
+                    assert!(
+                        product(&found, &input, 3, false) == expected,
+                        "{given} as {dtype}, {inputs}, {threads}"
+                    );
                 }
             }
         }
