@@ -11,6 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from lumos_agents.conversations import Conversation, Misaligned, encode, read
+from lumos_agents.copying import with_copying
 from lumos_agents.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_agents.texts import constants
 from lumos_agents.tokens import fold_case, train_tokenizer
@@ -19,6 +20,7 @@ from lumos_tiny.examples import Example
 from lumos_tiny.export import load, save
 from lumos_tiny.loop import Schedule, fit
 from lumos_tiny.model import ModelConfig, TinyLlama
+from lumos_tiny.packed import compiled, packs
 
 TOKENIZER_TEXTS = 6000
 
@@ -46,6 +48,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=128, help="hidden size, in heads of 32")
     parser.add_argument("--ffn", type=int, default=384, help="feed-forward size")
     parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--copying", type=float, default=0.0, help="share of random sequences to copy from, beside the conversations")
+    parser.add_argument("--packed", type=float, metavar="SHARE", help="pack sequences without padding (faster; needs g++); share of tokens that may be learned, such as 0.25")
     parser.add_argument("--no-bf16", action="store_true", help="float32 instead of bfloat16 autocast")
     return parser.parse_args()
 
@@ -103,11 +107,14 @@ def main() -> None:
     for role, share in (text.split("=") for text in args.keep):
         conversations = [c for c in conversations if c.role != role or r.random() < float(share)]
     examples = encoded(tokenizer, conversations, args.longest)
-    source = batched(repeated(examples, r), args.tokens, r)
+    stream = repeated(examples, r)
+    if args.copying:
+        stream = with_copying(stream, args.copying, tokenizer.get_vocab_size(), r)
+    source = packs(stream, args.tokens, args.packed) if args.packed else batched(stream, args.tokens, r)
     share = copied_share(model, tokenizer.get_vocab_size())
     print(f"{sum(p.numel() for p in model.parameters())} parameters; copies {share:.0%} of random tokens", flush=True)
     schedule = Schedule(args.steps, args.minutes, args.rate, not args.no_bf16, args.hold)
-    fit(model, lambda _: next(source), schedule, lambda: save(model, tokenizer, args.out))
+    fit(model, lambda _: next(source), schedule, lambda: save(model, tokenizer, args.out), compiled if args.packed else None)
 
 
 if __name__ == "__main__":
