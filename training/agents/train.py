@@ -38,7 +38,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, required=True, help="length of the schedule, in batches")
     parser.add_argument("--minutes", type=float, help="end the schedule early after this time; the run can then not be repeated exactly")
     parser.add_argument("--hold", type=float, default=0.0, help="share of the schedule at the peak learning rate, before the decay")
-    parser.add_argument("--keep", nargs="+", default=[], metavar="ROLE=SHARE", help="use only a share of a role's conversations, such as grounder=0.3")
+    parser.add_argument("--keep", nargs="+", default=[], metavar="ROLE=SHARE", help="use only a share of a role's conversations, such as grounder=0.3, or several copies; also of a part of role qa: unanswered, read, concluded")
     parser.add_argument("--fold-case", action="store_true", help="read text in lower case, and plurals as singulars with an s (sql)")
     parser.add_argument("--grow", type=int, default=0, help="with --init: layers to add, which change nothing at first")
     parser.add_argument("--tokens", type=int, default=2048, help="tokens per batch")
@@ -59,6 +59,14 @@ def repeated(examples: list[Example], r: Random) -> Iterator[Example]:
     while True:
         r.shuffle(examples)
         yield from examples
+
+
+def groups(conversation: Conversation) -> tuple[str, ...]:
+    """Returns what `--keep` may call a conversation: its role, and for the QA tool's whether it has no answer or is one from earlier answers."""
+    prompt, reply = conversation.turns[-1]
+    if conversation.role != "qa":
+        return (conversation.role,)
+    return ("qa", "unanswered" if reply == "No answer" else "read" if "Evidence 1: " in prompt else "concluded")
 
 
 def encoded(tokenizer: Tokenizer, conversations: list[Conversation], longest: int) -> list[Example]:
@@ -105,7 +113,8 @@ def main() -> None:
     if args.formulation:
         conversations = [c for c in conversations if c.role != "planner" or c.formulation == args.formulation]
     for role, share in (text.split("=") for text in args.keep):
-        conversations = [c for c in conversations if c.role != role or r.random() < float(share)]
+        whole, part = divmod(float(share), 1)
+        conversations = [c for c in conversations for _ in range(int(whole + (r.random() < part)) if role in groups(c) else 1)]
     examples = encoded(tokenizer, conversations, args.longest)
     stream = repeated(examples, r)
     if args.copying:
