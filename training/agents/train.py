@@ -48,6 +48,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=128, help="hidden size, in heads of 32")
     parser.add_argument("--ffn", type=int, default=384, help="feed-forward size")
     parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--muon", action="store_true", help="train the matrices of the layers with Muon instead of AdamW")
     parser.add_argument("--copying", type=float, default=0.0, help="share of random sequences to copy from, beside the conversations")
     parser.add_argument("--packed", type=float, metavar="SHARE", help="pack sequences without padding (faster; needs g++); share of tokens that may be learned, such as 0.25")
     parser.add_argument("--no-bf16", action="store_true", help="float32 instead of bfloat16 autocast")
@@ -122,7 +123,7 @@ def main() -> None:
     source = packs(stream, args.tokens, args.packed) if args.packed else batched(stream, args.tokens, r)
     share = copied_share(model, tokenizer.get_vocab_size())
     print(f"{sum(p.numel() for p in model.parameters())} parameters; copies {share:.0%} of random tokens", flush=True)
-    schedule = Schedule(args.steps, args.minutes, args.rate, not args.no_bf16, args.hold)
+    schedule = Schedule(args.steps, args.minutes, args.rate, not args.no_bf16, args.hold, args.muon)
     fit(model, lambda _: next(source), schedule, lambda: save(model, tokenizer, args.out), compiled if args.packed else None)
 
 

@@ -27,7 +27,7 @@ class Schedule:
     """Length and learning rate of a run.
 
     `steps` is the number of batches, `minutes` an optional limit that shortens the schedule, `rate` the peak of the learning rate, and
-    `hold` the share of the schedule before the decay.
+    `hold` the share of the schedule before the decay. With `muon`, the layers' matrices are trained by Muon instead of AdamW.
     """
 
     steps: int
@@ -35,6 +35,20 @@ class Schedule:
     rate: float
     bf16: bool
     hold: float = 0.0
+    muon: bool = False
+
+
+def optimizers_of(model: TinyLlama, schedule: Schedule) -> list[torch.optim.Optimizer]:
+    """Returns AdamW for all parameters, or AdamW and Muon, whose updates are as large as AdamW's at the same learning rate."""
+    orthogonal = [p for p in model.model.layers.parameters() if p.dim() > 1] if schedule.muon else []
+    known = {id(p) for p in orthogonal}
+    decayed = [p for p in model.parameters() if p.dim() > 1 and id(p) not in known]
+    plain = [p for p in model.parameters() if p.dim() == 1]
+    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
+    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=schedule.rate, betas=(0.9, 0.98), fused=True)]
+    if orthogonal:
+        optimizers.append(torch.optim.Muon(orthogonal, lr=schedule.rate, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"))
+    return optimizers
 
 
 def learning_rate(peak: float, step: int, progress: float, hold: float = 0.0) -> float:
@@ -63,10 +77,7 @@ def fit(
     `loss_of` takes the model and the tensors of a batch, token ids first; default: `padded_loss`.
     """
     loss_of = loss_of or partial(padded_loss, bf16=schedule.bf16)
-    decayed = [p for p in model.parameters() if p.dim() > 1]
-    plain = [p for p in model.parameters() if p.dim() == 1]
-    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=schedule.rate, betas=(0.9, 0.98), fused=True)
+    optimizers = optimizers_of(model, schedule)
     start = time.monotonic()
     step, seen, recent = 0, 0, []
     for step in range(schedule.steps):
@@ -76,14 +87,15 @@ def fit(
             progress = max(progress, minutes / schedule.minutes)
         if progress >= 1:
             break
-        for group in optimizer.param_groups:
+        for group in (group for optimizer in optimizers for group in optimizer.param_groups):
             group["lr"] = learning_rate(schedule.rate, step, progress, schedule.hold)
         tensors = batch(progress)
         loss = loss_of(model, *tensors)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
         seen += tensors[0].numel()
         recent.append(loss.item())
         if step % 50 == 49:
