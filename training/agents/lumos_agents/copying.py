@@ -1,4 +1,4 @@
-"""Random sequences with repeated parts, so that copying is learned for all tokens and not lost while other skills are trained."""
+"""Sequences with repeated parts, so that copying is learned for all tokens and not lost while other skills are trained."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ KNOWN = 2
 
 
 def copying(r: Random, vocabulary: int, seen: list[int]) -> Example:
-    """Returns a random sequence of 20 to 100 tokens and four to ten parts of it.
+    """Returns a sequence of 20 to 100 tokens and four to ten parts of it.
 
-    The tokens are drawn from all, or from a text's tokens `seen`; few of them, so that most occur several times. A token of a part is learned if the two
-    before it occur together only once in the sequence.
+    Half of the sequences are a piece of the text `seen`, in which a blank stands between words. The tokens of the others are drawn from all, or from the
+    text's; few of them, so that most occur several times. A token of a part is learned if the two before it occur together only once in the sequence.
     """
     length = r.randint(20, 100)
-    few = r.randint(length // 2, 3 * length)
-    pool = r.choices(seen, k=few) if r.random() < 0.5 else [r.randrange(2, vocabulary) for _ in range(few)]
-    ids = r.choices(pool, k=length)
+    if r.random() < 0.5 and len(seen) > length:
+        start = r.randrange(len(seen) - length)
+        ids = seen[start : start + length]
+    else:
+        few = r.randint(length // 2, 3 * length)
+        pool = r.choices(seen, k=few) if r.random() < 0.4 else [r.randrange(2, vocabulary) for _ in range(few)]
+        ids = r.choices(pool, k=length)
     pairs = Counter(zip(ids, ids[1:], strict=False))
     whole, targets = list(ids), [IGNORE] * length
     for _ in range(r.randint(4, 10)):
