@@ -13,6 +13,7 @@ import torch
 
 from lumos_agents import qa, sql
 from lumos_agents.conversations import END, Conversation, encode, of_annotations, of_trajectory
+from lumos_agents.copying import copying, with_copying
 from lumos_agents.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_agents.qa import mined
 from lumos_agents.sql import questions, schema, varied
@@ -220,6 +221,19 @@ class Training(unittest.TestCase):
         write_copying_circuit(model)
         self.assertLess(before, 0.05)
         self.assertGreater(copied_share(model, 2048), 0.4)
+
+    def test_copied_parts_are_clear_from_two_tokens(self) -> None:
+        r, learned = Random(0), 0
+        for _ in range(50):
+            example = copying(r, 500, list(range(3, 60)))
+            ids = example.ids
+            for i, target in enumerate(example.targets):
+                if target != IGNORE:
+                    learned += 1
+                    before = [j for j in range(1, i) if ids[j - 1 : j + 1] == ids[i - 1 : i + 1]]
+                    self.assertEqual({ids[j + 1] for j in before[:1]}, {target})
+            self.assertEqual(next(with_copying(iter([example]), 0.0, 500, r)), example)
+        self.assertGreater(learned, 1000)
 
     def test_added_layers_change_nothing(self) -> None:
         torch.manual_seed(0)

@@ -11,6 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from lumos_agents.conversations import Conversation, Misaligned, encode, read
+from lumos_agents.copying import with_copying
 from lumos_agents.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_agents.texts import constants
 from lumos_agents.tokens import fold_case, train_tokenizer
@@ -19,6 +20,7 @@ from lumos_tiny.examples import Example
 from lumos_tiny.export import load, save
 from lumos_tiny.loop import Schedule, fit
 from lumos_tiny.model import ModelConfig, TinyLlama
+from lumos_tiny.packed import compiled, packs
 
 TOKENIZER_TEXTS = 6000
 
@@ -36,7 +38,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, required=True, help="length of the schedule, in batches")
     parser.add_argument("--minutes", type=float, help="end the schedule early after this time; the run can then not be repeated exactly")
     parser.add_argument("--hold", type=float, default=0.0, help="share of the schedule at the peak learning rate, before the decay")
-    parser.add_argument("--keep", nargs="+", default=[], metavar="ROLE=SHARE", help="use only a share of a role's conversations, such as grounder=0.3")
+    parser.add_argument("--keep", nargs="+", default=[], metavar="ROLE=SHARE", help="use only a share of a role's conversations, such as grounder=0.3, or several copies; also of a part of role qa: unanswered, read, concluded")
     parser.add_argument("--fold-case", action="store_true", help="read text in lower case, and plurals as singulars with an s (sql)")
     parser.add_argument("--grow", type=int, default=0, help="with --init: layers to add, which change nothing at first")
     parser.add_argument("--tokens", type=int, default=2048, help="tokens per batch")
@@ -46,6 +48,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=128, help="hidden size, in heads of 32")
     parser.add_argument("--ffn", type=int, default=384, help="feed-forward size")
     parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--muon", action="store_true", help="train the matrices of the layers with Muon instead of AdamW")
+    parser.add_argument("--copying", type=float, default=0.0, help="share of random sequences to copy from, beside the conversations")
+    parser.add_argument("--packed", type=float, metavar="SHARE", help="pack sequences without padding (faster; needs g++); share of tokens that may be learned, such as 0.25")
     parser.add_argument("--no-bf16", action="store_true", help="float32 instead of bfloat16 autocast")
     return parser.parse_args()
 
@@ -55,6 +60,14 @@ def repeated(examples: list[Example], r: Random) -> Iterator[Example]:
     while True:
         r.shuffle(examples)
         yield from examples
+
+
+def groups(conversation: Conversation) -> tuple[str, ...]:
+    """Returns what `--keep` may call a conversation: its role, and for the QA tool's whether it has no answer or is one from earlier answers."""
+    prompt, reply = conversation.turns[-1]
+    if conversation.role != "qa":
+        return (conversation.role,)
+    return ("qa", "unanswered" if reply == "No answer" else "read" if "Evidence 1: " in prompt else "concluded")
 
 
 def encoded(tokenizer: Tokenizer, conversations: list[Conversation], longest: int) -> list[Example]:
@@ -101,13 +114,17 @@ def main() -> None:
     if args.formulation:
         conversations = [c for c in conversations if c.role != "planner" or c.formulation == args.formulation]
     for role, share in (text.split("=") for text in args.keep):
-        conversations = [c for c in conversations if c.role != role or r.random() < float(share)]
+        whole, part = divmod(float(share), 1)
+        conversations = [c for c in conversations for _ in range(int(whole + (r.random() < part)) if role in groups(c) else 1)]
     examples = encoded(tokenizer, conversations, args.longest)
-    source = batched(repeated(examples, r), args.tokens, r)
+    stream = repeated(examples, r)
+    if args.copying:
+        stream = with_copying(stream, args.copying, tokenizer.get_vocab_size(), r)
+    source = packs(stream, args.tokens, args.packed) if args.packed else batched(stream, args.tokens, r)
     share = copied_share(model, tokenizer.get_vocab_size())
     print(f"{sum(p.numel() for p in model.parameters())} parameters; copies {share:.0%} of random tokens", flush=True)
-    schedule = Schedule(args.steps, args.minutes, args.rate, not args.no_bf16, args.hold)
-    fit(model, lambda _: next(source), schedule, lambda: save(model, tokenizer, args.out))
+    schedule = Schedule(args.steps, args.minutes, args.rate, not args.no_bf16, args.hold, args.muon)
+    fit(model, lambda _: next(source), schedule, lambda: save(model, tokenizer, args.out), compiled if args.packed else None)
 
 
 if __name__ == "__main__":

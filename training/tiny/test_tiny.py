@@ -8,11 +8,14 @@ from pathlib import Path
 from random import Random
 
 import torch
+import torch.nn.functional as F
 
 from lumos_tiny.calculator import evaluate_actions, show
-from lumos_tiny.examples import CONVERSATIONS, encode
+from lumos_tiny.examples import CONVERSATIONS, IGNORE, Example, encode
 from lumos_tiny.export import load
 from lumos_tiny.generator import SPLITS, split_of, stream
+from lumos_tiny.model import ModelConfig, TinyLlama
+from lumos_tiny.packed import loss, packs
 from lumos_tiny.tokens import newline_id
 
 ASSETS = Path(__file__).parents[2] / "models" / "assets" / "tiny"
@@ -41,6 +44,42 @@ class Generator(unittest.TestCase):
     def test_show(self) -> None:
         shown = [show(evaluate_actions([formula])) for formula in ("6 * 2", "7 / 2", "7 / 3", "0 - 1 / 4")]
         self.assertEqual(shown, ["12", "3.5", "7/3", "-0.25"])
+
+
+class Packed(unittest.TestCase):
+    """Steps on packed sequences."""
+
+    def test_losses_and_gradients_equal_those_of_single_sequences(self) -> None:
+        torch.manual_seed(0)
+        r = Random(0)
+        model = TinyLlama(ModelConfig(90, 64, 96, 2, 2, 2, 256, rope_theta=1e6))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter *= 3
+        examples = []
+        for length in (40, 5, 1, 77, 16, 33, 64):
+            ids = [r.randrange(90) for _ in range(length)]
+            examples.append(Example(ids, [r.choice((IGNORE, target)) for target in ids]))
+        whole = Example([0] * 200, [IGNORE] * 200)
+        first, *_ = packs(iter([*examples, whole]), 250, 0.7)
+        ids, starts, asked, targets = first
+        self.assertEqual(starts.tolist(), [0, 40, 45, 46, 123, 139, 172, 236, 250])
+        self.assertEqual(len(targets), 175)
+        self.assertEqual(targets[targets != IGNORE].tolist(), [t for e in examples for t in e.targets if t != IGNORE])
+        loss(model, *first).backward()
+        given = [parameter.grad.clone() for parameter in model.parameters()]
+        model.zero_grad()
+        parts, count = [], 0
+        for example in examples:
+            wanted = torch.tensor([example.targets])
+            logits = model.logits(model.hidden(torch.tensor([example.ids]), wanted != IGNORE))
+            parts.append(F.cross_entropy(logits, wanted[wanted != IGNORE], reduction="sum"))
+            count += int((wanted != IGNORE).sum())
+        expected = torch.stack(parts).sum() / count
+        expected.backward()
+        self.assertAlmostEqual(loss(model, *first).item(), expected.item(), delta=0.02)
+        for gradient, parameter in zip(given, model.parameters(), strict=True):
+            self.assertLess(float((gradient - parameter.grad).norm() / parameter.grad.norm()), 0.05)
 
 
 class Exported(unittest.TestCase):

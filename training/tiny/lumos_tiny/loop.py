@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +27,7 @@ class Schedule:
     """Length and learning rate of a run.
 
     `steps` is the number of batches, `minutes` an optional limit that shortens the schedule, `rate` the peak of the learning rate, and
-    `hold` the share of the schedule before the decay.
+    `hold` the share of the schedule before the decay. With `muon`, the layers' matrices are trained by Muon instead of AdamW.
     """
 
     steps: int
@@ -34,6 +35,20 @@ class Schedule:
     rate: float
     bf16: bool
     hold: float = 0.0
+    muon: bool = False
+
+
+def optimizers_of(model: TinyLlama, schedule: Schedule) -> list[torch.optim.Optimizer]:
+    """Returns AdamW for all parameters, or AdamW and Muon, whose updates are as large as AdamW's at the same learning rate."""
+    orthogonal = [p for p in model.model.layers.parameters() if p.dim() > 1] if schedule.muon else []
+    known = {id(p) for p in orthogonal}
+    decayed = [p for p in model.parameters() if p.dim() > 1 and id(p) not in known]
+    plain = [p for p in model.parameters() if p.dim() == 1]
+    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
+    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=schedule.rate, betas=(0.9, 0.98), fused=True)]
+    if orthogonal:
+        optimizers.append(torch.optim.Muon(orthogonal, lr=schedule.rate, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"))
+    return optimizers
 
 
 def learning_rate(peak: float, step: int, progress: float, hold: float = 0.0) -> float:
@@ -42,17 +57,27 @@ def learning_rate(peak: float, step: int, progress: float, hold: float = 0.0) ->
     return peak * min(1.0, (step + 1) / WARMUP) * (0.02 + 0.49 * (1 + math.cos(math.pi * decayed)))
 
 
+def padded_loss(model: TinyLlama, ids: Tensor, targets: Tensor, bf16: bool) -> Tensor:
+    """Returns the mean loss of the targets that are not IGNORE, of a batch with one sequence per row."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        asked = targets != IGNORE
+        logits = model.logits(model.hidden(ids, asked))
+    return F.cross_entropy(logits.float(), targets[asked])
+
+
 def fit(
     model: TinyLlama,
-    batch: Callable[[float], tuple[Tensor, Tensor]],
+    batch: Callable[[float], tuple[Tensor, ...]],
     schedule: Schedule,
     save: Callable[[], None],
+    loss_of: Callable[..., Tensor] | None = None,
 ) -> None:
-    """Trains a model on the batches that `batch` returns for a progress from 0 to 1. Saves it every `SAVE_STEPS` steps and at the end."""
-    decayed = [p for p in model.parameters() if p.dim() > 1]
-    plain = [p for p in model.parameters() if p.dim() == 1]
-    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=schedule.rate, betas=(0.9, 0.98), fused=True)
+    """Trains a model on the batches that `batch` returns for a progress from 0 to 1. Saves it every `SAVE_STEPS` steps and at the end.
+
+    `loss_of` takes the model and the tensors of a batch, token ids first; default: `padded_loss`.
+    """
+    loss_of = loss_of or partial(padded_loss, bf16=schedule.bf16)
+    optimizers = optimizers_of(model, schedule)
     start = time.monotonic()
     step, seen, recent = 0, 0, []
     for step in range(schedule.steps):
@@ -62,18 +87,16 @@ def fit(
             progress = max(progress, minutes / schedule.minutes)
         if progress >= 1:
             break
-        for group in optimizer.param_groups:
+        for group in (group for optimizer in optimizers for group in optimizer.param_groups):
             group["lr"] = learning_rate(schedule.rate, step, progress, schedule.hold)
-        ids, targets = batch(progress)
-        with torch.autocast("cpu", torch.bfloat16, enabled=schedule.bf16):
-            asked = targets != IGNORE
-            logits = model.logits(model.hidden(ids, asked))
-        loss = F.cross_entropy(logits.float(), targets[asked])
+        tensors = batch(progress)
+        loss = loss_of(model, *tensors)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        seen += ids.numel()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        seen += tensors[0].numel()
         recent.append(loss.item())
         if step % 50 == 49:
             rate = seen / (time.monotonic() - start)

@@ -35,6 +35,8 @@ CONSTANTS = [
 ]  # fmt: skip
 TASKS_PER_WORLD = 150
 MINED_SHARE = 0.4
+#: Kind of the questions of HotpotQA's training split.
+REAL = "real"
 KINDS = {"hotpotqa": questions.HOTPOT, "strategyqa": questions.STRATEGY}
 
 
@@ -50,10 +52,12 @@ def _split_of(text: str) -> str:
 def generate(split: str, seed: int, count: int, folder: Path, texts: list[Path] | None = None) -> None:
     """Writes a corpus of pages, `count` records for each benchmark in its format, and what the oracle knows.
 
-    `texts` are files of HotpotQA's training split, whose paragraphs add pages, and questions that patterns find in them.
+    `texts` are files of HotpotQA's training split, whose paragraphs add pages, and questions that patterns find in them. In the split
+    `train`, their own questions are added too.
     """
     r = Random(f"qa:{split}:{seed}")
-    real = mined.pages(mined.records(texts or []))
+    read = mined.records(texts or [])
+    real = mined.pages(read)
     found_facts = mined.facts(real)
     pages: dict[str, list[str]] = {title.lower(): [title, text] for title, text in real.items()}
     known: dict[str, dict] = {}
@@ -73,6 +77,14 @@ def generate(split: str, seed: int, count: int, folder: Path, texts: list[Path] 
                 known[question.text] = {"answer": question.answer, "steps": steps, "kind": question.kind}
                 answer = question.answer == "yes" if name == "strategyqa" else question.answer
                 records[name].append({"question": question.text, "answer": answer, "type": question.kind})
+    if split == "train":
+        for record in read:
+            text, answer = record["question"].strip(), record["answer"].strip()
+            if ";" not in text and text not in known:
+                # One step, whose search is for the question itself.
+                step = vars(questions.Step(text, text, answer))
+                known[text] = {"answer": answer, "steps": [step], "kind": REAL}
+                records["hotpotqa"].append({"question": text, "answer": answer, "type": REAL})
     for name, found in records.items():
         (folder / name).mkdir(exist_ok=True)
         if name == "strategyqa":
@@ -92,7 +104,7 @@ class Oracle:
         self.known = json.loads((folder / "oracle.json").read_text())
         for question, known in self.known.items():
             # The last action of a one-time plan answers the question, if values have to be compared.
-            compares = known["kind"] != "bridge"
+            compares = known["kind"] not in ("bridge", REAL)
             known["whole"] = question if compares else ""
         # The answers of subgoals' questions. A one-time plan's later questions have none of their own.
         self.answers: dict[str, set[str]] = {}
@@ -147,6 +159,8 @@ class Oracle:
         question = question.strip()
         bare = question.removesuffix(" Must answer yes/no.")
         known = self.known.get(bare)
+        if known and known["kind"] == REAL and known["answer"] in ("yes", "no"):
+            return f"Answer: {known['answer']}" if context else "No answer"
         if known and (len(known["steps"]) > 1 or known["answer"] in ("yes", "no")):
             shown = all(step["answer"] in context for step in known["steps"])
             return f"Answer: {known['answer']}" if shown or question != bare else "No answer"

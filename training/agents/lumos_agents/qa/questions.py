@@ -33,6 +33,11 @@ class Question:
     steps: list[Step]
 
 
+def _usual(thing: Thing, relation: Relation) -> Step:
+    """The step in the first form of its question: plans always use this form, so that a planner can learn which."""
+    return Step(relation.ask[0].replace("{X}", thing.name), thing.name, thing.value(relation))
+
+
 def _step(r: Random, thing: Thing, relation: Relation) -> Step:
     return Step(r.choice(relation.ask).replace("{X}", thing.name), thing.name, thing.value(relation))
 
@@ -57,7 +62,8 @@ def two_hops(r: Random, world: World) -> Question:
     ask = r.choice(second.ask)
     asked = ask.replace("the {X}", phrase).replace("a {X}", phrase).replace("{X}", phrase)
     asked = asked[0].upper() + asked[1:]
-    one = _step(r, thing, first)
+    _step(r, thing, first)  # keeps the sequence of random numbers, on which the held-out questions depend
+    one = _usual(thing, first)
     noun = {"person": "that person", "city": "that city", "river": "that river", "company": "that company", "band": "that band"}.get(middle.type, "it")
     before = ask.replace("the {X}", noun).replace("{X}", noun)
     two = Step(ask.replace("{X}", middle.name), middle.name, middle.value(second), before, True)
@@ -122,10 +128,8 @@ def _two(r: Random, world: World, first: str, second: str) -> tuple[Thing, Thing
 
 
 def _pair(r: Random, a: Thing, one: Relation, b: Thing, two: Relation) -> list[Step]:
-    asks = list(range(len(one.ask)))
-    at = r.choice(asks)
-    form = lambda relation: relation.ask[min(at, len(relation.ask) - 1)]  # noqa: E731
-    return [Step(form(rel).replace("{X}", thing.name), thing.name, thing.value(rel)) for thing, rel in ((a, one), (b, two))]
+    r.choice(range(len(one.ask)))  # keeps the sequence of random numbers
+    return [_usual(a, one), _usual(b, two)]
 
 
 def compare(r: Random, world: World) -> Question:
@@ -181,7 +185,8 @@ def yes_or_no(r: Random, world: World) -> Question:
     other = r.choice([t for t in world.things if t.type == kind])
     value = (a if r.random() < 0.5 else other).value(relation)
     answer = "yes" if value == a.value(relation) else "no"
-    return Question(text.replace("{A}", a.name).replace("{V}", value), answer, "fact", [_step(r, a, relation)])
+    _step(r, a, relation)  # keeps the sequence of random numbers
+    return Question(text.replace("{A}", a.name).replace("{V}", value), answer, "fact", [_usual(a, relation)])
 
 
 MINED_SAME = {
@@ -214,8 +219,8 @@ def mined(r: Random, facts: list[Fact]) -> Question:
             continue
         if key in MINED_ORDER or (a.answer == b.answer) == wanted:
             break
-    form = r.randrange(len(a.asks))
-    steps = [Step(fact.asks[min(form, len(fact.asks) - 1)], fact.title, fact.answer) for fact in (a, b)]
+    r.randrange(len(a.asks))  # keeps the sequence of random numbers
+    steps = [Step(fact.asks[0], fact.title, fact.answer) for fact in (a, b)]
     if key in MINED_ORDER:
         text, answer = r.choice(MINED_ORDER[key]), _bare(a.title if a.answer[-4:] < b.answer[-4:] else b.title)
     else:
