@@ -123,7 +123,7 @@ fn layers(element: DType, inputs: usize, outputs: usize) -> Vec<PanelWeights> {
     while layers.iter().map(PanelWeights::bytes).sum::<usize>() < WEIGHT_BYTES {
         let mut layer = PanelWeights::new(element, inputs, outputs);
         for _ in 0..outputs / PANEL {
-            layer.add(&rows);
+            layer.add(DType::F32, bytemuck::cast_slice(&rows));
         }
         layers.push(layer);
     }

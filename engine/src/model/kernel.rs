@@ -67,43 +67,30 @@ pub(crate) struct PanelWeights {
     storage: AlignedBuffer<u8>,
 }
 
-/// Writes rows of weights of type `given` into consecutive columns of a panel of numbers of type `stored`.
-fn fill_panel<'a>(
-    panel: &mut [u8],
-    stored: DType,
-    first_column: usize,
-    rows: impl Iterator<Item = &'a [u8]> + Clone,
-    given: DType,
-) {
-    let inputs = rows.clone().next().map_or(0, |row| row.len() / given.width());
+/// Writes rows of `inputs` weights of type `given` into consecutive columns of a panel of numbers of type `stored`.
+fn fill_panel(panel: &mut [u8], stored: DType, first: usize, weights: &[u8], inputs: usize, given: DType) {
+    use DType::{Bf16, F16, F32};
+    let width = given.width();
     for start in (0..inputs).step_by(STRETCH) {
         let end = (start + STRETCH).min(inputs);
         let slots = &mut panel[start * PANEL * stored.width()..];
-        for (index, row) in rows.clone().enumerate() {
-            let (column, values) = (first_column + index, &row[start * given.width()..end * given.width()]);
+        for (index, row) in weights.chunks_exact(inputs * width).enumerate() {
+            let (at, row) = (first + index, &row[start * width..end * width]);
             // Bits are copied if the type stays.
             match (stored, given) {
-                (DType::F32, DType::F32) => place(slots, column, values, f32::from_le_bytes),
-                (DType::F32, DType::Bf16) => {
-                    place(slots, column, values, |bytes| bf16::from_le_bytes(bytes).to_f32())
+                (F32, F32) => place(slots, at, row, f32::from_le_bytes),
+                (F32, Bf16) => place(slots, at, row, |bytes| f32::from(bf16::from_le_bytes(bytes))),
+                (F32, F16) => place(slots, at, row, |bytes| f32::from(f16::from_le_bytes(bytes))),
+                (F16, F16) => place(slots, at, row, f16::from_le_bytes),
+                (F16, F32) => place(slots, at, row, |bytes| f16::from_f32(f32::from_le_bytes(bytes))),
+                (F16, Bf16) => {
+                    place(slots, at, row, |bytes| f16::from_f32(bf16::from_le_bytes(bytes).to_f32()));
                 }
-                (DType::F32, DType::F16) => {
-                    place(slots, column, values, |bytes| f16::from_le_bytes(bytes).to_f32())
+                (Bf16, Bf16) => place_pairs(slots, at, row, bf16::from_le_bytes),
+                (Bf16, F32) => place_pairs(slots, at, row, |bytes| bf16::from_f32(f32::from_le_bytes(bytes))),
+                (Bf16, F16) => {
+                    place_pairs(slots, at, row, |bytes| bf16::from_f32(f16::from_le_bytes(bytes).to_f32()));
                 }
-                (DType::F16, DType::F16) => place(slots, column, values, u16::from_le_bytes),
-                (DType::F16, DType::F32) => {
-                    place(slots, column, values, |bytes| f16::from_f32(f32::from_le_bytes(bytes)).to_bits())
-                }
-                (DType::F16, DType::Bf16) => place(slots, column, values, |bytes| {
-                    f16::from_f32(bf16::from_le_bytes(bytes).to_f32()).to_bits()
-                }),
-                (DType::Bf16, DType::Bf16) => place_pairs(slots, column, values, u16::from_le_bytes),
-                (DType::Bf16, DType::F32) => place_pairs(slots, column, values, |bytes| {
-                    bf16::from_f32(f32::from_le_bytes(bytes)).to_bits()
-                }),
-                (DType::Bf16, DType::F16) => place_pairs(slots, column, values, |bytes| {
-                    bf16::from_f32(f16::from_le_bytes(bytes).to_f32()).to_bits()
-                }),
             }
         }
     }
@@ -127,9 +114,9 @@ fn place_pairs<const N: usize>(
     slots: &mut [u8],
     column: usize,
     values: &[u8],
-    convert: impl Fn([u8; N]) -> u16,
+    convert: impl Fn([u8; N]) -> bf16,
 ) {
-    let slots: &mut [u16] = bytemuck::cast_slice_mut(slots);
+    let slots: &mut [bf16] = bytemuck::cast_slice_mut(slots);
     for (slot, pair) in slots.chunks_exact_mut(2 * PANEL).zip(values.as_chunks::<N>().0.chunks(2)) {
         for (slot, bytes) in slot[2 * column..].iter_mut().zip(pair) {
             *slot = convert(*bytes);
@@ -156,13 +143,14 @@ impl PanelWeights {
         if rows == 0 {
             return;
         }
-        let (stored, panel_bytes) = (self.dtype, self.padded * PANEL * self.dtype.width());
+        let (inputs, stored, panel_bytes) =
+            (self.inputs, self.dtype, self.padded * PANEL * self.dtype.width());
         let first_panel = first / PANEL;
         let fill = |(index, panel): (usize, &mut [u8])| {
             let start = (first_panel + index) * PANEL;
             let (from, to) = (first.max(start), (first + rows).min(start + PANEL));
             let weights = &weights[(from - first) * row_bytes..(to - first) * row_bytes];
-            fill_panel(panel, stored, from - start, weights.chunks_exact(row_bytes), given);
+            fill_panel(panel, stored, from - start, weights, inputs, given);
         };
         let panels = &mut self.storage[first_panel * panel_bytes..self.added.div_ceil(PANEL) * panel_bytes];
         if weights.len() >= PARALLEL_BYTES && rayon::current_thread_index().is_some() {

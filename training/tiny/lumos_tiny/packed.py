@@ -10,7 +10,6 @@ import ctypes
 import hashlib
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -32,8 +31,10 @@ BF16 = torch.bfloat16
 def library() -> ctypes.CDLL:
     """Compiles the kernel with `$CXX` or `g++`, once per version of its source."""
     name = hashlib.sha256(SOURCE.read_bytes() + " ".join(FLAGS).encode()).hexdigest()[:16]
-    built = Path(tempfile.gettempdir()) / f"lumos-kernels-{os.getuid()}-{name}.so"
+    # Not in a folder that other users may write to.
+    built = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lumos" / f"training-kernels-{name}.so"
     if not built.exists():
+        built.parent.mkdir(parents=True, exist_ok=True)
         partial = built.with_suffix(f".{os.getpid()}")
         subprocess.run([os.environ.get("CXX", "g++"), *FLAGS, "-o", str(partial), str(SOURCE)], check=True)
         partial.replace(built)
