@@ -15,6 +15,10 @@ doc:
 test:
     ./test.sh
 
+# Build and test examples/own-crate as what it is elsewhere: a crate of its own that depends on lumos.
+own-crate:
+    cargo test --manifest-path examples/own-crate/Cargo.toml
+
 # Check licences and advisories; needs cargo-deny and its advisory database.
 deny:
     cargo deny check

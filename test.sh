@@ -78,38 +78,24 @@ export LUMOS_SKIPPED
 touch "$LUMOS_SKIPPED"
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$logs"' EXIT
 
-# Parts run at the same time; each is printed when it is complete. All parts select the whole workspace: with fewer
-# packages, dependencies have fewer features and are compiled again.
+cargo test --workspace --locked --no-run
+# Parts run at the same time; each is printed when it is complete. The program's own tests take longest and mostly wait
+# for processes, so they are a part of their own. All parts select the whole workspace: with fewer packages, dependencies
+# have fewer features and are compiled again.
 run() {
   local name=$1
   shift
   cargo test --locked --no-fail-fast "$@" >"$logs/$name" 2>&1 || touch "$logs/failed"
   cat "$logs/$name"
 }
-# The program's own tests take longest and mostly wait for processes, so they start while the others are compiled. They
-# have begun when they print what they run: until then, Cargo lets no other build start.
-cargo test --workspace --locked --no-run --test program
 run program --workspace --test program -- "$@" &
-until grep -q '^ *Running ' "$logs/program" 2>/dev/null || ! kill -0 $! 2>/dev/null; do sleep 0.2; done
-cargo test --workspace --locked --no-run
 # These parts compute most of the time, and their browsers have time limits.
 RUST_TEST_THREADS=$(nproc) run unit --workspace --lib --bins -- "$@" &
 RUST_TEST_THREADS=$(nproc) run integration --workspace --test it -- "$@" &
 (
   run campaign --workspace --test campaign -- "$@"
   run documentation --workspace --doc -- "$@"
-  # A program that uses the library, outside the workspace. It has the workspace's versions and profile, so that it
-  # shares the compiled dependencies. lumos's own crates are compiled again, for a few short runs, so less optimised.
-  if cp Cargo.lock examples/own-crate/Cargo.lock &&
-    cargo metadata --offline --format-version 1 --manifest-path examples/own-crate/Cargo.toml >/dev/null &&
-    awk '/^\[/ { keep = /^\[profile\.dev/ } keep && !/^lumos-/; /^lumos-engine\.opt-level/ && keep { print "lumos-engine.opt-level = 1" }' \
-      Cargo.toml >"$logs/profile.toml"; then
-    run own-crate --manifest-path examples/own-crate/Cargo.toml --config "$logs/profile.toml" \
-      --target-dir "${CARGO_TARGET_DIR:-target}" -- "$@"
-  else
-    echo "failed to set up examples/own-crate" | tee "$logs/own-crate" >&2
-    touch "$logs/failed"
-  fi
+  run own-crate --workspace --test stamps -- "$@"
 ) &
 wait
 status=0

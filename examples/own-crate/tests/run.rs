@@ -5,8 +5,14 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+/// The program, which is an example where its sources are a part of lumos.
+fn stamps() -> Command {
+    let example = || std::env::current_exe().unwrap().with_file_name("../examples/stamps");
+    Command::new(option_env!("CARGO_BIN_EXE_stamps").map_or_else(example, PathBuf::from))
+}
+
 fn program(folder: &Path, arguments: &str) -> Output {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_stamps"));
+    let mut program = stamps();
     program.args(arguments.split(' ')).env("LUMOS_OUTPUT_PATH", folder).env_remove("LUMOS_DATA");
     let output = program.output().unwrap();
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
@@ -98,7 +104,7 @@ fn data_are_read_by_the_function_and_errors_name_the_field() {
     let data = folder.path().join("stamps/items.jsonl");
     std::fs::create_dir(data.parent().unwrap()).unwrap();
     std::fs::write(&data, "{\"had\": 1, \"got\": 2}\n{\"had\": 1, \"got\": \"two\"}\n").unwrap();
-    let mut program = Command::new(env!("CARGO_BIN_EXE_stamps"));
+    let mut program = stamps();
     program.args(["run", "--tasks", "stamps", "--model", "builtin:tiny", "--data"]).arg(folder.path());
     let output = program.env("LUMOS_OUTPUT_PATH", folder.path()).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
