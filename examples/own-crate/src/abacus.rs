@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use lumos_eval::tasks::{ExternalReply, ToolCall, ToolReply};
 use lumos_eval::tools::{BackendDescription, BackendError, BackendResources, NamedBackend, ToolFault, Tools};
 
-pub static INTEGERS: BackendDescription = BackendDescription {
+pub(crate) static INTEGERS: BackendDescription = BackendDescription {
     tool: Some("abacus"),
     forms: &["integers"],
     parse: |_, backend| Ok((backend == "integers").then(|| Box::new(Integers) as Box<dyn NamedBackend>)),

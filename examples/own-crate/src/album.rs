@@ -17,7 +17,7 @@ use lumos_eval::tasks::{
 use lumos_eval::tools::{BackendDescription, BackendError, BackendResources, NamedBackend, ToolFault, Tools};
 use serde_json::{Value as Json, json};
 
-pub fn albums() -> BenchmarkBuilder {
+pub(crate) fn albums() -> BenchmarkBuilder {
     let mut definition = TaskDefinition::new("albums", TaskFamily::Custom, "albums/items.jsonl");
     definition.title = Some("Albums".to_owned());
     definition.max_rounds = Some(4);
@@ -107,7 +107,7 @@ impl Reader {
     }
 }
 
-pub static PAGES: BackendDescription = BackendDescription {
+pub(crate) static PAGES: BackendDescription = BackendDescription {
     tool: Some("album"),
     forms: &["pages"],
     parse: |_, backend| Ok((backend == "pages").then(|| Box::new(Shelf) as Box<dyn NamedBackend>)),

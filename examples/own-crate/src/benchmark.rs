@@ -22,7 +22,7 @@ const DISTANCE: MetricDefinition = MetricDefinition {
 /// The distance of an answer that is not a number, or farther away.
 const FARTHEST: f64 = 100.0;
 
-pub fn stamps() -> BenchmarkBuilder {
+pub(crate) fn stamps() -> BenchmarkBuilder {
     let calculator = ActionDefinition {
         name: "Calculator".to_owned(),
         description: "Calculate the input formula.".to_owned(),

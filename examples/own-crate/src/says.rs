@@ -18,7 +18,7 @@ impl ModelBackend for Says {
     }
 }
 
-pub static SAYS: ModelBackendDescription = ModelBackendDescription {
+pub(crate) static SAYS: ModelBackendDescription = ModelBackendDescription {
     backend: "says",
     version: 1,
     identify: |text| Ok(text.as_bytes().to_vec()),
