@@ -7,7 +7,6 @@ fmt:
 
 clippy:
     cargo clippy --workspace --all-targets --locked -- -D warnings
-    cargo clippy --workspace --no-default-features --lib --bins --test campaign --locked -- -D warnings
 
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
@@ -44,6 +43,10 @@ campaign *arguments:
 # Run all tests with the long form of those that also have a short one.
 long:
     LUMOS_ATTACKS=full LUMOS_DAMAGED=200 LUMOS_EMULATED=1000 LUMOS_GENERATED=50000 LUMOS_LEAVES=1000 LUMOS_SEQUENCES=200 LUMOS_VARIATIONS=all ./test.sh
+
+# Lint the program without its optional features, which compiles most dependencies again.
+features:
+    cargo clippy --workspace --no-default-features --lib --bins --locked -- -D warnings
 
 # Lint and test Parquet exports and data files, whose crates take too long to compile for every check.
 parquet:

@@ -116,11 +116,13 @@ fn place_pairs<const N: usize>(
     values: &[u8],
     convert: impl Fn([u8; N]) -> bf16,
 ) {
-    let slots: &mut [bf16] = bytemuck::cast_slice_mut(slots);
-    for (slot, pair) in slots.chunks_exact_mut(2 * PANEL).zip(values.as_chunks::<N>().0.chunks(2)) {
-        for (slot, bytes) in slot[2 * column..].iter_mut().zip(pair) {
-            *slot = convert(*bytes);
-        }
+    let slots: &mut [[bf16; 2]] = bytemuck::cast_slice_mut(slots);
+    let (pairs, last) = values.as_chunks::<N>().0.as_chunks::<2>();
+    for (slot, [first, second]) in slots.chunks_exact_mut(PANEL).zip(pairs) {
+        slot[column] = [convert(*first), convert(*second)];
+    }
+    if let [last] = last {
+        slots[pairs.len() * PANEL + column][0] = convert(*last);
     }
 }
 

@@ -276,6 +276,8 @@ fn capabilities(settings: &BrowserSettings, driver: Option<&Driver>) -> Value {
         "--disable-background-networking",
         "--disable-component-update",
         "--disable-sync",
+        // Pages that are left are not kept, and the next page of a site needs no new process for that.
+        "--disable-back-forward-cache",
         "--disable-dev-shm-usage",
         "--no-proxy-server",
         "--hide-scrollbars",
