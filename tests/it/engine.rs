@@ -119,7 +119,7 @@ fn drafts_do_not_change_a_run() {
         let run = |speculation: &str| {
             let name = format!("{sampling}-{speculation}");
             let run = lumos().args(
-                "run --tasks gsm8k --model builtin:tiny --formulation iterative,onetime -q --speculate",
+                "run --tasks gsm8k --model builtin:tiny --limit 10 --formulation iterative,onetime -q --speculate",
             );
             run.arg(speculation).output(folder.path(), &name).args(more).ok();
             folder.path().join(name)
