@@ -1,4 +1,4 @@
-"""Training conversations of the three models, and their token sequences."""
+"""Training conversations of the planner and the grounder, and their token sequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from .story import Problem
 from .tokens import newline_id
 
 IGNORE = -100
-ROLES = ("planner-iterative", "planner-onetime", "grounder")
 GENERIC_GOALS = ("the answer", "the final answer", "the result", "what is asked", "the unknown number", "the final amount")
 
 
@@ -73,6 +72,13 @@ CONVERSATIONS: dict[str, Callable[[Problem, Random], list[Turn]]] = {
     "planner-onetime": planner_onetime,
     "grounder": grounder,
 }
+SHARES = (0.3, 0.2, 0.5)
+
+
+def conversation(problem: Problem, r: Random) -> list[Turn]:
+    """Returns a conversation of a random role."""
+    (make,) = r.choices(list(CONVERSATIONS.values()), SHARES)
+    return make(problem, r)
 
 
 @dataclass(frozen=True)
