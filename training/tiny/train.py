@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -34,6 +35,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--grow", type=int, default=0, help="with --init: layers to add, which change nothing at first")
     parser.add_argument("--gsm8k", type=Path, help="GSM8K's train.jsonl")
     parser.add_argument("--mawps", type=Path, help="MAWPS as a CSV file of the SVAMP repository")
+    parser.add_argument("--leave-out", type=Path, help="questions of these that are not learned, as overlap.py writes them")
     parser.add_argument("--shares", type=float, nargs=2, default=(0.45, 0.15), help="shares of the problems that are from GSM8K and MAWPS")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, required=True, help="length of the schedule, in batches")
@@ -53,9 +55,10 @@ def parse() -> argparse.Namespace:
 
 def written(args: argparse.Namespace) -> list[tuple[list[Problem], float]]:
     """Returns the problems of each data set that may be learned, with their share."""
+    left_out = set(json.loads(args.leave_out.read_text())) if args.leave_out else set()
     sets = []
     for name, read, path, share in (("GSM8K", gsm8k.load, args.gsm8k, args.shares[0]), ("MAWPS", mawps.load, args.mawps, args.shares[1])):
-        problems = [p for p in read(path) if not held_back(p.question)] if path else []
+        problems = [p for p in read(path) if not held_back(p.question) and p.question not in left_out] if path else []
         print(f"{len(problems)} problems of {name}", flush=True)
         if problems:
             sets.append((problems, share))
@@ -66,9 +69,10 @@ def mixed(generated: Iterator[Problem], sets: list[tuple[list[Problem], float]],
     """Yields generated problems, and problems of the data sets with other numbers, names and things."""
     draws: list[Callable[[], Problem]] = [partial(next, generated)]
     shares = [1 - sum(share for _, share in sets)]
+    short = [problem for problems, _ in sets for problem in problems if len(problem.formulas) == 1]
     for problems, share in sets:
         names = Names([problem.question for problem in problems])
-        draws.append(lambda problems=problems, names=names: varied(r.choice(problems), names, r))
+        draws.append(lambda problems=problems, names=names: varied(r.choice(problems), short, names, r))
         shares.append(share)
     while True:
         yield r.choices(draws, shares)[0]()

@@ -17,7 +17,8 @@ from .story import Problem, Step, Teller, filler, numbers_in
 PLAIN = re.compile(r"(?<![\d.,/])\d+(?![\d,/%]|\.\d|th|st|nd|rd)")
 _LITERAL = re.compile(r"(?<![\w.])\d+(?![\d.])")
 _ASKED = re.compile(r"\b[Hh]ow (?:many|much|long|far|old|tall|fast|big)\b|\b[Ww]hat\b")
-_TOLD = re.compile(r"(?:Calculate|Find|Determine|Compute) (?=the|how|what)")
+_TOLD = re.compile(r"(?:Calculate|Find|Determine|Compute) (?=(?:the|how|what|his|her|their)\b)")
+_VARIABLE = re.compile(r"\bR(\d+)")
 _CAPITAL = re.compile(r"\b[A-Z][a-z]+\b")
 _SHE, _HE = re.compile(r"\b(?:she|her|hers)\b", re.I), re.compile(r"\b(?:he|his|him)\b", re.I)
 _KEPT = frozenset([*words.DAYS, *words.MONTHS, "I", "Mr", "Mrs", "Ms", "Dr", "Each", "Every"])
@@ -144,24 +145,64 @@ def _values(formulas: list[str]) -> list[Fraction]:
     return [value for value in values if value is not None]
 
 
-def distracted(problem: Problem, r: Random) -> Problem:
-    """Returns a problem with a sentence that does not matter, with a number."""
-    names = _CAPITAL.findall(problem.question)
-    known = [name for name in names if name in words.MEN or name in words.WOMEN]
-    teller = Teller(r, A=known[0] if known else r.choice(words.WOMEN))
-    sentences = re.split(r"(?<=[.?!]) ", problem.question)
-    sentences.insert(r.randint(0, max(0, len(sentences) - 1)), filler(r, teller, numeric=True))
-    return replace(problem, question=" ".join(sentences))
+def sentences(text: str) -> list[str]:
+    """Returns the sentences of a text."""
+    return re.split(r"(?<=[a-z0-9%)][.?!]) (?=[A-Z0-9$])", text)
 
 
-def varied(problem: Problem, names: Names, r: Random) -> Problem:
-    """Returns a problem with the same structure as one of a data set."""
+def distracted(problem: Problem, others: list[Problem], r: Random) -> Problem:
+    """Returns a problem with a sentence that does not matter: a random one, or one with a number from another problem."""
+    names = [name for name in _CAPITAL.findall(problem.question) if name in words.MEN or name in words.WOMEN]
+    sentence = ""
+    if r.random() < 0.7:
+        source = renumbered(r.choice(others), r).question
+        own = [s for s in sentences(source) if not s.endswith("?") and re.search(r"\d", s) and not re.search(r"\b(?:each|If|same|twice|half)\b", s)]
+        if own:
+            sentence = r.choice(own)
+            if names:
+                sentence = re.sub(r"^[A-Z][a-z]+(?= (?:had|has|found|bought|saw|ate|made|got|went|sold|picked|also|gave|lost|used|spent|ran)\b)", names[0], sentence)
+    sentence = sentence or filler(r, Teller(r, A=names[0] if names else r.choice(words.WOMEN)), numeric=True)
+    parts = sentences(problem.question)
+    parts.insert(r.randint(0, max(0, len(parts) - 1)), sentence)
+    return replace(problem, question=" ".join(parts))
+
+
+def partial(problem: Problem, r: Random) -> Problem:
+    """Returns a problem that asks for an intermediate result of one with several subgoals, so that the rest of its text does not matter."""
+    story = [s for s in sentences(problem.question) if not _ASKED.search(s) and not _TOLD.match(s)]
+    chosen = r.randrange(len(problem.steps) - 1)
+    if not story or any(len(step.formulas) > 1 for step in problem.steps):
+        return problem
+    needed, formulas = {chosen}, problem.formulas
+    for index in range(chosen, -1, -1):
+        if index in needed:
+            needed |= {int(number) - 1 for number in _VARIABLE.findall(formulas[index])}
+    fresh = {f"R{old + 1}": f"R{new}" for new, old in enumerate(sorted(needed), 1)}
+    steps = tuple(
+        Step(problem.steps[i].goal, (re.sub(r"R\d+", lambda found: fresh[found.group()], formulas[i]),)) for i in sorted(needed)
+    )
+    goal = steps[-1].goal
+    if goal.startswith("how ") and r.random() < 0.6:
+        question = goal[0].upper() + goal[1:] + "?"
+    elif goal.startswith(("the ", "his ", "her ", "their ")) and r.random() < 0.6:
+        question = f"What is {goal}?"
+    else:
+        question = r.choice(("Calculate ", "Find ")) + goal + "."
+    value = evaluate_actions([step.formulas[0] for step in steps])
+    assert value is not None
+    return replace(problem, question=" ".join([*story, question]), steps=steps, answer=value)
+
+
+def varied(problem: Problem, others: list[Problem], names: Names, r: Random) -> Problem:
+    """Returns a problem with the same structure as one of a data set, or a part of it."""
+    if len(problem.steps) > 1 and r.random() < 0.25:
+        problem = partial(problem, r)
     if r.random() < 0.85:
         problem = renumbered(problem, r)
     if r.random() < 0.6:
         problem = names.exchanged(problem, r)
     if r.random() < 0.3:
         problem = other_things(problem, r)
-    if r.random() < 0.08:
-        problem = distracted(problem, r)
+    if r.random() < (0.2 if len(problem.formulas) < 3 else 0.05):
+        problem = distracted(problem, others, r)
     return problem
