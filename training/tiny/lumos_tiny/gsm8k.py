@@ -58,15 +58,15 @@ def _formulas(question: str, answer: str) -> list[str] | None:
                 name = (fresh or results[number])[-1]
                 used.add(name)
                 return name
-            if number in told or number in CONSTANTS:
+            if number in told:
                 used.add(number)
                 return show(number)
             for percent in percents:
                 for whole, text in ((0, "({} / 100)"), (1, "(1 - {} / 100)"), (-1, "(1 + {} / 100)")):
                     if number == abs(whole - percent / 100) and not (whole == -1 and number < 1):
                         return text.format(show(percent))
-            unknown = True
-            return ""
+            unknown = number not in CONSTANTS or unknown
+            return show(number)
 
         formula = _TERM.sub(source, expression.replace(" ", ""))
         if unknown:
