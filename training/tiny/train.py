@@ -1,4 +1,4 @@
-"""Trains the model for mathematics: planner of both formulations and grounder in one, on the tokens of its replies only."""
+"""Trains a model for mathematics, on the tokens of its replies only: planner of both formulations, grounder, or both in one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from lumos_tiny import gsm8k, mawps
 from lumos_tiny.copying import with_copying
-from lumos_tiny.examples import Example, conversation, encode
+from lumos_tiny.examples import SHARES, Example, conversation, encode
 from lumos_tiny.export import load, save
 from lumos_tiny.generator import stream
 from lumos_tiny.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
@@ -30,6 +30,7 @@ from lumos_tiny.tokens import train_tokenizer
 def parse() -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--role", choices=SHARES, default="both", help="conversations to train on")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the model to")
     parser.add_argument("--init", type=Path, help="folder of a model to start from")
     parser.add_argument("--grow", type=int, default=0, help="with --init: layers to add, which change nothing at first")
@@ -103,7 +104,7 @@ def main() -> None:
     vocabulary = tokenizer.get_vocab_size()
     print(f"{sum(p.numel() for p in model.parameters())} parameters; copies {copied_share(model, vocabulary):.0%} of random tokens", flush=True)
     problems = mixed(stream(args.seed, "train"), sets, r)
-    examples: Iterator[Example] = (encode(tokenizer, conversation(problem, r)) for problem in problems)
+    examples: Iterator[Example] = (encode(tokenizer, conversation(problem, args.role, r)) for problem in problems)
     if args.copying:
         examples = with_copying(examples, args.copying, vocabulary, r)
     source = packs(examples, args.tokens, args.packed)

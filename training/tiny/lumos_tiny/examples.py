@@ -78,12 +78,13 @@ CONVERSATIONS: dict[str, Callable[[Problem, Random], list[Turn]]] = {
     "planner-onetime": planner_onetime,
     "grounder": grounder,
 }
-SHARES = (0.3, 0.2, 0.5)
+#: Shares of the conversations, in their order.
+SHARES = {"both": (0.3, 0.2, 0.5), "planner": (0.6, 0.4, 0), "grounder": (0, 0, 1)}
 
 
-def conversation(problem: Problem, r: Random) -> list[Turn]:
-    """Returns a conversation of a random role."""
-    (make,) = r.choices(list(CONVERSATIONS.values()), SHARES)
+def conversation(problem: Problem, role: str, r: Random) -> list[Turn]:
+    """Returns a random conversation of a role: `planner`, `grounder` or `both`."""
+    (make,) = r.choices(list(CONVERSATIONS.values()), SHARES[role])
     return make(problem, r)
 
 
