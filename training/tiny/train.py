@@ -48,9 +48,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--muon", action="store_true", help="train the matrices of the layers with Muon instead of AdamW")
     parser.add_argument("--rate", type=float, default=2e-3, help="peak learning rate")
     parser.add_argument("--vocab", type=int, default=2048, help="entries of the tokenizer without numbers and constants")
-    parser.add_argument("--hidden", type=int, default=192, help="hidden size, in heads of 32")
-    parser.add_argument("--ffn", type=int, default=448, help="feed-forward size")
-    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--hidden", type=int, default=160, help="hidden size, in heads of 32")
+    parser.add_argument("--ffn", type=int, default=416, help="feed-forward size")
+    parser.add_argument("--layers", type=int, default=5)
     return parser.parse_args()
 
 
