@@ -21,7 +21,7 @@ struct Model {
 
 impl Model {
     fn tiny() -> Self {
-        let assets = repository("models/assets/tiny/planner-iterative");
+        let assets = repository("models/assets/tiny/web/planner");
         let file = fs::read(assets.join("model.safetensors")).unwrap();
         let (length, rest) = file.split_first_chunk::<8>().unwrap();
         let (header, data) = rest.split_at(usize::try_from(u64::from_le_bytes(*length)).unwrap());
@@ -76,7 +76,7 @@ impl Model {
 
     /// Writes the model and returns a command that generates text with it.
     fn complete(&self, folder: &Path) -> Lumos {
-        let assets = repository("models/assets/tiny/planner-iterative");
+        let assets = repository("models/assets/tiny/web/planner");
         fs::copy(assets.join("tokenizer.json"), folder.join("tokenizer.json")).unwrap();
         fs::write(folder.join("config.json"), self.config.to_string()).unwrap();
         let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
@@ -123,7 +123,7 @@ fn folders_that_cannot_be_computed_are_refused_with_file_and_field() {
         "config.json",
         "`sliding_window`",
         "4096",
-        "max_position_embeddings 1024",
+        "max_position_embeddings 2048",
     ]);
     tiny().with("intermediate_size", json!(256)).refused([
         "model.safetensors",

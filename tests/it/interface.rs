@@ -102,8 +102,8 @@ fn numbers_say_what_is_expected() {
 #[test]
 fn a_folder_that_exists_is_a_model() {
     let folder = tempfile::tempdir().unwrap();
-    let assets = repository("models/assets/tiny");
-    for (part, name) in [("planner-iterative", "plan"), ("grounder", "ground")] {
+    let assets = repository("models/assets/tiny/maths");
+    for (part, name) in [("planner", "plan"), ("grounder", "ground")] {
         let model = folder.path().join("models").join(name);
         fs::create_dir_all(&model).unwrap();
         for entry in fs::read_dir(assets.join(part)).unwrap() {

@@ -99,8 +99,8 @@ def main():
             for float32 in (True, False):
                 kind = "float32" if float32 else "float16"
                 files = {}
-                for role, name in (("planner", f"planner-{formulation}"), ("grounder", "grounder")):
-                    files[role] = folder / f"{name}-{kind}.gguf"
+                for role, name in (("planner", "maths/planner"), ("grounder", "maths/grounder")):
+                    files[role] = folder / f"{role}-{kind}.gguf"
                     command = [sys.executable, str(ROOT / "benches/peers/to_gguf.py"), str(TINY / name), str(files[role])]
                     subprocess.run(command + ["--float32"] * float32, check=True)
                 serve = lambda role: Server(files[role], role, float32)

@@ -8,16 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-
-def words(text: str) -> list[str]:
-    """Returns the words of a text in lower case, with `0` for every number."""
-    return ["0" if word.isdigit() else word for word in re.findall(r"[^\W\d_]+|\d+", text.lower())]
-
-
-def sequences(text: str, length: int) -> set[tuple[str, ...]]:
-    """Returns all sequences of this many words."""
-    found = words(text)
-    return {tuple(found[i : i + length]) for i in range(len(found) - length + 1)}
+import lumos_agents  # noqa: F401  (makes lumos_tiny importable)
+from lumos_tiny.overlap import sequences, words
 
 
 def texts(path: Path, field: str) -> Iterator[str]:

@@ -13,8 +13,8 @@ import torch
 
 from lumos_agents import qa, sql
 from lumos_agents.conversations import END, Conversation, encode, of_annotations, of_trajectory
-from lumos_agents.copying import copying, with_copying
-from lumos_agents.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
+from lumos_tiny.copying import copying, with_copying
+from lumos_tiny.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_agents.qa import mined
 from lumos_agents.sql import questions, schema, varied
 from lumos_agents.texts import ASSISTANT, NEXT_USER, PLAN, USER, constants

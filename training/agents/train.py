@@ -11,13 +11,13 @@ import torch
 from tokenizers import Tokenizer
 
 from lumos_agents.conversations import Conversation, Misaligned, encode, read
-from lumos_agents.copying import with_copying
-from lumos_agents.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_agents.texts import constants
 from lumos_agents.tokens import fold_case, train_tokenizer
 from lumos_tiny.batches import batched
+from lumos_tiny.copying import with_copying
 from lumos_tiny.examples import Example
 from lumos_tiny.export import load, save
+from lumos_tiny.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_tiny.loop import Schedule, fit
 from lumos_tiny.model import ModelConfig, TinyLlama
 from lumos_tiny.packed import compiled, packs

@@ -260,7 +260,7 @@ fn bad_configurations_name_file_and_field() {
     refused(json!({"hidden_size": "many"}), "hidden_size");
     refused(json!({"intermediate_size": null}), "intermediate_size");
     // Not in the files.
-    refused(json!({"num_hidden_layers": 5}), "model.layers.4.");
+    refused(json!({"num_hidden_layers": 6}), "model.layers.5.");
     refused(json!({"intermediate_size": 640}), "mlp.gate_proj.weight");
     refused(json!({"tie_word_embeddings": false}), "lm_head.weight");
     refused(json!({"architectures": ["Qwen3ForCausalLM"], "head_dim": 32}), "q_norm.weight");
@@ -273,7 +273,7 @@ fn bad_configurations_name_file_and_field() {
     refused(json!({"head_dim": 64}), "head_dim");
     let qwen = |field: &str, value: Value| json!({"architectures": ["Qwen2ForCausalLM"], field: value});
     refused(qwen("use_sliding_window", json!(true)), "use_sliding_window");
-    refused(qwen("layer_types", json!(vec!["sliding_attention"; 4])), "layer_types");
+    refused(qwen("layer_types", json!(vec!["sliding_attention"; 5])), "layer_types");
     let phi = |field: &str, value: Value| json!({"architectures": ["Phi3ForCausalLM"], field: value});
     let longrope = json!({"type": "longrope", "short_factor": [1.0], "long_factor": [1.0]});
     refused(phi("rope_scaling", longrope), "longrope");

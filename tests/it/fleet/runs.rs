@@ -21,7 +21,7 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         set_up(&nats);
         let fleet = Fleet::new(folder.path(), &nats.url());
         // In the second worker's memory each model fits, but not both.
-        let workers = [fleet.worker("--concurrency 8"), fleet.worker("--concurrency 8 --memory 16MB")];
+        let workers = [fleet.worker("--concurrency 8"), fleet.worker("--concurrency 8 --memory 24MB")];
         // Otherwise the first one may have done everything before the second one is known.
         let are_known = |status: &Value| status["workers"].as_array().unwrap().len() == 2;
         fleet.until("both workers", are_known);

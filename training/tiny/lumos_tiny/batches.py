@@ -7,11 +7,9 @@ from itertools import islice
 from random import Random
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 
-from .examples import CONVERSATIONS, IGNORE, Example, encode
-from .story import Problem
+from .examples import IGNORE, Example
 
 POOL = 512
 #: Widths are multiples of this, because every new shape costs time and memory in the matrix kernels.
@@ -42,11 +40,3 @@ def batched(examples: Iterator[Example], tokens: int, r: Random) -> Iterator[tup
         r.shuffle(groups)
         for group in groups:
             yield _stack(group)
-
-
-def batches(
-    problems: Iterator[Problem], role: str, tokenizer: Tokenizer, tokens: int, r: Random
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields batches of the conversations of a role about the problems of a stream."""
-    make = CONVERSATIONS[role]
-    return batched((encode(tokenizer, make(problem, r)) for problem in problems), tokens, r)

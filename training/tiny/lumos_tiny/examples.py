@@ -1,4 +1,4 @@
-"""Training conversations of the three models, and their token sequences."""
+"""Training conversations of the planner and the grounder, and their token sequences."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ from tokenizers import Tokenizer
 from . import protocol
 from .calculator import evaluate_actions, show
 from .protocol import Turn
+from .sources import asked
 from .story import Problem
 from .tokens import newline_id
 
 IGNORE = -100
-ROLES = ("planner-iterative", "planner-onetime", "grounder")
 GENERIC_GOALS = ("the answer", "the final answer", "the result", "what is asked", "the unknown number", "the final amount")
+
+
+def goals_of(problem: Problem) -> list[str]:
+    """Returns the goals of a plan. The last is the question's own words, which a planner can copy from any question."""
+    return [*(step.goal for step in problem.steps[:-1]), asked(problem.question) or problem.steps[-1].goal]
 
 
 def planner_iterative(problem: Problem, r: Random) -> list[Turn]:
     """Returns a conversation with one subgoal per turn and the executed results in between."""
     turns, done = [], []
     prompt = protocol.plan_prompt(problem.question)
-    for number, step in enumerate(problem.steps, 1):
+    for number, (step, goal) in enumerate(zip(problem.steps, goals_of(problem), strict=True), 1):
         keep = protocol.KEEP if number > 1 else ""
-        turns.append(Turn(prompt, keep + protocol.subgoal(number, step.goal)))
+        turns.append(Turn(prompt, keep + protocol.subgoal(number, goal)))
         done.extend(step.formulas)
         value = evaluate_actions(done)
         assert value is not None
@@ -35,25 +40,25 @@ def planner_iterative(problem: Problem, r: Random) -> list[Turn]:
 
 def planner_onetime(problem: Problem, r: Random) -> list[Turn]:
     """Returns a conversation with all subgoals in one reply."""
-    reply = "; ".join(protocol.subgoal(i, step.goal) for i, step in enumerate(problem.steps, 1))
+    reply = "; ".join(protocol.subgoal(i, goal) for i, goal in enumerate(goals_of(problem), 1))
     return [Turn(protocol.plan_prompt(problem.question), reply)]
 
 
-def _goal_as_read(problem: Problem, r: Random) -> str:
-    """Returns the goal of a problem's only subgoal, sometimes a vague or wrong one, so that the question decides."""
+def _goal_as_read(problem: Problem, goal: str, r: Random) -> str:
+    """Returns the goal of a problem's only subgoal, sometimes another one, a vague or a wrong one, so that the question decides."""
     chance = r.random()
-    if chance < 0.15:
+    if chance < 0.1:
         return r.choice(GENERIC_GOALS)
-    if chance < 0.27 and problem.other_goal is not None:
+    if chance < 0.15 and problem.other_goal is not None:
         return problem.other_goal
-    return problem.steps[0].goal
+    return problem.steps[0].goal if chance < 0.3 else goal
 
 
 def grounder(problem: Problem, r: Random) -> list[Turn]:
     """Returns a conversation with the actions for the subgoals, one by one or all at once."""
-    goals = [step.goal for step in problem.steps]
+    goals = goals_of(problem)
     if len(goals) == 1:
-        goals = [_goal_as_read(problem, r)]
+        goals = [_goal_as_read(problem, goals[0], r)]
     subgoals = [protocol.subgoal(i, goal) for i, goal in enumerate(goals, 1)]
     if r.random() < 0.5:
         prompt = protocol.ground_prompt(problem.question, "; ".join(subgoals), onetime=True)
@@ -73,6 +78,14 @@ CONVERSATIONS: dict[str, Callable[[Problem, Random], list[Turn]]] = {
     "planner-onetime": planner_onetime,
     "grounder": grounder,
 }
+#: Shares of the conversations, in their order.
+SHARES = {"both": (0.3, 0.2, 0.5), "planner": (0.6, 0.4, 0), "grounder": (0, 0, 1)}
+
+
+def conversation(problem: Problem, role: str, r: Random) -> list[Turn]:
+    """Returns a random conversation of a role: `planner`, `grounder` or `both`."""
+    (make,) = r.choices(list(CONVERSATIONS.values()), SHARES[role])
+    return make(problem, r)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def save(model: TinyLlama, tokenizer: Tokenizer, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     config = model.config.to_hf(tokenizer.token_to_id(BOS), tokenizer.token_to_id(EOS))
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer.json").write_text(tokenizer.to_str() + "\n")
     weights = {name: value.to(torch.float16).contiguous() for name, value in model.state_dict().items()}
     partial = folder / "model.safetensors.partial"
     save_file(weights, partial, metadata={"format": "pt"})

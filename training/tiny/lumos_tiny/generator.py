@@ -47,8 +47,3 @@ def stream(seed: int, split: str) -> Iterator[Problem]:
         problem = draw(r)
         if split_of(problem) == split:
             yield problem
-
-
-def is_easy(problem: Problem) -> bool:
-    """Whether a problem is short, with two numbers and one formula."""
-    return len(problem.formulas) == 1 and len(problem.question) < 130 and len(numbers_in(problem.question)) == 2

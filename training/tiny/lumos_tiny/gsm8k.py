@@ -1,110 +1,166 @@
-"""Converts GSM8K training questions to generator problems with their `<<a*b=c>>` annotations."""
+"""Reads GSM8K's training questions: a subgoal for each `<<a*b=c>>` annotation of the solution."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from random import Random
 
-from .calculator import evaluate_actions
-from .generator import split_of
+from .calculator import evaluate_actions, show
+from .sources import asked
 from .story import Problem, Step, numbers_in
 
 _ANNOTATION = re.compile(r"<<([^=<>]+)=([^<>]+)>>")
 _LITERAL = re.compile(r"\d*\.?\d+")
 _TERM = re.compile(r"(?<![\w.])(?:\d*\.\d+|\d+)")
 _ALLOWED = re.compile(r"[\d.+\-*/() ]+")
-CONSTANTS = frozenset(map(Fraction, (2, 3, 4, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)))
-MAX_FORMULAS = 2
-SHARE = 0.08
+#: Numbers that a question may imply, such as by *half*, *a dozen* or *a week*.
+CONSTANTS = frozenset(map(Fraction, (*range(1, 13), 24, 30, 31, 52, 60, 100, 365, 1000, "0.5", "0.25", "1.5")))
+MAX_FORMULAS = 6
+MAX_QUESTION = 450
+_LEADING = re.compile(
+    r"^(?:(?:so|then|thus|therefore|hence|next|first|second|finally|now|and|since|this means|that means|which means|meaning|this is|that is|we know|"
+    r"in total|altogether|if|that|because|as|for|to|we (?:first )?(?:find|know|need to find)(?: that)?|(?:first )?find)\b[,:]?\s*)+",
+    re.I,
+)
+_COMMON = frozenset(
+    """he she they it the his her their its we you a an each every this that these those there in on at from during after before half all one two
+    three four five both with by for if when to over total""".split()
+)
+_WHEN = frozenset("In On At From During After Before By For With Over When".split())
+_BE = r"(?:is|are|was|were|=|equals|would be|will be|costs?|totals?|comes to|amounts to)"
+_THERE = re.compile(r"^there (?:are|were|is|was|will be|would be)\b(?: now| a total of| only| still)?\s*\$?#\s*(.+)$", re.I)
+_QUANTITY = re.compile(rf"^((?:the|his|her|their|its|each|every|all|\w+'s?|\w+s') [^#]*?) {_BE}(?: now| only| a total of)?\s*\$?#", re.I)
+_CLAUSE = re.compile(r"^([^#]{2,}?)\s*(?:a total of |only |about )?(\$?)#\s*(.*)$")
+_UNIT = re.compile(r"^((?:[a-z][a-z-]*)(?: (?!in\b|on\b|at\b|for\b|per\b|of\b|every\b|each\b|a\b|an\b|and\b|to\b|left\b|from\b|more\b|that\b|than\b|during\b|with\b|by\b|after\b|before\b|because\b|since\b|total\b|altogether\b|over\b|so\b|as\b|the\b|all\b|together\b)[a-z][a-z-]*)?)\b\s*(.*)$")
 
 
 def _formulas(question: str, answer: str) -> list[str] | None:
     """Returns the annotated calculations with variables for earlier results, or None if a number has no source."""
     told = {Fraction(number) for number in numbers_in(question)}
-    results: dict[Fraction, str] = {}
+    percents = {Fraction(number) for number in re.findall(r"(\d+(?:\.\d+)?) ?(?:%|percent)", question)}
+    results: dict[Fraction, list[str]] = {}
+    used: set[Fraction | str] = set()
     formulas: list[str] = []
-    for expression, value in _ANNOTATION.findall(answer):
+    for expression, _ in _ANNOTATION.findall(answer):
         expression = expression.replace(",", "").strip()
         if not _ALLOWED.fullmatch(expression) or _LITERAL.fullmatch(expression):
             return None
-        used = [Fraction(number) for number in _LITERAL.findall(expression)]
-        if any(n not in told and n not in results and n not in CONSTANTS for n in used):
-            return None
+        unknown = False
 
         def source(found: re.Match) -> str:
+            # A result is usually used once, and a number of the question before an equal result.
+            nonlocal unknown
             number = Fraction(found.group())
-            return results[number] if number in results and number not in told else found.group()
+            if number in results and (number not in told or number in used):
+                fresh = [name for name in results[number] if name not in used]
+                name = (fresh or results[number])[-1]
+                used.add(name)
+                return name
+            if number in told:
+                used.add(number)
+                return show(number)
+            for percent in percents:
+                for whole, text in ((0, "({} / 100)"), (1, "(1 - {} / 100)"), (-1, "(1 + {} / 100)")):
+                    if number == abs(whole - percent / 100) and not (whole == -1 and number < 1):
+                        return text.format(show(percent))
+            unknown = number not in CONSTANTS or unknown
+            return show(number)
 
         formula = _TERM.sub(source, expression.replace(" ", ""))
-        formulas.append(re.sub(r"([+\-*/])", r" \1 ", formula))
+        if unknown:
+            return None
+        formulas.append(re.sub(r" *([+\-*/]) *", r" \1 ", formula).replace("( - ", "(0 - "))
         computed = evaluate_actions(formulas)
         if computed is None:
             return None
-        results[computed] = f"R{len(formulas)}"
+        results.setdefault(computed, []).append(f"R{len(formulas)}")
     return formulas
 
 
-def _asked(question: str) -> str | None:
-    """Returns the last sentence of a question as a goal."""
-    sentence = re.split(r"(?<=[.?!,]) ", question.strip())[-1].rstrip("?").strip()
-    start = re.search(r"\b[Hh]ow (?:many|much|long|far|old)\b|\b[Ww]hat\b", sentence)
-    if start is None or not question.strip().endswith("?"):
+def _told_as(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip(" .,;:!=")
+
+
+def _lower(text: str) -> str:
+    """Returns a text with a small first letter, if its first word is a common one."""
+    first = re.split(r"[ ,']", text, maxsplit=1)[0].lower()
+    return text[:1].lower() + text[1:] if first in _COMMON else text
+
+
+def _without_calculation(head: str, expression: str) -> str | None:
+    """Returns a text without the calculation at its end, which ends with an equals sign."""
+    needed = len(_LITERAL.findall(expression))
+    for match in reversed(list(re.finditer(r"\(?\$?\d[\d.,/]*%?", head))):
+        needed -= max(1, len(re.findall(r"\d+(?:\.\d+)?", match.group())))
+        if needed <= 0:
+            return head[: match.start()]
+    return None
+
+
+def _goal(line: str, expression: str, value: str) -> str | None:
+    """Returns what a sentence of a solution calculates, as a goal without the calculation, or None if its form is not known.
+
+    `#` in `line` is the annotation. *Natalia sold 48/2 = #24 clips in May* gives *how many clips Natalia sold in May*.
+    """
+    head, _, tail = line.partition("#")
+    money = "$" if "$" in line else ""
+    head = re.sub(r"[$\s]*$", "", head)
+    if head.endswith("="):
+        head = _without_calculation(head[:-1], expression) or ""
+    head = re.sub(r"^.*[.;] ", "", head)
+    tail = re.split(r"[.;](?: |$)", re.sub(r"^\$?[\d.,]*\d", "", tail))[0]
+    if (because := re.search(r"\b(?:because|since)\s*$", head)) and value in head:
+        head, _, tail = head[: because.start()].partition(value)
+    sentence = f"{_told_as(_LEADING.sub('', head.strip()))} # {_told_as(tail)}".strip()
+    if found := _THERE.match(sentence):
+        goal = ("how many " if found[1].startswith(("of ", "more ")) else "the number of ") + found[1]
+    elif found := _QUANTITY.match(sentence):
+        cost = money and re.search(r"costs?\s*\$?#", sentence) and not re.search(r"\b(?:cost|price|total|amount)\b", found[1])
+        goal = ("the cost of " if cost else "") + _lower(found[1])
+    elif sentence.startswith("#"):
+        goal = ("how much " if money else "the number of ") + sentence[1:].strip()
+    elif found := _CLAUSE.match(sentence):
+        subject, _, rest = found.groups()
+        *first, subject = re.split(r", (?:so |and |then )?| so (?:that )?|: ", subject)
+        when = f" {_lower(first[0])}" if first and first[0].split(" ")[0] in _WHEN else ""
+        unit = None if money else _UNIT.match(rest)
+        if re.match(r"the (?:total|number|amount|cost|price)\b", subject, re.I):
+            return _told_as(_lower(re.sub(rf" {_BE}$", "", subject)) + when)
+        goal = f"how many {unit[1]} {_lower(subject)} {unit[2]}" if unit else f"how {'much' if money else 'many'} {_lower(subject)} {rest}"
+        goal = _told_as(goal) + when
+    else:
         return None
-    text = sentence[start.start() :]
-    return text[0].lower() + text[1:]
+    goal = _told_as(goal)
+    return goal if 10 < len(goal) < 110 and not re.search(r"[#<>=*+]| - |\n|\bis$", goal) else None
+
+
+def _goals(answer: str) -> list[str | None]:
+    goals: list[str | None] = []
+    for line in answer.split("\n"):
+        for found in _ANNOTATION.finditer(line):
+            text = _ANNOTATION.sub("", line[: found.start()]) + "#" + _ANNOTATION.sub("", line[found.end() :])
+            goals.append(_goal(text, found[1], found[2]))
+    return goals
 
 
 def load(path: Path) -> list[Problem]:
-    """Returns the short problems of the training file whose calculation can be traced."""
+    """Returns the problems of the training file whose calculation can be traced."""
     problems = []
     for line in path.read_text().splitlines():
         record = json.loads(line)
         question = " ".join(record["question"].split())
-        formulas, goal = _formulas(question, record["answer"]), _asked(question)
-        if not formulas or goal is None or len(formulas) > MAX_FORMULAS or len(question) > 400:
-            continue
-        if len(formulas) > 1 and "R1" not in formulas[1]:
+        formulas, goal = _formulas(question, record["answer"]), asked(question)
+        if not formulas or goal is None or len(formulas) > MAX_FORMULAS or len(question) > MAX_QUESTION:
             continue
         value = evaluate_actions(formulas)
-        gold = Fraction(record["answer"].split("####")[-1].replace(",", "").strip())
-        problem = Problem("gsm8k", question, (Step(goal, tuple(formulas)),), gold, None)
-        if value == gold and split_of(problem) == "train":
-            problems.append(problem)
+        if value != Fraction(record["answer"].split("####")[-1].replace(",", "").strip()):
+            continue
+        goals = [*_goals(record["answer"])[:-1], goal]
+        told = set(numbers_in(question))
+        if None in goals or any(set(re.findall(r"\d+", g)) - told for g in goals[:-1] if g):
+            continue
+        steps = tuple(Step(g, (formula,)) for g, formula in zip(goals, formulas, strict=True) if g)
+        problems.append(Problem("gsm8k", question, steps, value, None))
     return problems
-
-
-def renumbered(problem: Problem, r: Random) -> Problem:
-    """Returns a problem with other integers, or unchanged if that is not possible."""
-    told = numbers_in(problem.question)
-    fresh = {}
-    literals = {term for formula in problem.formulas for term in _TERM.findall(formula)}
-    if not literals <= {*told, "2"}:
-        return problem
-    for number in set(told):
-        in_digits = re.search(rf"(?<![\d.,/]){number}(?![\d,/%]|\.\d)", problem.question)
-        if told.count(number) == 1 and in_digits and number.isdigit() and int(number) > 2:
-            fresh[number] = str(r.randint(max(2, int(number) // 2), 2 * int(number)))
-
-    def swap(found: re.Match) -> str:
-        return fresh.get(found.group(), found.group())
-
-    question = re.sub(r"(?<![\d.,/])\d+(?![\d,/%]|\.\d)", swap, problem.question)
-    step = problem.steps[0]
-    formulas = [re.sub(r"(?<![\w.])\d+(?![\d.])", swap, formula) for formula in step.formulas]
-    values = [evaluate_actions(formulas[: i + 1]) for i in range(len(formulas))]
-    if any(value is None or value <= 0 or value.denominator != 1 for value in values):
-        return problem
-    goal = re.sub(r"(?<![\d.,/])\d+(?![\d,/%]|\.\d)", swap, step.goal)
-    changed = Problem(problem.kind, question, (Step(goal, tuple(formulas)),), values[-1], None)
-    return changed if split_of(changed) == "train" else problem
-
-
-def mixed(stream: Iterator[Problem], path: Path | None, r: Random) -> Iterator[Problem]:
-    """Yields the generator's stream, with a share of GSM8K training problems if their file is given."""
-    extra = load(path) if path else []
-    for problem in stream:
-        yield renumbered(r.choice(extra), r) if extra and r.random() < SHARE else problem

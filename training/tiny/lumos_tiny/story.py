@@ -194,7 +194,7 @@ _CALM = (
 )
 
 
-def _filler(r: Random, teller: Teller, numeric: bool) -> str:
+def filler(r: Random, teller: Teller, numeric: bool) -> str:
     """Returns a sentence that is unrelated to the question."""
     names = {"A": teller.slots.get("A", r.choice(words.MEN + words.WOMEN)), "Z": r.choice(words.THINGS)}
     own = Teller(r, n=r.randint(2, 60), P=r.choice(words.PLACES), **names)
@@ -268,11 +268,11 @@ def assemble(r: Random, kind: str, world: World) -> Problem | None:
     if world.shuffle and r.random() < 0.6:
         r.shuffle(sentences)
     if r.random() < 0.07:
-        sentences.insert(r.randint(0, len(sentences)), _filler(r, teller, numeric=True))
+        sentences.insert(r.randint(0, len(sentences)), filler(r, teller, numeric=True))
     if world.lead and r.random() < 0.35:
         sentences.insert(0, teller(r.choice(world.lead)))
     elif r.random() < 0.07:
-        sentences.insert(0, _filler(r, teller, numeric=False))
+        sentences.insert(0, filler(r, teller, numeric=False))
     if not sentences:
         return None
     sentences = _introduce([sentence[0].upper() + sentence[1:] for sentence in sentences], teller)

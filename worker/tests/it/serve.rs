@@ -132,5 +132,5 @@ async fn the_same_weights_are_loaded_once() {
         Backends::of(&models, &ToolSets::default(), &configuration).await.unwrap();
         Backends::of(&models, &ToolSets::default(), &configuration).await.unwrap();
     }
-    assert_eq!(models.list().await.len(), 3, "a planner for each formulation, one grounder for both");
+    assert_eq!(models.list().await.len(), 2, "one planner and one grounder for both formulations");
 }

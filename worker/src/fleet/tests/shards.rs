@@ -229,7 +229,7 @@ async fn closed_shards_end_a_claim_that_waits() {
     assert_eq!(timeout(LONG, claiming).await.unwrap().unwrap(), 0);
 }
 
-/// Planner and grounder of `builtin:tiny`, which need 9.7 MB each.
+/// Planner and grounder of `builtin:tiny`, which need 16.7 MB each.
 fn pair() -> Arc<Configuration> {
     let of = |role| {
         let found = models().identify("builtin:tiny", role, Formulation::Iterative).unwrap();
@@ -245,7 +245,7 @@ fn pair() -> Arc<Configuration> {
 
 #[tokio::test]
 async fn models_that_do_not_fit_together_take_turns() {
-    let bench = Bench::new(Some(16_000_000));
+    let bench = Bench::new(Some(24_000_000));
     let run = Run::new("pair", vec![pair()]);
     bench.note(&run).await;
     bench.source.publish(&run.notice.shards[0], run.message(0, 0)).await;
@@ -272,7 +272,7 @@ async fn models_that_do_not_fit_together_take_turns() {
 
 #[tokio::test]
 async fn models_that_may_not_take_turns_are_left_to_others() {
-    let bench = Bench::with_swap(Some(16_000_000), models(), Swap::Never);
+    let bench = Bench::with_swap(Some(24_000_000), models(), Swap::Never);
     let run = Run::new("pair", vec![pair()]);
     bench.note(&run).await;
     bench.source.publish(&run.notice.shards[0], run.message(0, 0)).await;

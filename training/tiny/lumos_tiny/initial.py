@@ -16,8 +16,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from . import texts  # noqa: F401  (makes lumos_tiny importable)
-from lumos_tiny.model import TinyLlama
+from .model import TinyLlama
 
 #: A larger base than usual: half of the frequencies are then nearly constant over a whole prompt and serve to compare contents.
 ROPE_THETA = 1e6

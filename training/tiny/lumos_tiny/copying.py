@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
-from . import texts  # noqa: F401  (makes lumos_tiny importable)
-from lumos_tiny.examples import IGNORE, Example
+from .examples import IGNORE, Example
 
 #: Tokens that a repeated part is recognised by.
 KNOWN = 2
