@@ -24,7 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 const KEY: &str = "sk-0123456789-secret-key";
 const PROMPT: &str = "<|user|>\nPlease provide a reasonable subgoal-based plan to solve the given task.\nTask: Ann has \
-                      3 apples and buys 4 more. How many apples does she have?\n<|assistant|>\n";
+                      3 apples and buys 4 more. How many apples does she have?; Initial \
+                      Environment Description: None.\n<|assistant|>\n";
 
 struct Server {
     url: String,
