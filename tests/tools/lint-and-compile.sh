@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Lints crates while they are compiled, with every warning as an error, so that they are not compiled twice: for cargo's
-# `RUSTC_WORKSPACE_WRAPPER`, which adds the compiler and its arguments; `CLIPPY_ARGS` has those of clippy. Clippy reads Rust's intermediate code without its
-# optimisations and leaves them out of the result, too. Libraries are therefore compiled by the compiler alone, as in
-# programs, and linted when their unit tests are compiled.
+# `RUSTC_WORKSPACE_WRAPPER`, which adds the compiler and its arguments. `CLIPPY_ARGS` has clippy's. Clippy reads Rust's
+# intermediate code without its optimisations and leaves them out of the result, too. Libraries are therefore compiled by the
+# compiler alone, as in programs, and linted when their unit tests are compiled.
 set -euo pipefail
 case " $* " in
   *" --crate-type lib "*) exec "$@" -D warnings ;;
