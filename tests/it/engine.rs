@@ -162,8 +162,8 @@ fn drafts_do_not_change_a_run() {
         if !more.is_empty() {
             continue;
         }
-        let again = lumos().args("run --tasks gsm8k --model builtin:tiny --formulation iterative,onetime -q");
-        again.args("--speculate lookup").output(folder.path(), "greedy-off").ok();
+        let again = lumos().args("run --tasks gsm8k --limit 10 --formulation iterative,onetime -q");
+        again.args("--model builtin:tiny --speculate lookup").output(folder.path(), "greedy-off").ok();
         // As if it had been interrupted while it was planned.
         let resumed = folder.path().join("resumed");
         std::fs::create_dir(&resumed).unwrap();

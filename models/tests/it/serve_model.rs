@@ -12,8 +12,8 @@ use lumos_models::{
 };
 use lumos_models::{ModelBackend, ModelRegistry};
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, ContentHash, Formulation, GenerationSettings, Input, Message,
-    Request, Role, Sampling, Stop,
+    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Formulation, GenerationSettings,
+    Input, ItemId, Message, Next, Reply, Request, Role, Sampling, Setup, Stop, Task,
 };
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
@@ -84,7 +84,11 @@ async fn backend(name: &str, role: Role) -> std::sync::Arc<dyn ModelBackend> {
         ..ModelsSettings::default()
     });
     let identified = models.identify(name, role, Formulation::Iterative).unwrap();
-    let configuration = Configuration {
+    models.get(&identified.identity, role, &configuration()).await.unwrap()
+}
+
+fn configuration() -> Configuration {
+    Configuration {
         benchmark: "svamp".to_owned(),
         formulation: Formulation::Iterative,
         behaviour: Behaviour::Paper,
@@ -96,8 +100,25 @@ async fn backend(name: &str, role: Role) -> std::sync::Arc<dyn ModelBackend> {
         prompts: ContentHash::of_bytes(b""),
         format: lumos_tasks::PromptFormat::default(),
         agent: None,
-    };
-    models.get(&identified.identity, role, &configuration).await.unwrap()
+    }
+}
+
+/// The first prompt of a role in an episode.
+fn prompt(role: Role) -> String {
+    let question = "Ann has 3 apples and buys 4 more. How many apples does she have?".to_owned();
+    let item = ItemId { content: ContentHash::of_bytes(question.as_bytes()), occurrence: 0 };
+    let unit = EpisodeUnit::new(item, Task::Maths { question }, Setup::None, configuration().into());
+    let mut episode = Episode::start(&unit);
+    loop {
+        let Next::Generate(Request { input: Input::Raw(text), role: asked, .. }) = episode.next() else {
+            panic!("the {role} is not asked")
+        };
+        if *asked == role {
+            return text.clone();
+        }
+        let plan = Completion::recorded("Subgoal 1: Calculate how many apples Ann has.");
+        episode.feed(Reply::Completion(plan)).unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,7 +129,7 @@ async fn our_own_client_gets_what_the_engine_gives_in_process() {
         let there = backend(&format!("openai:tiny-{role}@{}", server.url), role).await;
         let request = Request {
             role,
-            input: Input::Raw(PROMPT.to_owned()),
+            input: Input::Raw(prompt(role)),
             stop: Stop::Newline,
             max_new_tokens: 40,
             sampling: Sampling::Greedy,
@@ -148,7 +169,7 @@ async fn our_own_client_gets_what_the_engine_gives_in_process() {
         // The prompt is cached.
         let again = Request {
             role,
-            input: Input::Raw(PROMPT.to_owned()),
+            input: Input::Raw(prompt(role)),
             stop: Stop::Never,
             max_new_tokens: 1,
             sampling: Sampling::Greedy,
