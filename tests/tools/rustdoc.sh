@@ -3,8 +3,9 @@
 # As `RUSTDOC` of `cargo test --doc` it uses what the tests compiled, while `cargo doc` checks all dependencies for itself.
 set -euo pipefail
 examples=("$@")
-documentation=(-D warnings --out-dir "$(mktemp -d)")
-trap 'rm -rf "${documentation[3]}"' EXIT
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+documentation=(-D warnings --out-dir "$folder")
 tests=no
 while (($#)); do
   case $1 in
