@@ -78,7 +78,11 @@ def main():
     decode(1, arguments.decode_prompt, 2)
     result = {"decode": {}}
     for rows in map(int, arguments.batch_sizes.split(",")):
-        result["decode"][rows] = decode(rows, arguments.decode_prompt, arguments.new_tokens)
+        try:
+            result["decode"][rows] = decode(rows, arguments.decode_prompt, arguments.new_tokens)
+        except torch.OutOfMemoryError:
+            result["decode"][rows] = None
+            torch.cuda.empty_cache()
     tokens = [prompts(1, arguments.prefill_prompt) for _ in range(3)]
     prefill(tokens[0])
     rates = []

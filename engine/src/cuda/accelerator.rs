@@ -33,7 +33,7 @@ pub(crate) enum Argument<'a, B> {
     Nothing,
 }
 
-/// A kernel of `kernels.cu` or `sampling.cu` with its launch dimensions.
+/// A kernel of `kernels.cu`, `attention.cu` or `sampling.cu` with its launch dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Launch {
     pub(crate) kernel: &'static str,

@@ -27,8 +27,6 @@ use crate::simd::DType;
 /// Bytes copied to measure memory bandwidth.
 const COPY: usize = 1 << 30;
 const ROUNDS: usize = 10;
-/// Bytes of cuBLAS's workspace: what NVIDIA recommends for Hopper, the most of all architectures.
-const WORKSPACE: usize = 32 << 20;
 /// Rows, inputs and outputs of the matrix product that is timed.
 const PRODUCT: usize = 8192;
 /// Random numbers that fill the timed matrices, over and over.
@@ -50,8 +48,6 @@ pub(crate) struct CudaDevice {
 struct Blas {
     handle: blas::cublasHandle_t,
     context: Arc<CudaContext>,
-    /// Memory for intermediate sums; without it cuBLAS allocates memory, which cannot be recorded. Freed after the handle.
-    _workspace: CudaSlice<u8>,
 }
 
 /// A recorded sequence of launches.
@@ -198,15 +194,14 @@ impl CudaDevice {
         // order.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream()?;
-        // SAFETY: nothing reads the workspace before cuBLAS has written it.
-        let workspace = unsafe { stream.alloc::<u8>(WORKSPACE) }?;
-        let address = workspace.device_ptr(&stream).0 as *mut c_void;
         let handle = cublas::result::create_handle().map_err(blas_failed)?;
-        let blas = Blas { handle, context: context.clone(), _workspace: workspace };
-        // SAFETY: all are alive. Another stream would reset the workspace.
+        let blas = Blas { handle, context: context.clone() };
+        // Without memory for intermediate sums cuBLAS does not split the inputs of a product, which it does for some numbers
+        // of rows only, and every row is added in the same order. It is not slower (docs/engine.md).
+        // SAFETY: both are alive. Another stream would reset the workspace.
         unsafe {
             cublas::result::set_stream(handle, stream.cu_stream().cast()).map_err(blas_failed)?;
-            blas::cublasSetWorkspace_v2(handle, address, WORKSPACE).result().map_err(blas_failed)?;
+            blas::cublasSetWorkspace_v2(handle, std::ptr::null_mut(), 0).result().map_err(blas_failed)?;
         }
         let code = libraries::compile(context.compute_capability()?, dtype)?;
         let module = context.load_module(nvrtc::Ptx::from_binary(code))?;

@@ -13,13 +13,14 @@ use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use crate::simd::DType;
 
 /// The sources that are compiled, placed in one folder.
-const SOURCES: [(&str, &str); 7] = [
+const SOURCES: [(&str, &str); 8] = [
     ("emulator.cpp", include_str!("emulator/emulator.cpp")),
     ("races.cpp", include_str!("emulator/races.cpp")),
     ("threads.hpp", include_str!("emulator/threads.hpp")),
     ("intrinsics.hpp", include_str!("emulator/intrinsics.hpp")),
     ("tensor_cores.hpp", include_str!("emulator/tensor_cores.hpp")),
     ("kernels.cu", include_str!("kernels.cu")),
+    ("attention.cu", include_str!("attention.cu")),
     ("sampling.cu", include_str!("sampling.cu")),
 ];
 pub(super) const NO_COMPILER: &str = "cannot run the C++ compiler";

@@ -1,16 +1,21 @@
-//! The kernels of `kernels.cu` and `sampling.cu` with their parameters and launch dimensions.
+//! The kernels of `kernels.cu`, `attention.cu` and `sampling.cu` with their parameters and launch dimensions.
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch};
 use crate::model::AttentionShape;
 
 /// The source that NVRTC compiles.
 #[cfg(feature = "cuda")]
-pub(super) const SOURCE: &str =
-    concat!(include_str!("kernels.cu"), "#line 1 \"sampling.cu\"\n", include_str!("sampling.cu"));
+pub(super) const SOURCE: &str = concat!(
+    include_str!("kernels.cu"),
+    "#line 1 \"attention.cu\"\n",
+    include_str!("attention.cu"),
+    "#line 1 \"sampling.cu\"\n",
+    include_str!("sampling.cu")
+);
 
 /// Names of all kernels.
 #[cfg(feature = "cuda")]
-pub(super) const KERNELS: [&str; 11] = [
+pub(super) const KERNELS: [&str; 14] = [
     "product",
     "embed",
     "rms_norm",
@@ -19,6 +24,9 @@ pub(super) const KERNELS: [&str; 11] = [
     "attention_32",
     "attention_64",
     "attention_128",
+    "attention_many_32",
+    "attention_many_64",
+    "attention_many_128",
     "join_parts",
     "gated",
     "choose",
@@ -29,11 +37,12 @@ pub(super) const MOST_SHARED_BYTES: i32 = 52 << 10;
 
 /// Threads per warp.
 const LANES: usize = 32;
-/// Warps per block of attention, and the queries that a block handles (`QUERIES`).
+/// Warps per block of attention, the queries that a block handles (`QUERIES`), and those of prompts (`MANY_QUERIES`).
 const ATTENTION_WARPS: usize = 4;
 const ATTENTION_QUERIES: usize = 16;
+const MANY_QUERIES: usize = 64;
 /// Positions per part of attention (`PART`).
-pub(super) const PART: usize = 256;
+pub(super) const PART: usize = 128;
 /// Blocks of attention from which on a GPU is busy without splitting the context.
 const ENOUGH_BLOCKS: usize = 256;
 /// Size of the buffer for parts of attention, in bytes: 32 heads of 128 numbers at 500,000 positions.
@@ -72,9 +81,9 @@ impl AttentionShape {
         (together, group.div_ceil(together))
     }
 
-    /// Rows that one block of attention handles.
+    /// Rows of a prompt that one block of attention handles.
     pub(super) fn block_rows(&self) -> usize {
-        ATTENTION_QUERIES / self.together().0
+        MANY_QUERIES / self.together().0
     }
 
     fn integers<'a, B: 'a>(&self) -> [Argument<'a, B>; 3] {
@@ -248,24 +257,30 @@ impl<B> Partial<'_, B> {
 }
 
 /// The kernel for heads of a size: one that copies 16 bytes at a time for usual sizes, which compute 16-bit types on tensor
-/// cores.
-fn attention_kernel(head_size: usize) -> &'static str {
-    match head_size {
-        32 => "attention_32",
-        64 => "attention_64",
-        128 => "attention_128",
+/// cores. `is_many`: tasks may have more than [`ATTENTION_QUERIES`] queries.
+fn attention_kernel(head_size: usize, is_many: bool) -> &'static str {
+    match (head_size, is_many) {
+        (32, false) => "attention_32",
+        (64, false) => "attention_64",
+        (128, false) => "attention_128",
+        (32, true) => "attention_many_32",
+        (64, true) => "attention_many_64",
+        (128, true) => "attention_many_128",
         _ => "attention",
     }
 }
 
 /// Shared memory that attention needs for heads of `size` numbers of `width` bytes, with tensor cores or without.
-fn attention_bytes(size: usize, width: usize) -> usize {
-    let tile = LANES * (size * width + TILE_MARGIN);
-    let plain = (ATTENTION_QUERIES * (size + LANES)) * size_of::<f32>() + tile;
-    let queries = ATTENTION_QUERIES * (size * width + TILE_MARGIN);
+fn attention_bytes(size: usize, width: usize, is_many: bool) -> usize {
+    let row = size * width + TILE_MARGIN;
+    let plain = (ATTENTION_QUERIES * (size + LANES)) * size_of::<f32>() + LANES * row;
+    if width != 2 || attention_kernel(size, is_many) == "attention" {
+        return plain;
+    }
     let scores = ATTENTION_QUERIES * (SCORE_ROW * (width + size_of::<f32>()) + 2 * size_of::<f32>());
-    let has_tensor_cores = width == 2 && attention_kernel(size) != "attention";
-    if has_tensor_cores { plain.max(queries + scores + tile) } else { plain }
+    let queries = ATTENTION_QUERIES * row + scores;
+    let ring = 2 * 2 * LANES * row;
+    plain.max(ring + if is_many { queries.max(MANY_QUERIES * row) } else { queries })
 }
 
 /// Attention of all rows of a step in a layer with or without a window, split into `tasks` of at most
@@ -284,11 +299,13 @@ pub(super) fn attention<A: Accelerator>(
     let (shape, size) = (&pages.shape, pages.shape.head_size);
     let blocks = shape.key_value_heads * shape.together().1;
     let parts = partial.parts(shape, task_count * blocks);
+    // A step of decoding has a task for each row.
+    let is_many = partial.rows > task_count;
     let launch = Launch {
-        kernel: attention_kernel(size),
+        kernel: attention_kernel(size, is_many),
         grid: (task_count as u32, (blocks * parts) as u32),
         threads: (ATTENTION_WARPS * LANES) as u32,
-        shared_bytes: attention_bytes(size, pages.width) as u32,
+        shared_bytes: attention_bytes(size, pages.width, is_many) as u32,
     };
     let [keys, values] = pages.layer(layer);
     let [query_heads, key_value_heads, head_size] = shape.integers();

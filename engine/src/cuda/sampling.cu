@@ -212,4 +212,5 @@ KERNEL void __launch_bounds__(CHOOSERS, 1)
 // Calls a macro with each kernel of both files.
 #define ALL_KERNELS(each)                                                                                             \
     each(product) each(embed) each(rms_norm) each(rotate_store) each(attention) each(attention_32) each(attention_64) \
-        each(attention_128) each(join_parts) each(gated) each(choose)
+        each(attention_128) each(attention_many_32) each(attention_many_64) each(attention_many_128) each(join_parts) \
+            each(gated) each(choose)

@@ -6,10 +6,11 @@
 use crate::cases;
 use std::path::Path;
 
-use crate::requests::greedy;
+use crate::requests::{alone, greedy, together_in};
 use crate::support::{Shape, Uniform};
 use lumos_engine::{
-    DType, DeviceName, Engine, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt, SamplingParams,
+    DType, DeviceName, Engine, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt, RandomShape,
+    SamplingParams,
 };
 
 fn device() -> Option<DeviceName> {
@@ -75,7 +76,6 @@ async fn a_device_draws_what_the_processor_draws_of_its_logits() {
         let (top_p, top_k) = cuts[seed as usize % 4];
         let sampling = SamplingParams { temperature: 0.5 + 0.1 * (seed % 11) as f64, top_p, top_k, seed };
         let prompt = Prompt::Tokens((0..12).map(|at| (at * 7 + seed as u32) % 200).collect());
-        // One at a time and shorter than a page, so that cuBLAS gets the same rows each time.
         let mut tokens = Vec::new();
         for first_logits in [0, 1] {
             let request =
@@ -118,5 +118,47 @@ async fn a_device_is_near_the_processor() {
                 }
             }
         }
+    }
+}
+
+/// A sequence's tokens and logits are the same to the bit alone and in batches of any size, with prompts in chunks of any size
+/// and with prefixes from the cache.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sequence_does_not_depend_on_its_batch() {
+    let Some(device) = device() else { return };
+    let cases = [
+        (RandomShape::TinyLlama, DType::F32),
+        (RandomShape::TinyLlama, DType::Bf16),
+        (RandomShape::TinyLlama, DType::F16),
+        (RandomShape::Llama2With7B, DType::F16),
+    ];
+    for (shape, dtype) in cases {
+        let mut random = Uniform::new(3);
+        let requests: Vec<GenerateRequest> = (0..96)
+            .map(|_| {
+                let prompt = (0..1 + random.below(700)).map(|_| random.below(32_000) as u32).collect();
+                greedy(Prompt::Tokens(prompt), 24, 100)
+            })
+            .collect();
+        let order: Vec<usize> = (0..requests.len()).rev().collect();
+        let load = |options: LoadOptions| {
+            let options = LoadOptions { device, dtype, kv_cache_bytes: Some(40 << 30), ..options };
+            Engine::load(ModelSource::Random { shape, seed: 1 }, options).unwrap()
+        };
+        let engine = load(LoadOptions { reuse_prefixes: false, max_batch: 96, ..LoadOptions::default() });
+        let expected = alone(&engine, &requests).await;
+        assert_eq!(together_in(&engine, &requests, &order).await, expected, "{shape} {dtype}");
+        drop(engine);
+        let chunks =
+            LoadOptions { prefill_chunk: Some(50), max_step_tokens: Some(333), ..LoadOptions::default() };
+        let engine = load(LoadOptions { max_batch: 20, ..chunks });
+        for turn in ["first", "second"] {
+            assert_eq!(
+                together_in(&engine, &requests, &order).await,
+                expected,
+                "{shape} {dtype}, {turn} turn"
+            );
+        }
+        assert!(engine.statistics().reused_tokens > 0);
     }
 }

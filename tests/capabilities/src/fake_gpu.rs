@@ -9,12 +9,13 @@ use std::sync::OnceLock;
 
 use crate::{Capability, skip};
 
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     "emulator/fake_driver.cpp",
     "emulator/threads.hpp",
     "emulator/intrinsics.hpp",
     "emulator/tensor_cores.hpp",
     "kernels.cu",
+    "attention.cu",
     "sampling.cu",
 ];
 /// The names under which programs look for the three libraries.

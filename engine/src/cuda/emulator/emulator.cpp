@@ -13,6 +13,7 @@ static inline unsigned short narrow(float value) { return float_to_half(value); 
 #endif
 
 #include "kernels.cu"
+#include "attention.cu"
 #include "sampling.cu"
 
 // ---- The device ----

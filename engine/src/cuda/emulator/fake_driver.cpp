@@ -8,8 +8,8 @@
 //   have changed it: the device gets values that are not numbers, unless the caller waits for the stream at once.
 // - Freed memory counts as taken until the stream is synchronized.
 // - The context must be current on the calling thread, pointers must lie in live allocations of its device.
-// - cuBLAS adds in another order if a product has few columns.
-// - While a stream is captured, it only takes launches and products, and products only with a workspace of the caller's. Their
+// - cuBLAS adds in another order if a product has few columns, unless the caller took its workspace away.
+// - While a stream is captured, it only takes launches and products, and products only if the caller has set the workspace. Their
 //   pointers must lie in live allocations whenever the graph is launched.
 // Matrix products and copies within the device that are too large for the host (the measurement of peak rates) are
 // skipped; their outputs are not numbers. Such products of memory that nobody has written are counted.
@@ -33,12 +33,14 @@
 namespace float32 {
 #define LUMOS_ELEMENT 0
 #include "kernels.cu"
+#include "attention.cu"
 #include "sampling.cu"
 #undef LUMOS_ELEMENT
 }  // namespace float32
 namespace bfloat16 {
 #define LUMOS_ELEMENT 1
 #include "kernels.cu"
+#include "attention.cu"
 #include "sampling.cu"
 #undef LUMOS_ELEMENT
 }  // namespace bfloat16
@@ -47,6 +49,7 @@ static inline float widen(unsigned short value) { return half_from_table(value);
 static inline unsigned short narrow(float value) { return float_to_half(value); }
 #define LUMOS_ELEMENT 2
 #include "kernels.cu"
+#include "attention.cu"
 #include "sampling.cu"
 #undef LUMOS_ELEMENT
 }  // namespace half
@@ -144,7 +147,8 @@ struct Function {
 struct Blas {
     Device* device;
     Stream* stream = nullptr;
-    bool has_workspace = false;
+    bool has_set_workspace = false;
+    size_t workspace_bytes = 32 << 20;
 };
 
 struct Program {
@@ -763,27 +767,30 @@ EXPORT int cublasDestroy_v2(Blas* handle) {
     return BLAS_SUCCESS;
 }
 
-// Takes the workspace away, as cuBLAS does.
+// Resets the workspace, as cuBLAS does.
 EXPORT int cublasSetStream_v2(Blas* handle, Stream* stream) {
     handle->stream = stream;
-    handle->has_workspace = false;
+    handle->has_set_workspace = false;
+    handle->workspace_bytes = 32 << 20;
     return BLAS_SUCCESS;
 }
 
 EXPORT int cublasSetWorkspace_v2(Blas* handle, void* workspace, size_t bytes) {
     LOCK;
     if (enter_context() != SUCCESS) return BLAS_NOT_INITIALIZED;
-    if ((uint64_t)workspace % 256 != 0 || !on_device((uint64_t)workspace, bytes, current)) return BLAS_INVALID_VALUE;
-    handle->has_workspace = true;
+    if (bytes > 0 && ((uint64_t)workspace % 256 != 0 || !on_device((uint64_t)workspace, bytes, current))) return BLAS_INVALID_VALUE;
+    handle->has_set_workspace = true;
+    handle->workspace_bytes = bytes;
     return BLAS_SUCCESS;
 }
 
 template <typename T, typename Widen>
-static void product(int m, int n, int k, const T* a, int lda, const T* b, int ldb, float* c, int ldc, Widen widened) {
+static void product(int m, int n, int k, const T* a, int lda, const T* b, int ldb, float* c, int ldc, bool splits,
+                    Widen widened) {
     for (int column = 0; column < n; ++column) {
         for (int row = 0; row < m; ++row) {
             const T *left = a + (size_t)row * lda, *right = b + (size_t)column * ldb;
-            const int half = n < 4 ? k / 2 : k;
+            const int half = splits && n < 4 ? k / 2 : k;
             float sums[2] = {0, 0};
             for (int at = 0; at < half; ++at) sums[0] += widened(left[at]) * widened(right[at]);
             for (int at = half; at < k; ++at) sums[1] += widened(left[at]) * widened(right[at]);
@@ -796,9 +803,9 @@ EXPORT int cublasGemmEx(Blas* handle, int transa, int transb, int m, int n, int 
                         int lda, const void* b, int btype, int ldb, const void*, void* c, int ctype, int ldc, int, int) {
     LOCK;
     if (enter_stream(handle->stream, false, true) != SUCCESS) return BLAS_FAILED;
-    if (handle->stream->captured && !handle->has_workspace) {
+    if (handle->stream->captured && !handle->has_set_workspace) {
         handle->stream->captured->is_valid = false;
-        return broken("a captured product without a workspace", CAPTURE_UNSUPPORTED), BLAS_FAILED;
+        return broken("a captured product with a workspace of its own", CAPTURE_UNSUPPORTED), BLAS_FAILED;
     }
     if (handle->device != current) return broken("cublasGemmEx in another context", INVALID_CONTEXT), BLAS_FAILED;
     if (transa != 1 || transb != 0 || atype != btype || ctype != 0 || lda < k || ldb < k || ldc < m) return BLAS_INVALID_VALUE;
@@ -817,6 +824,7 @@ EXPORT int cublasGemmEx(Blas* handle, int transa, int transb, int m, int n, int 
         addresses.insert(addresses.end(), {(uint64_t)a, (uint64_t)b, (uint64_t)c});
     }
     ++products;
+    const bool splits = handle->workspace_bytes > 0;
     if ((uint64_t)m * n * k > LARGEST_PRODUCT) {
         auto run = [=] {
             const unsigned char *left = (const unsigned char*)a, *right = (const unsigned char*)b;
@@ -831,12 +839,12 @@ EXPORT int cublasGemmEx(Blas* handle, int transa, int transb, int m, int n, int 
     auto run = [=] {
         auto* out = (float*)c;
         if (atype == 0) {
-            product(m, n, k, (const float*)a, lda, (const float*)b, ldb, out, ldc, [](float value) { return value; });
+            product(m, n, k, (const float*)a, lda, (const float*)b, ldb, out, ldc, splits, [](float value) { return value; });
         } else if (atype == 14) {
             auto widened = [](unsigned short value) { return __uint_as_float((uint32_t)value << 16); };
-            product(m, n, k, (const unsigned short*)a, lda, (const unsigned short*)b, ldb, out, ldc, widened);
+            product(m, n, k, (const unsigned short*)a, lda, (const unsigned short*)b, ldb, out, ldc, splits, widened);
         } else {
-            product(m, n, k, (const unsigned short*)a, lda, (const unsigned short*)b, ldb, out, ldc, half::widen);
+            product(m, n, k, (const unsigned short*)a, lda, (const unsigned short*)b, ldb, out, ldc, splits, half::widen);
         }
     };
     return enqueue(handle->stream, run, true);

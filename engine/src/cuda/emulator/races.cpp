@@ -68,6 +68,9 @@ static T __shfl_xor_sync(uint32_t, T value, uint32_t distance) {
 #include "intrinsics.hpp"
 #include "tensor_cores.hpp"
 
+static thread_local Copies copies;
+static Copies& own_copies() { return copies; }
+
 static uint32_t atomicAdd(uint32_t* address, uint32_t added) {
     return __atomic_fetch_add(address, added, __ATOMIC_RELAXED);
 }
@@ -77,6 +80,7 @@ static inline float widen(unsigned short value) { return half_from_table(value);
 static inline unsigned short narrow(float value) { return float_to_half(value); }
 #endif
 #include "kernels.cu"
+#include "attention.cu"
 #include "sampling.cu"
 
 static void launch(uint32_t grid_x, uint32_t grid_y, uint32_t threads, const std::function<void()>& kernel) {
@@ -122,8 +126,8 @@ static std::vector<Element> random_elements(size_t count) {
 
 // A chunk of a prompt at the end of a context of `length` positions.
 template <typename Kernel>
-static void run_attention(Kernel kernel, u32 head_size, u32 length, u32 window, bool in_parts) {
-    const u32 query_heads = 4, key_heads = 2, page_size = 4, rows = 9, places = (length + 8) / page_size * page_size;
+static void run_attention(Kernel kernel, u32 head_size, u32 length, u32 window, bool in_parts, u32 rows = 9, u32 together = 8) {
+    const u32 query_heads = 4, key_heads = 2, page_size = 4, places = (length + 8) / page_size * page_size;
     const u32 parts = in_parts ? (length + PART - 1) / PART : 1;
     auto queries = random_values(rows * (query_heads + 2 * key_heads) * head_size);
     auto keys = random_elements(places * key_heads * head_size), values = random_elements(places * key_heads * head_size);
@@ -132,8 +136,8 @@ static void run_attention(Kernel kernel, u32 head_size, u32 length, u32 window, 
     std::vector<u32> pages, tasks, positions;
     for (u32 page = 0; page * page_size < length; ++page) pages.push_back(places / page_size - 1 - page);
     for (u32 row = 0; row < rows; ++row) positions.push_back(length - rows + row);
-    for (u32 first = 0; first < rows; first += 8) {
-        tasks.insert(tasks.end(), {first, std::min(8u, rows - first), length - rows + first, 0});
+    for (u32 first = 0; first < rows; first += together) {
+        tasks.insert(tasks.end(), {first, std::min(together, rows - first), length - rows + first, 0});
     }
     launch(tasks.size() / 4, key_heads * parts, 128, [&] {
         kernel(queries.data(), tasks.data(), pages.data(), keys.data(), values.data(), output.data(),
@@ -148,7 +152,8 @@ static void run_attention(Kernel kernel, u32 head_size, u32 length, u32 window, 
 int main() {
     run_attention(attention, 20, 70, 16, false);
     run_attention(attention_64, 64, 70, 0, false);
-    run_attention(attention_32, 32, 290, 0, true);
+    run_attention(attention_32, 32, 160, 0, true);
+    run_attention(attention_many_64, 64, 150, 0, false, 35, 32);
     {
         auto hidden = random_values(3 * 300), update = random_values(3 * 300), weight = random_values(300);
         std::vector<Element> output(900);

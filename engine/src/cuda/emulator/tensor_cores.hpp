@@ -1,9 +1,12 @@
-// The instructions of tensor cores, on the host: by their definition in the PTX manual, with `show` of the threads. A product
+// The instructions of tensor cores and asynchronous copies, on the host: by their definition in the PTX manual, with `show` and
+// `own_copies` of the threads. A product
 // adds in float32 from the first number to the last; a GPU adds in an order of its own.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <vector>
 
 // mma.sync.m16n8k16: rows of `left` and columns of the right matrix have 16 numbers, two in each register.
 template <typename Widen>
@@ -40,5 +43,39 @@ static void emulated_load_matrices(uint32_t (&numbers)[4], const Element* row) {
             two[one] = from[TURNED ? low : pair + one];
         }
         numbers[matrix] = two[0] | (uint32_t)two[1] << 16;
+    }
+}
+
+// cp.async, as late as is allowed: a thread's copies are made when it waits for them.
+struct Copies {
+    struct Copy {
+        void* to;
+        const void* from;
+    };
+    std::deque<std::vector<Copy>> groups;
+    std::vector<Copy> open;
+};
+
+static Copies& own_copies();
+
+[[maybe_unused]] static void emulated_copy_async(void* to, const void* from, bool present) {
+    if ((uintptr_t)to % 16 != 0 || (uintptr_t)from % 16 != 0) fail("a copy of 16 bytes is not aligned to them");
+    own_copies().open.push_back({to, present ? from : nullptr});
+}
+
+[[maybe_unused]] static void emulated_commit_copies() {
+    Copies& copies = own_copies();
+    copies.groups.push_back(std::move(copies.open));
+    copies.open.clear();
+}
+
+template <uint32_t PENDING>
+static void emulated_wait_for_copies() {
+    auto& groups = own_copies().groups;
+    for (; groups.size() > PENDING; groups.pop_front()) {
+        for (const auto& copy : groups.front()) {
+            if (copy.from) std::memcpy(copy.to, copy.from, 16);
+            else std::memset(copy.to, 0, 16);
+        }
     }
 }

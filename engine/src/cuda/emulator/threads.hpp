@@ -216,6 +216,9 @@ static uint32_t atomicAdd(uint32_t* address, uint32_t added) {
 #include "intrinsics.hpp"
 #include "tensor_cores.hpp"
 
+static std::vector<Copies> copies;
+static Copies& own_copies() { return copies[running]; }
+
 // Of every block of a grid, one after the other.
 static void run_grid(Index grid, uint32_t threads, size_t shared, const std::function<void()>& kernel) {
     gridDim = grid;
@@ -223,6 +226,7 @@ static void run_grid(Index grid, uint32_t threads, size_t shared, const std::fun
     for (uint32_t y = 0; y < grid.y; ++y) {
         for (uint32_t x = 0; x < grid.x; ++x) {
             blockIdx = {x, y, 0};
+            copies.assign(threads, {});
             run_block(threads, shared, kernel);
         }
     }

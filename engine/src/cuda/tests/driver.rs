@@ -7,6 +7,7 @@ use cudarc::driver::CudaContext;
 
 use crate::cuda::accelerator::{Accelerator, Argument, Launch, Product};
 use crate::cuda::driver::{CudaDevice, free_memory};
+use crate::fixtures::Uniform;
 use crate::simd::DType;
 
 /// Runs the current test again in a process that finds a fake GPU's libraries. Returns whether this is that process;
@@ -114,4 +115,37 @@ fn launches_that_the_gpu_refuses_are_errors() {
     }
     let product = Product::new(2, 64, 64);
     assert!(device.multiply(&product, &buffer, &buffer, (&buffer, 0)).is_err());
+}
+
+/// cuBLAS with a workspace splits the sums of some numbers of rows.
+#[test]
+fn a_row_of_a_product_does_not_depend_on_the_other_rows() {
+    if !on_fake_gpu("a_row_of_a_product_does_not_depend_on_the_other_rows") {
+        return;
+    }
+    const INPUTS: usize = 96;
+    const OUTPUTS: usize = 24;
+    const ROWS: usize = 9;
+    let mut random = Uniform::new(4);
+    for dtype in [DType::Bf16, DType::F16] {
+        let device = CudaDevice::open(0, dtype).unwrap();
+        let mut uploaded = |count: usize| {
+            let bytes = super::bytes_of(&random.values(count, 1.0), dtype);
+            let buffer = device.allocate(bytes.len()).unwrap();
+            device.upload(&buffer, 0, &bytes).unwrap();
+            buffer
+        };
+        let (weights, input) = (uploaded(OUTPUTS * INPUTS), uploaded(ROWS * INPUTS));
+        let output = device.allocate(ROWS * OUTPUTS * 4).unwrap();
+        let products = |rows: usize| {
+            device.multiply(&Product::new(rows, INPUTS, OUTPUTS), &weights, &input, (&output, 0)).unwrap();
+            let mut bytes = vec![0; rows * OUTPUTS * 4];
+            device.download(&output, 0, &mut bytes).unwrap();
+            bytes
+        };
+        let all = products(ROWS);
+        for rows in 1..ROWS {
+            assert!(products(rows) == all[..rows * OUTPUTS * 4], "{dtype}: {rows} rows");
+        }
+    }
 }

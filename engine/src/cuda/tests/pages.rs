@@ -328,9 +328,9 @@ fn long_contexts_of_few_sequences_are_split() {
     let parts = |longest: usize, rows: usize, blocks: usize| {
         Partial { buffer: &buffer, longest, positions: (&buffer, 0), rows }.parts(&shape, blocks)
     };
-    assert_eq!([1, 256, 257, 2048].map(|longest| parts(longest, 1, 32)), [1, 1, 2, 8]);
+    assert_eq!([1, 128, 129, 2048].map(|longest| parts(longest, 1, 32)), [1, 1, 2, 16]);
     // A GPU is busy with many sequences, and parts of many rows would not fit.
-    assert_eq!((parts(2048, 64, 2048), parts(2048, 4, 128), parts(2048, 512, 128)), (1, 8, 1));
+    assert_eq!((parts(2048, 64, 2048), parts(2048, 4, 128), parts(2048, 512, 128)), (1, 16, 1));
 }
 
 /// Accesses beyond a buffer are detected; the other tests rely on this.
