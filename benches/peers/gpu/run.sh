@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks and measures lumos on a machine with an NVIDIA GPU: `OUT=<FOLDER> .gpu/run.sh PART`. NOT RUN YET on a GPU.
+# Checks and measures lumos on a machine with an NVIDIA GPU: `OUT=<FOLDER> .gpu/run.sh PART`.
 #
 # Needs what prepare.sh has put beside it, and no network, cargo or CUDA toolkit. PART, each at most as long as stated:
 #
@@ -69,7 +69,7 @@ export LD_LIBRARY_PATH
 unpack lumos || exit 1
 lumos=$work/lumos
 
-# bench NAME SECONDS SHAPE DTYPE BATCH PROMPT NEW: one process for one batch size.
+# bench NAME SECONDS SHAPE DTYPE BATCHES PROMPT NEW
 bench() {
   step "$1" "$2" "$lumos" bench engine --random-weights "$3" --dtype "$4" --device "$device" --reuse off \
     --batch-sizes "$5" --prompt-tokens "$6" --new-tokens "$7" --output "$out/$part-$1.json"
@@ -95,30 +95,27 @@ load)
   fi
   ;;
 bench)
-  # Every sequence decodes together with all others: the more there are, the longer the first ones wait for the last.
-  bench b1 70 "$shape" "$dtype" 1 256 128
-  bench b16 70 "$shape" "$dtype" 16 256 128
-  bench b64 80 "$shape" "$dtype" 64 256 128
-  bench b256 110 "$shape" "$dtype" 256 256 448
-  bench b1-2k 70 "$shape" "$dtype" 1 2048 64
-  bench b64-2k 110 "$shape" "$dtype" 64 2048 128
-  bench tinyllama 30 tinyllama "$dtype" 1 256 128
+  # Most of a step's time is the loading of random weights.
+  bench short 120 "$shape" "$dtype" 1,16,64,256 256 128
+  bench long 120 "$shape" "$dtype" 1,64 2048 128
+  bench tinyllama 60 tinyllama "$dtype" 1,64 256 128
   ;;
 peers)
-  for case in "1 256 128" "16 256 128" "64 256 128" "256 256 128" "1 2048 64" "64 2048 64"; do
-    read -r batch prompt new <<<"$case"
-    step "b$batch-$prompt" 60 "$python" "$here/measure_transformers.py" --shape "$shape" --dtype "$dtype" \
-      --device "$device" --batch-sizes "$batch" --decode-prompt "$prompt" --new-tokens "$new" \
+  for case in "1,16,64,256 256 48" "1,64 2048 24"; do
+    read -r batches prompt new <<<"$case"
+    step "$prompt" 150 "$python" "$here/measure_transformers.py" --shape "$shape" --dtype "$dtype" \
+      --device "$device" --batch-sizes "$batches" --decode-prompt "$prompt" --new-tokens "$new" \
       --prefill-prompt "$prompt" --threads 1
-    grep '^{' "$out/peers-b$batch-$prompt.log" >"$out/peers-b$batch-$prompt.json"
+    grep '^{' "$out/peers-$prompt.log" >"$out/peers-$prompt.json"
   done
   ;;
 check)
-  small=("$lumos" bench engine --random-weights 1m --device "$device" --reuse off --batch-sizes 4 --prompt-tokens 40
-    --new-tokens 8)
+  echo '{"prompt": "A pond has 4 ducks and 3 swans. How many birds are there?"}' >"$work/prompt.jsonl"
   for tool in memcheck racecheck synccheck initcheck; do
     for type in f32 f16; do
-      step "$tool-$type" 40 compute-sanitizer --tool "$tool" --error-exitcode 9 "${small[@]}" --dtype "$type"
+      step "$tool-$type" 40 sh -c 'compute-sanitizer --tool "$1" --error-exitcode 9 "$2" complete --jsonl --model builtin:tiny \
+        --device "$3" --dtype "$4" --max-new-tokens 12 --temperature 0.8 <"$5"' \
+        sh "$tool" "$lumos" "$device" "$type" "$work/prompt.jsonl"
     done
   done
   for batch in 1 64; do

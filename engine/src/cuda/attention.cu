@@ -364,35 +364,57 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 #endif
 
-// Keys and values of two tiles in shared memory: while one is used, the next one is copied. A position has a row of
+// Tiles that are copied while one is used.
+#define AHEAD 1
+
+// Keys and values of AHEAD + 1 tiles in shared memory: while one is used, the next ones are copied. A position has a row of
 // HEAD + WIDE elements: rows are aligned to 16 bytes, and lanes that read neighbouring rows use different banks.
 template <u32 HEAD>
 struct Ring {
-    static constexpr u32 ROW = HEAD + WIDE, TILE = LANES * ROW, ELEMENTS = 4 * TILE;
+    static constexpr u32 ROW = HEAD + WIDE, TILE = LANES * ROW, ELEMENTS = 2 * (AHEAD + 1) * TILE;
     Element* memory;
     const Element *from_keys, *from_values;
     const u32* pages;
     u32 end, width, page_size;
 
-    MEMBER Element* keys(u32 start) const { return memory + start / LANES % 2 * 2 * TILE; }
+    MEMBER Element* keys(u32 start) const { return memory + start / LANES % (AHEAD + 1) * 2 * TILE; }
     MEMBER Element* values(u32 start) const { return keys(start) + TILE; }
 
-    // Starts the copies of LANES positions, zeros from `end` on: a group for the keys, and one for the values.
+    // Starts the copies of LANES positions, zeros from `end` on: a group for the keys, and one for the values. The groups of a
+    // tile behind the last one are empty.
     MEMBER void copy(u32 start) const {
-        copy_to(keys(start), from_keys, start);
+        constexpr u32 CHUNKS = HEAD / WIDE, EACH = LANES * CHUNKS / (WARPS * LANES), APART = WARPS * LANES / CHUNKS;
+        const u32 slot = threadIdx.x / CHUNKS, at = threadIdx.x % CHUNKS * WIDE, first = start + slot;
+        u64 offsets[EACH];
+        if (start < end) {
+            // With one branch for all of them, and all loads of page numbers before the first copy.
+            if ((page_size & (page_size - 1)) == 0) {
+                const u32 shift = 31 - __clz(page_size);
+#pragma unroll
+                for (u32 index = 0; index < EACH; ++index) {
+                    const u32 position = first + index * APART, known = position < end ? position : end - 1;
+                    offsets[index] = (u64)((pages[known >> shift] << shift) + (known & (page_size - 1))) * width + at;
+                }
+            } else {
+#pragma unroll
+                for (u32 index = 0; index < EACH; ++index) {
+                    const u32 position = first + index * APART, known = position < end ? position : end - 1;
+                    offsets[index] = (u64)(pages[known / page_size] * page_size + known % page_size) * width + at;
+                }
+            }
+            copy_to(keys(start) + slot * ROW + at, from_keys, offsets, first);
+        }
         commit_copies();
-        copy_to(values(start), from_values, start);
+        if (start < end) copy_to(values(start) + slot * ROW + at, from_values, offsets, first);
         commit_copies();
     }
 
-    MEMBER void copy_to(Element* tile, const Element* from, u32 start) const {
-        constexpr u32 CHUNKS = HEAD / WIDE;
+    template <u32 EACH>
+    MEMBER void copy_to(Element* to, const Element* from, const u64 (&offsets)[EACH], u32 first) const {
+        constexpr u32 APART = LANES / EACH;
 #pragma unroll
-        for (u32 index = 0; index < LANES * CHUNKS / (WARPS * LANES); ++index) {
-            const u32 item = threadIdx.x + index * WARPS * LANES, position = start + item / CHUNKS, at = item % CHUNKS * WIDE;
-            const bool present = position < end;
-            const u64 place = present ? place_of(pages, position, page_size) : 0;
-            copy_async(tile + item / CHUNKS * ROW + at, from + place * width + at, present);
+        for (u32 index = 0; index < EACH; ++index) {
+            copy_async(to + index * APART * ROW, from + offsets[index], first + index * APART < end);
         }
     }
 };
@@ -423,6 +445,9 @@ __device__ __forceinline__ void attend_with_tensor_cores(const Task& task, Ring<
         weights[query * SCORE_ROW + lane] = narrow(0.0f);
         if (lane == 0) factors[query] = 1.0f, others[query] = 0.0f;
     }
+    u32 places[QUERIES_OF_A_WARP];
+#pragma unroll
+    for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) places[index] = task.position + (warp + index * WARPS) / task.heads;
     Softmax whole[QUERIES_OF_A_WARP], own[QUERIES_OF_A_WARP];
     float whole_sums[COLUMNS][4], sums[COLUMNS][4];
 #pragma unroll
@@ -435,9 +460,9 @@ __device__ __forceinline__ void attend_with_tensor_cores(const Task& task, Ring<
     for (; start < end; start += LANES) {
         const u32 next = start + LANES;
         // The keys are there; and all warps are done with the tile before, whose place the next one takes.
-        wait_for_copies<1>();
+        wait_for_copies<2 * AHEAD - 1>();
         __syncthreads();
-        if (next < end) ring.copy(next);
+        ring.copy(start + AHEAD * LANES);
         float products[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         const Element* tile = ring.keys(start);
 #pragma unroll
@@ -457,7 +482,7 @@ __device__ __forceinline__ void attend_with_tensor_cores(const Task& task, Ring<
         for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
             const u32 query = warp + index * WARPS;
             if (query >= count) continue;
-            const bool visible = is_visible(task.position + query / task.heads, start + lane, window);
+            const bool visible = is_visible(places[index], start + lane, window);
             float factor;
             const Element weight =
                 narrow(weigh(own[index], __fmul_rn(scores[query * SCORE_ROW + lane], scale), visible, &factor));
@@ -465,11 +490,7 @@ __device__ __forceinline__ void attend_with_tensor_cores(const Task& task, Ring<
             weights[query * SCORE_ROW + lane] = weight;
             if (lane == 0) factors[query] = factor;
         }
-        if (next < end) {
-            wait_for_copies<2>();
-        } else {
-            wait_for_copies<0>();
-        }
+        wait_for_copies<2 * AHEAD>();
         __syncthreads();
         tile = ring.values(start);
         u32 left[2][4];
@@ -490,6 +511,7 @@ __device__ __forceinline__ void attend_with_tensor_cores(const Task& task, Ring<
 #pragma unroll
         for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
             const u32 query = warp + index * WARPS;
+            if (query >= count) continue;
             float joining, other;
             join(whole[index], own[index], &joining, &other);
             own[index].clear();
@@ -562,9 +584,9 @@ __device__ __forceinline__ void attend_many(const Task& task, Ring<HEAD>& ring, 
     }
     for (; start < end; start += LANES) {
         const u32 next = start + LANES;
-        wait_for_copies<0>();
+        wait_for_copies<2 * AHEAD - 2>();
         __syncthreads();
-        if (next < end) ring.copy(next);
+        ring.copy(start + AHEAD * LANES);
         const Element* tile = ring.keys(start);
         float scores[FOURTHS][4];
 #pragma unroll
@@ -690,7 +712,7 @@ __device__ __forceinline__ void attend_on_tensor_cores(const Task& task, const f
                        end,
                        key_value_heads * HEAD,
                        page_size};
-    ring.copy(start);
+    for (u32 ahead = 0; ahead < AHEAD; ++ahead) ring.copy(start + ahead * LANES);
     const u64 stride = (u64)(query_heads + 2 * key_value_heads) * HEAD;
     if constexpr (MANY) {
         if (task.count > QUERIES) {

@@ -26,7 +26,7 @@ impl<B> Matrix<B> {
     }
 
     /// Multiplies `rows` rows of `input` into `output`, at an offset in bytes. In float32, a row's outputs do not depend on
-    /// the other rows; for 16-bit types cuBLAS chooses the order of additions.
+    /// the other rows; for 16-bit types cuBLAS chooses the order of additions, see [`crate::cuda`].
     pub(super) fn multiply<A: Accelerator<Buffer = B>>(
         &self,
         device: &A,

@@ -1,8 +1,8 @@
 //! The Llama family on a GPU.
 //!
 //! [`DeviceModel`] runs a forward pass on flattened tokens: cuBLAS computes the products of 16-bit
-//! types, the kernels of `kernels.cu` and `sampling.cu` compute everything else. Each step has one upload (tokens, positions,
-//! pages, and how the next tokens are chosen) and one download (token ids, and logits for requests that need
+//! types, the kernels of `kernels.cu`, `attention.cu` and `sampling.cu` compute everything else. Each step has one upload (tokens,
+//! positions, pages, and how the next tokens are chosen) and one download (token ids, and logits for requests that need
 //! them); the host does not wait for the device in between. The host keeps the bookkeeping of pages
 //! ([`Pool`](crate::cache::Pool)); the device stores their contents.
 //!
@@ -14,8 +14,8 @@
 //! Weights, keys, values and the inputs of products have the requested type; sums, norms, the rotary
 //! embedding, the softmax and the residual stream are float32. With 16-bit types attention multiplies on tensor cores
 //! (heads of 32, 64 and 128 numbers, compute capability 8.0 or later), which take queries and weights of the softmax rounded to the type.
-//! Except for cuBLAS, a sequence's results do not depend on the other sequences of its batch. cuBLAS, which
-//! multiplies weights of 16-bit types, selects an algorithm by the number of rows, so with them the last bits do.
+//! A sequence's results do not depend on the other sequences of its batch, if a row of cuBLAS's products does not depend on the
+//! number of rows. cuBLAS promises nothing; without a workspace it was so in all measurements (docs/engine.md).
 
 mod accelerator;
 #[cfg(feature = "cuda")]

@@ -25,8 +25,8 @@ impl Speculation {
     /// All values, in the order of the documentation.
     pub const ALL: [Self; 3] = [Self::Off, Self::Lookup, Self::Auto];
 
-    /// The setting on a device. GPUs do not verify drafts, because cuBLAS selects its algorithm by the number of rows, so
-    /// a draft could change results: `Auto` is `Off` there.
+    /// The setting on a device. GPUs do not verify drafts, because a step predicts one token of each sequence there:
+    /// `Auto` is `Off`.
     ///
     /// # Errors
     /// [`LoadError::InvalidOption`] for `Lookup` on a GPU.
@@ -34,8 +34,8 @@ impl Speculation {
         match (self, device) {
             (Self::Lookup, DeviceName::Cuda(_)) => Err(LoadError::InvalidOption {
                 reason: format!(
-                    "speculation `lookup` is not supported on {device}: results of a GPU depend on the number of rows \
-                     computed together; hint: pass --speculate auto or off, or --device cpu"
+                    "speculation `lookup` is not supported on {device}, where a step predicts one token of each \
+                     sequence; hint: pass --speculate auto or off, or --device cpu"
                 ),
             }),
             (Self::Auto, DeviceName::Cuda(_)) => Ok(Self::Off),

@@ -127,7 +127,7 @@ async fn a_device_is_near_the_processor() {
 async fn a_sequence_does_not_depend_on_its_batch() {
     let Some(device) = device() else { return };
     let cases = [
-        (RandomShape::TinyLlama, DType::F32),
+        (RandomShape::With110M, DType::F32),
         (RandomShape::TinyLlama, DType::Bf16),
         (RandomShape::TinyLlama, DType::F16),
         (RandomShape::Llama2With7B, DType::F16),
