@@ -385,7 +385,7 @@ struct Ring {
     MEMBER void copy(u32 start) const {
         constexpr u32 CHUNKS = HEAD / WIDE, EACH = LANES * CHUNKS / (WARPS * LANES), APART = WARPS * LANES / CHUNKS;
         const u32 slot = threadIdx.x / CHUNKS, at = threadIdx.x % CHUNKS * WIDE, first = start + slot;
-        u64 offsets[EACH];
+        u32 places[EACH];
         if (start < end) {
             // With one branch for all of them, and all loads of page numbers before the first copy.
             if ((page_size & (page_size - 1)) == 0) {
@@ -393,28 +393,28 @@ struct Ring {
 #pragma unroll
                 for (u32 index = 0; index < EACH; ++index) {
                     const u32 position = first + index * APART, known = position < end ? position : end - 1;
-                    offsets[index] = (u64)((pages[known >> shift] << shift) + (known & (page_size - 1))) * width + at;
+                    places[index] = (pages[known >> shift] << shift) + (known & (page_size - 1));
                 }
             } else {
 #pragma unroll
                 for (u32 index = 0; index < EACH; ++index) {
                     const u32 position = first + index * APART, known = position < end ? position : end - 1;
-                    offsets[index] = (u64)(pages[known / page_size] * page_size + known % page_size) * width + at;
+                    places[index] = pages[known / page_size] * page_size + known % page_size;
                 }
             }
-            copy_to(keys(start) + slot * ROW + at, from_keys, offsets, first);
+            copy_to(keys(start) + slot * ROW + at, from_keys + at, places, first);
         }
         commit_copies();
-        if (start < end) copy_to(values(start) + slot * ROW + at, from_values, offsets, first);
+        if (start < end) copy_to(values(start) + slot * ROW + at, from_values + at, places, first);
         commit_copies();
     }
 
     template <u32 EACH>
-    MEMBER void copy_to(Element* to, const Element* from, const u64 (&offsets)[EACH], u32 first) const {
+    MEMBER void copy_to(Element* to, const Element* from, const u32 (&places)[EACH], u32 first) const {
         constexpr u32 APART = LANES / EACH;
 #pragma unroll
         for (u32 index = 0; index < EACH; ++index) {
-            copy_async(to + index * APART * ROW, from + offsets[index], first + index * APART < end);
+            copy_async(to + index * APART * ROW, from + (u64)places[index] * width, first + index * APART < end);
         }
     }
 };
