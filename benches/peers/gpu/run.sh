@@ -3,9 +3,9 @@
 #
 # Needs what prepare.sh has put beside it, and no network, cargo or CUDA toolkit. PART, each at most as long as stated:
 #
-#   load    7 minutes  finds the libraries, loads and compiles, measures a small model in each type, checks parity
-#   bench   9 minutes  tokens per second of the engine, one process for each batch size
-#   peers   6 minutes  the same with transformers
+#   load    8 minutes  finds the libraries, loads and compiles, measures a small model in each type, checks parity
+#   bench   5 minutes  tokens per second of the engine
+#   peers   5 minutes  the same with transformers
 #   check   9 minutes  compute-sanitizer and Nsight Compute, if they are installed
 #   runs    8 minutes  whole runs: against the CPU, two models in a small memory, killed and resumed
 #
@@ -87,7 +87,7 @@ load)
   for type in f32 bf16 f16; do bench "small-$type" 60 1m "$type" 1,2 16 4; done
   # The reference cases of transformers must be there: a parity test that is skipped proves nothing.
   if [ -d "$here/shared/golden/engine" ] && unpack cuda-tests; then
-    step parity 150 env LUMOS_SHARED="$here/shared" LUMOS_DEVICE="$device" LUMOS_REQUIRE=gpu,shared \
+    step parity 200 env LUMOS_SHARED="$here/shared" LUMOS_DEVICE="$device" LUMOS_REQUIRE=gpu,shared \
       "$work/cuda-tests" cuda:: --nocapture --test-threads 1
   else
     failed=1
@@ -138,12 +138,20 @@ runs)
   # The same greedy replies as on the CPU, apart from near ties.
   step same 20 "$lumos" compare "$work/cpu" "$work/gpu"
   step verify 60 "$lumos" verify "$work/gpu" --sample 8
-  "$lumos" run --tasks gsm8k,svamp --model builtin:tiny --limit 60 -q --device "$device" --output-path "$work" \
-    --name killed >"$out/runs-killed.log" 2>&1 &
+  # Killed as soon as the first items are recorded.
+  "$lumos" run --tasks gsm8k,svamp --formulation iterative,onetime --model builtin:tiny --concurrency 1 --batch-size 1 \
+    --device "$device" --output-path "$work" --name killed >"$out/runs-killed.log" 2>&1 &
   process=$!
-  sleep 4
+  settled=:0
+  for _ in $(seq 300); do
+    sleep 0.1
+    settled=$("$lumos" ls runs --output-path "$work" --json 2>/dev/null | grep '"name":"killed"' | grep -o '"settled":[0-9]*')
+    case $settled in *:[1-9]*) break ;; esac
+  done
   kill -KILL "$process" 2>/dev/null
   wait "$process" 2>/dev/null
+  # A run that had ended before proves nothing.
+  step killed 5 sh -c 'test "$1" -gt 0 && test "$1" -lt 120' sh "${settled#*:}"
   step resumed 90 "$lumos" resume "$work/killed"
   ;;
 *)
