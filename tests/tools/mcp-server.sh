@@ -9,9 +9,10 @@ program=$folder/node_modules/@modelcontextprotocol/server-everything/dist/index.
 if [ ! -e "$folder/installed" ]; then
   command -v npm >/dev/null || { echo "failed to install an MCP server: npm not found" >&2; exit 1; }
   mkdir -p "$folder"
-  if ! npm install --silent --no-fund --no-audit --ignore-scripts --prefix "$folder" \
-    "@modelcontextprotocol/server-everything@$version" >&2; then
-    echo "failed to install @modelcontextprotocol/server-everything $version from npm" >&2
+  # Without limits npm tries again for a quarter of an hour if it cannot reach the registry.
+  if ! timeout 120 npm install --loglevel error --no-fund --no-audit --ignore-scripts --fetch-retries 1 --fetch-timeout 60000 \
+    --prefix "$folder" "@modelcontextprotocol/server-everything@$version" >&2; then
+    echo "failed to install @modelcontextprotocol/server-everything $version from npm within 120 s" >&2
     exit 1
   fi
   touch "$folder/installed"
