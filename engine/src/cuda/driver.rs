@@ -197,7 +197,7 @@ impl CudaDevice {
         let handle = cublas::result::create_handle().map_err(blas_failed)?;
         let blas = Blas { handle, context: context.clone() };
         // Without memory for intermediate sums cuBLAS does not split the inputs of a product, which it does for some numbers
-        // of rows only, and every row is added in the same order. It is not slower (docs/engine.md).
+        // of rows only, and every row is added in the same order. It is not slower (docs/performance.md).
         // SAFETY: both are alive. Another stream would reset the workspace.
         unsafe {
             cublas::result::set_stream(handle, stream.cu_stream().cast()).map_err(blas_failed)?;

@@ -279,6 +279,7 @@ fn attention_bytes(size: usize, width: usize, is_many: bool) -> usize {
     }
     let scores = ATTENTION_QUERIES * (SCORE_ROW * (width + size_of::<f32>()) + 2 * size_of::<f32>());
     let queries = ATTENTION_QUERIES * row + scores;
+    // Keys and values of two tiles: `AHEAD` and the one in use.
     let ring = 2 * 2 * LANES * row;
     plain.max(ring + if is_many { queries.max(MANY_QUERIES * row) } else { queries })
 }
