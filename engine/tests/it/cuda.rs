@@ -143,7 +143,7 @@ async fn a_sequence_does_not_depend_on_its_batch() {
         let order: Vec<usize> = (0..requests.len()).rev().collect();
         let load = |options: LoadOptions| {
             let options =
-                LoadOptions { device, dtype, kv_cache_bytes: Some(40 << 30), hash_weights: false, ..options };
+                LoadOptions { device, dtype, kv_cache_bytes: Some(16 << 30), hash_weights: false, ..options };
             Engine::load(ModelSource::Random { shape, seed: 1 }, options).unwrap()
         };
         let engine = load(LoadOptions { reuse_prefixes: false, max_batch: 64, ..LoadOptions::default() });
