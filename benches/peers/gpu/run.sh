@@ -111,15 +111,16 @@ peers)
   ;;
 check)
   echo '{"prompt": "A pond has 4 ducks and 3 swans. How many birds are there?"}' >"$work/prompt.jsonl"
-  for tool in memcheck racecheck synccheck initcheck; do
+  for tool in memcheck:30:12 racecheck:90:2 synccheck:30:12 initcheck:30:12; do
+    IFS=: read -r tool limit tokens <<<"$tool"
     for type in f32 f16; do
-      step "$tool-$type" 40 sh -c 'compute-sanitizer --tool "$1" --error-exitcode 9 "$2" complete --jsonl --model builtin:tiny \
-        --device "$3" --dtype "$4" --max-new-tokens 12 --temperature 0.8 <"$5"' \
-        sh "$tool" "$lumos" "$device" "$type" "$work/prompt.jsonl"
+      step "$tool-$type" "$limit" sh -c 'compute-sanitizer --tool "$1" --error-exitcode 9 "$2" complete --jsonl --model builtin:tiny \
+        --device "$3" --dtype "$4" --max-new-tokens "$6" --temperature 0.8 <"$5"' \
+        sh "$tool" "$lumos" "$device" "$type" "$work/prompt.jsonl" "$tokens"
     done
   done
   for batch in 1 64; do
-    step "profile-b$batch" 100 ncu --clock-control none --launch-skip 2000 --launch-count 40 --csv \
+    step "profile-b$batch" 90 ncu --clock-control none --launch-skip 2000 --launch-count 40 --csv \
       --section SpeedOfLight --section MemoryWorkloadAnalysis --section Occupancy \
       "$lumos" bench engine --random-weights "$shape" --dtype "$dtype" --device "$device" --reuse off \
       --batch-sizes "$batch" --prompt-tokens 256 --new-tokens 8
