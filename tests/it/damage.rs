@@ -164,7 +164,7 @@ fn a_signal_for_lack_of_memory_is_an_error_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     for signal in ["ABRT", "SEGV", "BUS"] {
         let run = folder.path().join(signal);
-        let command = limited(4_000_000).args("run --tasks strategyqa,svamp --model builtin:tiny --limit 12");
+        let command = limited(4_000_000).args("run --tasks svamp --model builtin:tiny --limit 30");
         let mut running = command.output(folder.path(), signal).follow();
         wait_until(|| run.join("manifest.json").exists() || !running.is_running(), || signal.to_owned());
         running.stop(&format!("-{signal}"));
