@@ -15,7 +15,7 @@ from lumos_agents import qa, sql
 from lumos_agents.conversations import END, Conversation, encode, of_annotations, of_trajectory
 from lumos_tiny.copying import copying, with_copying
 from lumos_tiny.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
-from lumos_agents.qa import mined
+from lumos_agents.qa import comparisons, mined, sentences
 from lumos_agents.sql import questions, schema, varied
 from lumos_agents.texts import ASSISTANT, NEXT_USER, PLAN, USER, constants
 from lumos_agents.tokens import train_tokenizer
@@ -140,6 +140,48 @@ class Qa(unittest.TestCase):
         text = "Slate Road is a 1994 Irish drama film directed by Ana Lund and starring Tom Berg. It was published by Hall Press."
         found = {fact.key: fact.answer for fact in mined.facts({"Slate Road (film)": text})}
         self.assertEqual((found["director"], found["released"], found["star"]), ("Ana Lund", "1994", "Tom Berg"))
+
+    def test_questions_from_sentences(self) -> None:
+        context = [
+            ["Slate Road", ["Slate Road is a 1994 Irish drama film directed by Ana Lund.", " It was released by Hall Pictures in Dublin, Ireland on 3 May 1994.", " It won the Golden Oak Prize in 1995."]],
+            ["Ana Lund", ["Ana Lund (born 4 June 1951) is a Danish film director.", " She studied at Aarhus University and won 12 medals."]],
+        ]  # fmt: skip
+        found = sentences.made([{"context": context}], Random(4))
+        text = " ".join(sentence for _, parts in context for sentence in parts)
+        for made in found:
+            self.assertTrue(any(made.answer in sentence for sentence in made.shown), made)
+            self.assertTrue(all(sentence in text for sentence in made.shown), made)
+            self.assertNotIn(made.answer.lower(), made.question.lower())
+        bridges = [made for made in found if made.kind == "bridge"]
+        self.assertIn("4 June 1951", {made.answer for made in bridges if "Ana Lund" not in made.question})
+        self.assertTrue({"date", "year", "place", "subject"} <= {made.kind for made in found}, found)
+
+    def test_comparisons_of_real_pages(self) -> None:
+        facts = [mined.Fact(f"Mill {i} (film)", "released", (f"When was Mill {i} released?",), str(1950 + i)) for i in range(9)]
+        r = Random(5)
+        for _ in range(60):
+            question = comparisons.compare(r, {"released": facts})
+            years = [int(step.answer) for step in question.steps]
+            named = [step.page for step in question.steps]
+            self.assertTrue(all(name in question.text for name in named))
+            if question.answer in ("yes", "no"):
+                self.assertEqual(question.answer == "yes", years[0] == years[1])
+            else:
+                later = "recently" in question.text or "later" in question.text
+                self.assertEqual(question.answer, named[years.index((max if later else min)(years))])
+        record = {"type": "comparison", "question": "Which film came out first, Mill 3 or Mill 2?", "answer": "Mill 2", "supporting_facts": [["Mill 2 (film)", 0], ["Mill 3 (film)", 0]]}
+        steps = comparisons.of_record(record, {(fact.title, fact.key): fact for fact in facts})
+        self.assertEqual([step.answer for step in steps], ["1953", "1952"])
+        self.assertEqual(comparisons.of_record(record | {"question": "Which film is sad, Mill 3 or Mill 2?"}, {}), [])
+
+    def test_clauses_do_not_change_plans(self) -> None:
+        r = Random(7)
+        world = qa.world.draw(r)
+        for _ in range(100):
+            question = qa.questions.longer(r, world)
+            self.assertIn(", ", question.text)
+            self.assertNotIn(question.answer, question.text)
+            self.assertEqual((len(question.steps), question.steps[1].answer), (2, question.answer))
 
     def test_oracle_reads_only_what_is_shown(self) -> None:
         with tempfile.TemporaryDirectory() as name:

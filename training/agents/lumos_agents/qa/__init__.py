@@ -8,7 +8,7 @@ from random import Random
 from zlib import crc32
 
 from ..texts import ASSISTANT, KEEP, NEXT_USER, PLAN, RESULT, STOP, USER
-from . import mined, questions, world
+from . import comparisons, mined, questions, sentences, world
 
 _GROUND = (
     f"{USER}Please ground the given subgoal to corresponding executable actions for solving the given task. "
@@ -35,7 +35,8 @@ CONSTANTS = [
 ]  # fmt: skip
 TASKS_PER_WORLD = 150
 MINED_SHARE = 0.4
-#: Kind of the questions of HotpotQA's training split.
+COMPARED_SHARE = 0.55
+#: Kind of questions with one step, the question itself: those of HotpotQA's training split, and those made from its sentences.
 REAL = "real"
 KINDS = {"hotpotqa": questions.HOTPOT, "strategyqa": questions.STRATEGY}
 
@@ -45,20 +46,25 @@ def reading_prompt(question: str, context: str) -> str:
     return f"{USER}{_READ}{question}\nContext: {context.strip()}{ASSISTANT}"
 
 
-def _split_of(text: str) -> str:
+def split_of(text: str) -> str:
+    """Returns the split of a question."""
     return {0: "test", 1: "dev"}.get(crc32(text.encode()) % 32, "train")
 
 
 def generate(split: str, seed: int, count: int, folder: Path, texts: list[Path] | None = None) -> None:
     """Writes a corpus of pages, `count` records for each benchmark in its format, and what the oracle knows.
 
-    `texts` are files of HotpotQA's training split, whose paragraphs add pages, and questions that patterns find in them. In the split
-    `train`, their own questions are added too.
+    `texts` are files of HotpotQA's training split, whose paragraphs add pages, and questions that patterns find in them, and as many again
+    that rules make from their sentences. Their own questions are added too, each to the split that its text belongs to.
     """
     r = Random(f"qa:{split}:{seed}")
     read = mined.records(texts or [])
     real = mined.pages(read)
     found_facts = mined.facts(real)
+    by_key: dict[str, list[mined.Fact]] = {}
+    for fact in found_facts:
+        by_key.setdefault(fact.key, []).append(fact)
+    makers_of = KINDS | ({"hotpotqa": questions.LONG} if texts else {})
     pages: dict[str, list[str]] = {title.lower(): [title, text] for title, text in real.items()}
     known: dict[str, dict] = {}
     records: dict[str, list[dict]] = {name: [] for name in KINDS}
@@ -67,24 +73,21 @@ def generate(split: str, seed: int, count: int, folder: Path, texts: list[Path] 
         if any(name.lower() in pages for name in place.pages):
             place.things = [thing for thing in place.things if thing.name.lower() not in pages]
         pages |= {name.lower(): [name, *sentences] for name, sentences in place.pages.items() if name.lower() not in pages}
-        for name, makers in KINDS.items():
+        for name, makers in makers_of.items():
             for _ in range(TASKS_PER_WORLD):
                 about_real = found_facts and name == "hotpotqa" and r.random() < MINED_SHARE
-                question = questions.mined(r, found_facts) if about_real else questions.draw(r, place, makers)
-                if len(records[name]) >= count or _split_of(question.text) != split or question.text in known or ";" in question.text:
+                if about_real:
+                    question = comparisons.compare(r, by_key) if r.random() < COMPARED_SHARE else comparisons.single(r, found_facts)
+                else:
+                    question = questions.draw(r, place, makers)
+                if len(records[name]) >= count or split_of(question.text) != split or question.text in known or ";" in question.text:
                     continue
                 steps = [vars(step) for step in question.steps]
                 known[question.text] = {"answer": question.answer, "steps": steps, "kind": question.kind}
                 answer = question.answer == "yes" if name == "strategyqa" else question.answer
                 records[name].append({"question": question.text, "answer": answer, "type": question.kind})
-    if split == "train":
-        for record in read:
-            text, answer = record["question"].strip(), record["answer"].strip()
-            if ";" not in text and text not in known:
-                # One step, whose search is for the question itself.
-                step = vars(questions.Step(text, text, answer))
-                known[text] = {"answer": answer, "steps": [step], "kind": REAL}
-                records["hotpotqa"].append({"question": text, "answer": answer, "type": REAL})
+    if texts:
+        _add_real(split, r, count, read, found_facts, known, records["hotpotqa"])
     for name, found in records.items():
         (folder / name).mkdir(exist_ok=True)
         if name == "strategyqa":
@@ -94,6 +97,27 @@ def generate(split: str, seed: int, count: int, folder: Path, texts: list[Path] 
         for title, *sentences in pages.values():
             file.write(json.dumps({"title": title, "text": " ".join(sentences)}) + "\n")
     (folder / "oracle.json").write_text(json.dumps(known))
+
+
+def _add_real(split: str, r: Random, count: int, read: list[dict], found: list[mined.Fact], known: dict[str, dict], records: list[dict]) -> None:
+    """Adds `count` questions from sentences, and HotpotQA's own, of a split."""
+
+    def add(text: str, answer: str, steps: list[questions.Step]) -> bool:
+        if ";" in text or text in known or split_of(text) != split:
+            return False
+        kind = "comparison" if steps else REAL
+        # One step, whose search is for the question itself, unless it compares the same fact of two pages.
+        known[text] = {"answer": answer, "steps": [vars(step) for step in steps or [questions.Step(text, text, answer)]], "kind": kind}
+        records.append({"question": text, "answer": answer, "type": kind})
+        return True
+
+    facts = {(fact.title, fact.key): fact for fact in found}
+    for record in read:
+        add(record["question"].strip(), record["answer"].strip(), comparisons.of_record(record, facts))
+    made = iter(sentences.made(read, r))
+    added = 0
+    while added < count and (question := next(made, None)):
+        added += add(question.question, question.answer, [])
 
 
 class Oracle:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from .mined import Fact
 from .relations import OF_TYPE, RELATIONS, Relation
 from .world import Thing, World
 
@@ -189,46 +187,32 @@ def yes_or_no(r: Random, world: World) -> Question:
     return Question(text.replace("{A}", a.name).replace("{V}", value), answer, "fact", [_usual(a, relation)])
 
 
-MINED_SAME = {
-    "nationality": ("Are {A} and {B} of the same nationality?", "Were {A} and {B} of the same nationality?", "Do {A} and {B} share the same nationality?"),
-    "director": ("Were {A} and {B} directed by the same person?", "Did the same person direct {A} and {B}?"), "located": ("Are {A} and {B} located in the same place?",),
-    "what": ("Are {A} and {B} the same kind of thing?",), "based": ("Are {A} and {B} based in the same city?",),
-}  # fmt: skip
-MINED_ORDER = {
-    "born": ("Who was born first, {A} or {B}?", "Who is older, {A} or {B}?", "Who was born earlier, {A} or {B}?"),
-    "released": ("Which was released first, {A} or {B}?", "Which came out first, {A} or {B}?"), "founded": ("Which was founded first, {A} or {B}?", "Which is older, {A} or {B}?"),
+#: Clauses about values of plain relations, which make a question longer without changing its plan.
+CLAUSES = {
+    "born": "who was born in {Y}", "nationality": "a {Y} citizen", "work": "a {Y}", "released": "which was released in {Y}", "genre": "a {Y} film", "published": "which first appeared in {Y}",
+    "formed": "which was formed in {Y}", "out": "which came out in {Y}", "founded": "which was founded in {Y}", "product": "known for its {Y} products", "star": "starring {Y}",
+    "publisher": "which was published by {Y}", "height": "which is {Y} metres high", "length": "which is {Y} kilometres long", "high": "which is {Y} metres high", "spouse": "who was married to {Y}",
+    "college": "who studied at {Y}", "birthplace": "a native of {Y}", "singer": "whose singer is {Y}", "seat": "which is based in {Y}", "invented": "which was invented in {Y}",
 }  # fmt: skip
 
 
-def _bare(title: str) -> str:
-    return re.sub(r" \(.*\)$", "", title)
-
-
-def mined(r: Random, facts: list[Fact]) -> Question:
-    """Asks about one or two facts that patterns found in real paragraphs."""
-    if r.random() < 0.55:
-        fact = r.choice(facts)
-        ask = r.choice(fact.asks)
-        return Question(ask, fact.answer, "bridge", [Step(ask, fact.title, fact.answer)])
-    key = r.choice(sorted(MINED_SAME) + sorted(MINED_ORDER) * 2)
-    of_key = [fact for fact in facts if fact.key == key]
-    wanted = r.random() < 0.5
-    for _ in range(200):
-        a, b = r.choice(of_key), r.choice(of_key)
-        if a.title == b.title or (key == "born" and a.answer[-4:] == b.answer[-4:]) or (key in MINED_ORDER and a.answer == b.answer):
-            continue
-        if key in MINED_ORDER or (a.answer == b.answer) == wanted:
+def longer(r: Random, world: World) -> Question:
+    """Asks for a value of the value of another relation, with clauses about the first thing. The plan leaves them out."""
+    while True:
+        question = two_hops(r, world)
+        thing = next(thing for thing in world.things if thing.name == question.steps[0].page)
+        usable = [rel for rel in OF_TYPE[thing.type] if rel.key in CLAUSES and thing.value(rel) not in (question.steps[0].answer, question.answer)]
+        if usable and question.text.count(thing.name) == 1:
             break
-    r.randrange(len(a.asks))  # keeps the sequence of random numbers
-    steps = [Step(fact.asks[0], fact.title, fact.answer) for fact in (a, b)]
-    if key in MINED_ORDER:
-        text, answer = r.choice(MINED_ORDER[key]), _bare(a.title if a.answer[-4:] < b.answer[-4:] else b.title)
-    else:
-        text, answer = r.choice(MINED_SAME[key]), "yes" if a.answer == b.answer else "no"
-    return Question(text.replace("{A}", _bare(a.title)).replace("{B}", _bare(b.title)), answer, "comparison", steps)
+    chosen = r.sample(usable, min(len(usable), r.choice((1, 1, 2, 3))))
+    said = ", ".join(CLAUSES[rel.key].replace("{Y}", thing.value(rel)) for rel in chosen)
+    head, _, rest = question.text.partition(thing.name)
+    return Question(f"{head}{thing.name}, {said}{rest if rest.startswith('?') else ',' + rest}", question.answer, question.kind, question.steps)
 
 
 HOTPOT: list[tuple[Callable[[Random, World], Question], int]] = [(one_hop, 15), (two_hops, 50), (compare, 35)]
+#: as `HOTPOT`, with long questions
+LONG: list[tuple[Callable[[Random, World], Question], int]] = [(one_hop, 12), (two_hops, 36), (longer, 22), (compare, 30)]
 STRATEGY: list[tuple[Callable[[Random, World], Question], int]] = [(yes_or_no, 1)]
 
 
