@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from zlib import crc32
 
 import torch
 from tokenizers import Tokenizer
@@ -13,6 +17,7 @@ from tokenizers import Tokenizer
 from lumos_agents.conversations import Conversation, Misaligned, encode, read
 from lumos_agents.texts import constants
 from lumos_agents.tokens import fold_case, train_tokenizer
+from lumos_tiny import gpu
 from lumos_tiny.batches import batched
 from lumos_tiny.copying import with_copying
 from lumos_tiny.examples import Example
@@ -20,9 +25,13 @@ from lumos_tiny.export import load, save
 from lumos_tiny.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_tiny.loop import Schedule, fit
 from lumos_tiny.model import ModelConfig, TinyLlama
-from lumos_tiny.packed import compiled, packs
+from lumos_tiny.onetime import marked
+from lumos_tiny.store import Store, produced, repeated as repeated_store
 
+STARTED = time.monotonic()
 TOKENIZER_TEXTS = 6000
+#: Conversations that a process encodes at a time.
+CHUNK = 1000
 
 
 def parse() -> argparse.Namespace:
@@ -38,7 +47,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, required=True, help="length of the schedule, in batches")
     parser.add_argument("--minutes", type=float, help="end the schedule early after this time; the run can then not be repeated exactly")
     parser.add_argument("--hold", type=float, default=0.0, help="share of the schedule at the peak learning rate, before the decay")
-    parser.add_argument("--keep", nargs="+", default=[], metavar="ROLE=SHARE", help="use only a share of a role's conversations, such as grounder=0.3, or several copies; also of a part of role qa: unanswered, read, concluded")
+    parser.add_argument("--keep", nargs="+", default=[], metavar="ROLE=SHARE", help="use only a share of a role's conversations, such as grounder=0.3, or several copies; also of planner-iterative, planner-onetime, and of a part of role qa: unanswered, read, concluded")
     parser.add_argument("--fold-case", action="store_true", help="read text in lower case, and plurals as singulars with an s (sql)")
     parser.add_argument("--grow", type=int, default=0, help="with --init: layers to add, which change nothing at first")
     parser.add_argument("--tokens", type=int, default=2048, help="tokens per batch")
@@ -51,11 +60,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--muon", action="store_true", help="train the matrices of the layers with Muon instead of AdamW")
     parser.add_argument("--copying", type=float, default=0.0, help="share of random sequences to copy from, beside the conversations")
     parser.add_argument("--packed", type=float, metavar="SHARE", help="pack sequences without padding (faster; needs g++); share of tokens that may be learned, such as 0.25")
+    parser.add_argument("--device", help="train with padded batches on cuda or cpu, after other processes have encoded the conversations; minutes then count from the start")
+    parser.add_argument("--workers", type=int, default=4, help="with --device: processes that encode")
+    parser.add_argument("--check", type=float, default=0.0, help="with --device: share of the tasks to hold back, and to check the model on when it is saved")
     parser.add_argument("--no-bf16", action="store_true", help="float32 instead of bfloat16 autocast")
     return parser.parse_args()
 
 
-def repeated(examples: list[Example], r: Random) -> Iterator[Example]:
+def repeated(examples: list[tuple[str, Example]], r: Random) -> Iterator[tuple[str, Example]]:
     """Yields the examples again and again, in another order each time."""
     while True:
         r.shuffle(examples)
@@ -63,31 +75,58 @@ def repeated(examples: list[Example], r: Random) -> Iterator[Example]:
 
 
 def groups(conversation: Conversation) -> tuple[str, ...]:
-    """Returns what `--keep` may call a conversation: its role, and for the QA tool's whether it has no answer or is one from earlier answers."""
+    """Returns what `--keep` may call a conversation: its role, the planner's formulation, and for the QA tool's whether it has no answer or is one from earlier answers."""
     prompt, reply = conversation.turns[-1]
+    if conversation.role == "planner":
+        return ("planner", f"planner-{conversation.formulation}")
     if conversation.role != "qa":
         return (conversation.role,)
     return ("qa", "unanswered" if reply == "No answer" else "read" if "Evidence 1: " in prompt else "concluded")
 
 
-def encoded(tokenizer: Tokenizer, conversations: list[Conversation], longest: int) -> list[Example]:
-    """Encodes conversations, and prints how many were left out and how long they are."""
-    examples, misaligned, long = [], 0, 0
+def encoded(tokenizer: Tokenizer, conversations: list[Conversation], longest: int) -> list[tuple[str, Example]]:
+    """Encodes conversations that are aligned and not too long, each with its role, and the formulation of the planner's."""
+    examples = []
     for conversation in conversations:
         try:
             example = encode(tokenizer, conversation)
         except Misaligned as error:
-            misaligned += 1
-            if misaligned <= 3:
-                print(error)
+            if not examples:
+                print(error, flush=True)
             continue
         if len(example.ids) > longest:
-            long += 1
             continue
-        examples.append(example)
-    mean = sum(len(e.ids) for e in examples) / max(1, len(examples))
-    print(f"{len(examples)} conversations of {mean:.0f} tokens; left out: {long} long, {misaligned} misaligned", flush=True)
+        if conversation.role == "planner" and conversation.formulation == "onetime":
+            example = replace(example, ids=marked(tokenizer, example.ids))
+        examples.append((groups(conversation)[-1], example))
     return examples
+
+
+def describe(names: Iterable[str], tokens: int, conversations: int) -> None:
+    """Prints how many conversations there are of each kind, and how many were left out."""
+    kinds = Counter(names)
+    kept = sum(kinds.values()) - kinds["copying"]
+    print(f"{kept} conversations, {tokens / max(1, kinds.total()):.0f} tokens on average; left out, long or misaligned: {conversations - kept}; {dict(kinds)}", flush=True)
+
+
+def stored(args: argparse.Namespace, tokenizer: Tokenizer, conversations: list[Conversation], copying: float) -> Store:
+    """Encodes conversations in several processes."""
+
+    def chunk(number: int) -> Store:
+        own = conversations[number * CHUNK : (number + 1) * CHUNK]
+        examples: Iterator[tuple[str, Example]] = iter(encoded(tokenizer, own, args.longest))
+        if copying:
+            examples = with_copying(examples, copying, tokenizer.get_vocab_size(), Random(f"{args.seed}:{number}"))
+        return Store.of(list(examples))
+
+    store = Store.joined(produced(chunk, args.workers, -(-len(conversations) // CHUNK)))
+    describe(map(str, store.names), len(store.ids), len(conversations))
+    return store
+
+
+def is_held_back(conversation: Conversation, share: float) -> bool:
+    """Whether a share of all tasks includes that of a conversation."""
+    return crc32(conversation.task.encode()) % 10_000 < share * 10_000
 
 
 def main() -> None:
@@ -113,18 +152,32 @@ def main() -> None:
         conversations = [c for c in conversations if c.role in args.role]
     if args.formulation:
         conversations = [c for c in conversations if c.role != "planner" or c.formulation == args.formulation]
+    held = [c for c in conversations if args.device and is_held_back(c, args.check)]
+    conversations = [c for c in conversations if not (args.device and is_held_back(c, args.check))]
     for role, share in (text.split("=") for text in args.keep):
         whole, part = divmod(float(share), 1)
         conversations = [c for c in conversations for _ in range(int(whole + (r.random() < part)) if role in groups(c) else 1)]
+    schedule = Schedule(args.steps, args.minutes, args.rate, not args.no_bf16, args.hold, args.muon, STARTED if args.device else None)
+    share = copied_share(model, tokenizer.get_vocab_size())
+    print(f"{sum(p.numel() for p in model.parameters())} parameters; copies {share:.0%} of random tokens", flush=True)
+
+    def finish() -> None:
+        save(model, tokenizer, args.out)
+
+    if args.device:
+        store = stored(args, tokenizer, conversations, args.copying)
+        gpu.train(model, repeated_store(store, args.tokens, args.seed), stored(args, tokenizer, held, 0) if held else None, schedule, finish, args.device)
+        return
+    from lumos_tiny.packed import compiled, packs
+
     examples = encoded(tokenizer, conversations, args.longest)
+    describe((name for name, _ in examples), sum(len(example.ids) for _, example in examples), len(conversations))
     stream = repeated(examples, r)
     if args.copying:
         stream = with_copying(stream, args.copying, tokenizer.get_vocab_size(), r)
-    source = packs(stream, args.tokens, args.packed) if args.packed else batched(stream, args.tokens, r)
-    share = copied_share(model, tokenizer.get_vocab_size())
-    print(f"{sum(p.numel() for p in model.parameters())} parameters; copies {share:.0%} of random tokens", flush=True)
-    schedule = Schedule(args.steps, args.minutes, args.rate, not args.no_bf16, args.hold, args.muon)
-    fit(model, lambda _: next(source), schedule, lambda: save(model, tokenizer, args.out), compiled if args.packed else None)
+    plain = (example for _, example in stream)
+    source = packs(plain, args.tokens, args.packed) if args.packed else batched(plain, args.tokens, r)
+    fit(model, lambda _: next(source), schedule, finish, compiled if args.packed else None)
 
 
 if __name__ == "__main__":

@@ -10,20 +10,26 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
-from lumos_tiny import gsm8k, mawps
+from lumos_tiny import gpu, gsm8k, mawps
 from lumos_tiny.calculator import evaluate_actions, show
-from lumos_tiny.examples import CONVERSATIONS, IGNORE, Example, encode
+from lumos_tiny.examples import CONVERSATIONS, IGNORE, Example, encode, encoded
 from lumos_tiny.export import load
 from lumos_tiny.generator import SPLITS, split_of, stream
+from lumos_tiny.loop import Schedule
 from lumos_tiny.model import ModelConfig, TinyLlama
+from lumos_tiny.muon import BatchedMuon
+from lumos_tiny.onetime import ONETIME, marked, onetime_tokenizer
 from lumos_tiny.packed import loss, packs
 from lumos_tiny.sources import partial, renumbered
 from lumos_tiny.story import Problem, Step, numbers_in
-from lumos_tiny.tokens import newline_id
+from lumos_tiny.store import Store, produced, repeated, windowed
+from lumos_tiny.tokens import newline_id, train_tokenizer
 
+torch.set_num_threads(1)
 ASSETS = Path(__file__).parents[2] / "models" / "assets" / "tiny" / "maths"
 
 
@@ -86,6 +92,124 @@ class Packed(unittest.TestCase):
         self.assertAlmostEqual(loss(model, *first).item(), expected.item(), delta=0.02)
         for gradient, parameter in zip(given, model.parameters(), strict=True):
             self.assertLess(float((gradient - parameter.grad).norm() / parameter.grad.norm()), 0.05)
+
+
+def numbered(number: int) -> Store | None:
+    """Returns a chunk of 20 sequences that begin with its number; the third is missing."""
+    r = Random(number)
+    lengths = [r.randint(2, 40) for _ in range(20)]
+    return None if number == 2 else Store.of([("a", Example([number] * n, [IGNORE] * (n - 1) + [number])) for n in lengths])
+
+
+class OnDevice(unittest.TestCase):
+    """Batches by index, and steps on padded batches."""
+
+    def test_losses_and_gradients_equal_those_of_single_sequences(self) -> None:
+        torch.manual_seed(0)
+        r = Random(0)
+        model = TinyLlama(ModelConfig(90, 64, 96, 3, 2, 2, 256, rope_theta=1e6))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter *= 3
+        examples = []
+        for length in (40, 5, 2, 77, 16, 33, 64):
+            ids = [r.randrange(90) for _ in range(length)]
+            examples.append(Example(ids, [r.choice((IGNORE, target)) for target in ids[:-1]] + [ids[-1]]))
+        store = Store.of([("a", example) for example in examples])
+        batch = gpu.moved(store.rows(np.arange(len(store))), torch.device("cpu"))
+        given = gpu.loss(model, *batch)
+        given.backward()
+        gradients = [parameter.grad.clone() for parameter in model.parameters()]
+        model.zero_grad()
+        parts, count = [], 0
+        for example in examples:
+            wanted = torch.tensor([example.targets])
+            logits = model.logits(model.hidden(torch.tensor([example.ids]), wanted != IGNORE))
+            parts.append(F.cross_entropy(logits, wanted[wanted != IGNORE], reduction="sum"))
+            count += int((wanted != IGNORE).sum())
+        expected = torch.stack(parts).sum() / count
+        expected.backward()
+        self.assertAlmostEqual(given.item(), expected.item(), delta=0.02)
+        for gradient, parameter in zip(gradients, model.parameters(), strict=True):
+            self.assertLess(float((gradient - parameter.grad).norm() / parameter.grad.norm()), 0.05)
+
+    def test_chunks_arrive_in_order_for_any_number_of_processes(self) -> None:
+        for workers in (1, 3):
+            chunks = list(produced(numbered, workers, 7))
+            self.assertEqual([int(chunk.ids[0]) for chunk in chunks], [0, 1, 3, 4, 5, 6])
+
+    def test_batches_have_each_example_once_in_an_epoch(self) -> None:
+        store = Store.joined(numbered(number) for number in (1, 3, 5))
+        batches = repeated(store, 200, 1)
+        seen = []
+        while len(seen) < len(store):
+            ids, targets = next(batches)
+            self.assertLessEqual(ids.size, 200)
+            self.assertEqual(ids.shape, targets.shape)
+            for row, target in zip(ids, targets, strict=True):
+                (end,) = np.flatnonzero(target != IGNORE)
+                seen.append((int(row[0]), int(end) + 1))
+                self.assertFalse(row[end + 1 :].any())
+        expected = zip(store.ids[store.starts[:-1]].tolist(), store.lengths.tolist(), strict=True)
+        self.assertEqual(sorted(seen), sorted(expected))
+
+    def test_the_window_uses_each_example_as_often_as_asked(self) -> None:
+        chunks = [numbered(number) for number in range(3, 63)]
+        rows = sum(len(ids) for ids, _ in windowed(chunks, 400, 3, 1))
+        self.assertAlmostEqual(rows / (60 * 20), 3, delta=0.15)
+        first, second = ([batch[0].tolist() for batch in windowed(chunks, 400, 3, 1)] for _ in range(2))
+        self.assertEqual(first, second)
+
+    def test_batched_muon_equals_that_of_torch(self) -> None:
+        torch.manual_seed(0)
+        shapes = ((8, 8), (8, 8), (24, 8), (8, 24))
+        ours = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+        theirs = [torch.nn.Parameter(parameter.detach().clone()) for parameter in ours]
+        mine = BatchedMuon(ours, lr=0.1, weight_decay=0.05)
+        other = torch.optim.Muon(theirs, lr=0.1, weight_decay=0.05, adjust_lr_fn="match_rms_adamw")
+        for _ in range(4):
+            for a, b in zip(ours, theirs, strict=True):
+                a.grad = torch.randn(a.shape)
+                b.grad = a.grad.clone()
+            mine.step()
+            other.step()
+        for a, b in zip(ours, theirs, strict=True):
+            self.assertLess(float((a - b).detach().norm() / b.detach().norm()), 0.01)
+
+    def test_training_learns_and_exact_replies_are_counted(self) -> None:
+        torch.manual_seed(0)
+        r = Random(0)
+        examples = []
+        for _ in range(200):
+            asked = r.randrange(3, 9)
+            examples.append((f"begins with {asked % 2}", Example([1, asked, asked + 6], [IGNORE, asked + 6, 2])))
+        store = Store.of(examples)
+        model = TinyLlama(ModelConfig(16, 32, 64, 2, 1, 1, 64))
+        self.assertIn("0/", gpu.exact(model, store, torch.device("cpu")))
+        saved = []
+        gpu.train(model, repeated(store, 320, 0), store, Schedule(120, None, 1e-2, True, 0.3, True), lambda: saved.append(1), "cpu")
+        self.assertTrue(saved)
+        loss, *counts = gpu.exact(model, store, torch.device("cpu")).split(", ")
+        self.assertIn("begins with 0", loss)
+        for count in (loss.rsplit(" ", 1)[1], *(part.rsplit(" ", 1)[1] for part in counts)):
+            right, total = map(int, count.split("/"))
+            self.assertGreater(right, 0.9 * total)
+
+    def test_tokenizers_tell_formulations_apart(self) -> None:
+        problems = list(islice(stream(3, "train"), 200))
+        tokenizer = train_tokenizer((problem.question for problem in problems), 600)
+        other = onetime_tokenizer(tokenizer)
+        r = Random(0)
+        for problem in problems[:20]:
+            (turn,) = CONVERSATIONS["planner-onetime"](problem, r)
+            whole = turn.prompt + turn.reply
+            ids = other.encode(whole, add_special_tokens=False).ids
+            self.assertEqual(other.decode(ids), whole)
+            self.assertEqual(encoded(tokenizer, problem, "both", r, "planner-onetime")[1].ids, ids)
+            plain = tokenizer.encode(whole, add_special_tokens=False).ids
+            self.assertEqual([a == b for a, b in zip(plain, ids, strict=True)], [False] + [True] * (len(ids) - 1))
+            self.assertEqual(marked(tokenizer, plain), ids)
+        self.assertNotIn(tokenizer.token_to_id(ONETIME), encoded(tokenizer, problems[0], "both", r, "planner-iterative")[1].ids)
 
 
 class Written(unittest.TestCase):

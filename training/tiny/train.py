@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import torch
 from tokenizers import Tokenizer
 
-from lumos_tiny import gsm8k, mawps
+from lumos_tiny import gpu, gsm8k, mawps
 from lumos_tiny.copying import with_copying
-from lumos_tiny.examples import SHARES, Example, conversation, encode
+from lumos_tiny.examples import CONVERSATIONS, SHARES, Example, encoded
 from lumos_tiny.export import load, save
 from lumos_tiny.generator import stream
 from lumos_tiny.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_tiny.loop import Schedule, fit
 from lumos_tiny.model import ModelConfig, TinyLlama
-from lumos_tiny.packed import compiled, packs
 from lumos_tiny.sources import Names, held_back, varied
+from lumos_tiny.store import Store, produced, windowed
 from lumos_tiny.story import Problem
 from lumos_tiny.tokens import train_tokenizer
+
+STARTED = time.monotonic()
+#: Problems that a process makes at a time.
+CHUNK = 2000
 
 
 def parse() -> argparse.Namespace:
@@ -51,37 +57,72 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=160, help="hidden size, in heads of 32")
     parser.add_argument("--ffn", type=int, default=416, help="feed-forward size")
     parser.add_argument("--layers", type=int, default=5)
+    parser.add_argument("--device", help="train with padded batches on cuda or cpu, on problems that other processes generate; minutes then count from the start")
+    parser.add_argument("--workers", type=int, default=4, help="with --device: processes that generate problems")
+    parser.add_argument("--reuse", type=int, default=4, help="with --device: how often each generated conversation is used")
+    parser.add_argument("--check", type=int, default=300, help="with --device: generated problems to check the model on when it is saved, beside the written ones held back")
     return parser.parse_args()
 
 
-def written(args: argparse.Namespace) -> list[tuple[list[Problem], float]]:
-    """Returns the problems of each data set that may be learned, with their share."""
+class Written(NamedTuple):
+    """Problems of a data set: those that may be learned, their share, their names, and those held back."""
+
+    problems: list[Problem]
+    share: float
+    names: Names
+    held: list[Problem]
+
+
+def written(args: argparse.Namespace) -> list[Written]:
+    """Returns the data sets."""
     left_out = set(json.loads(args.leave_out.read_text())) if args.leave_out else set()
     sets = []
     for name, read, path, share in (("GSM8K", gsm8k.load, args.gsm8k, args.shares[0]), ("MAWPS", mawps.load, args.mawps, args.shares[1])):
-        problems = [p for p in read(path) if not held_back(p.question) and p.question not in left_out] if path else []
+        found = [p for p in read(path) if p.question not in left_out] if path else []
+        problems = [p for p in found if not held_back(p.question)]
         print(f"{len(problems)} problems of {name}", flush=True)
         if problems:
-            sets.append((problems, share))
+            names = Names([problem.question for problem in problems])
+            sets.append(Written(problems, share, names, [p for p in found if held_back(p.question)]))
     return sets
 
 
-def mixed(generated: Iterator[Problem], sets: list[tuple[list[Problem], float]], r: Random) -> Iterator[Problem]:
+def mixed(generated: Iterator[Problem], sets: list[Written], r: Random) -> Iterator[Problem]:
     """Yields generated problems, and problems of the data sets with other numbers, names and things."""
     draws: list[Callable[[], Problem]] = [partial(next, generated)]
-    shares = [1 - sum(share for _, share in sets)]
-    short = [problem for problems, _ in sets for problem in problems if len(problem.formulas) == 1]
-    for problems, share in sets:
-        names = Names([problem.question for problem in problems])
-        draws.append(lambda problems=problems, names=names: varied(r.choice(problems), short, names, r))
-        shares.append(share)
+    short = [problem for own in sets for problem in own.problems if len(problem.formulas) == 1]
+    for own in sets:
+        draws.append(lambda own=own: varied(r.choice(own.problems), short, own.names, r))
+    shares = [1 - sum(own.share for own in sets), *(own.share for own in sets)]
     while True:
         yield r.choices(draws, shares)[0]()
 
 
-def make_tokenizer(sets: list[tuple[list[Problem], float]], vocab_size: int) -> Tokenizer:
+def examples_of(args: argparse.Namespace, tokenizer: Tokenizer, sets: list[Written], seed: str) -> Iterator[tuple[str, Example]]:
+    """Yields conversations about problems, and sequences to copy, with their kinds."""
+    r = Random(seed)
+    made = (encoded(tokenizer, problem, args.role, r) for problem in mixed(stream(seed, "train"), sets, r))
+    if not args.copying:
+        return made
+    return with_copying(made, args.copying, tokenizer.get_vocab_size(), r)
+
+
+def held_back_examples(args: argparse.Namespace, tokenizer: Tokenizer, sets: list[Written]) -> Store:
+    """Returns conversations about problems that are not learned."""
+    r = Random(0)
+    problems = [*islice(stream(0, "dev"), args.check), *(problem for own in sets for problem in own.held)]
+    kinds = [name for name, share in zip(CONVERSATIONS, SHARES[args.role], strict=True) if share]
+    named = []
+    for problem in problems:
+        source = problem.kind if problem.kind in ("gsm8k", "mawps") else "generated"
+        for kind in kinds:
+            named.append((f"{kind} {source}", encoded(tokenizer, problem, args.role, r, kind)[1]))
+    return Store.of(named)
+
+
+def make_tokenizer(sets: list[Written], vocab_size: int) -> Tokenizer:
     """Returns a tokenizer of the texts of problems."""
-    problems = [*islice(stream(0, "train"), 10_000), *(problem for problems, _ in sets for problem in problems)]
+    problems = [*islice(stream(0, "train"), 10_000), *(problem for own in sets for problem in own.problems)]
     return train_tokenizer((text for p in problems for text in (p.question, *(s.goal for s in p.steps))), vocab_size)
 
 
@@ -90,7 +131,6 @@ def main() -> None:
     args = parse()
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
-    r = Random(args.seed)
     sets = written(args)
     if args.init:
         model, tokenizer = load(args.init)
@@ -103,13 +143,20 @@ def main() -> None:
         write_copying_circuit(model)
     vocabulary = tokenizer.get_vocab_size()
     print(f"{sum(p.numel() for p in model.parameters())} parameters; copies {copied_share(model, vocabulary):.0%} of random tokens", flush=True)
-    problems = mixed(stream(args.seed, "train"), sets, r)
-    examples: Iterator[Example] = (encode(tokenizer, conversation(problem, args.role, r)) for problem in problems)
-    if args.copying:
-        examples = with_copying(examples, args.copying, vocabulary, r)
-    source = packs(examples, args.tokens, args.packed)
-    schedule = Schedule(args.steps, args.minutes, args.rate, True, args.hold, args.muon)
-    fit(model, lambda _: next(source), schedule, lambda: save(model, tokenizer, args.out), compiled)
+    schedule = Schedule(args.steps, args.minutes, args.rate, True, args.hold, args.muon, STARTED if args.device else None)
+    finish = partial(save, model, tokenizer, args.out)
+    if args.device:
+
+        def chunk(number: int) -> Store:
+            return Store.of(list(islice(examples_of(args, tokenizer, sets, f"{args.seed}:{number}"), CHUNK)))
+
+        batches = windowed(produced(chunk, args.workers), args.tokens, args.reuse, args.seed)
+        gpu.train(model, batches, held_back_examples(args, tokenizer, sets) if args.check else None, schedule, finish, args.device)
+        return
+    from lumos_tiny.packed import compiled, packs
+
+    source = packs((example for _, example in examples_of(args, tokenizer, sets, str(args.seed))), args.tokens, args.packed)
+    fit(model, lambda _: next(source), schedule, finish, compiled)
 
 
 if __name__ == "__main__":

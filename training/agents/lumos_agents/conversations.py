@@ -7,6 +7,7 @@ before, so a conversation is one token sequence, and only the replies count in t
 from __future__ import annotations
 
 import json
+import lzma
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -130,8 +131,8 @@ def write(conversations: Iterator[Conversation], path: Path) -> int:
 
 
 def read(path: Path) -> list[Conversation]:
-    """Reads a file of conversations."""
-    with path.open() as file:
+    """Reads a file of conversations, which may be compressed (`.xz`)."""
+    with lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open() as file:
         rows = [Conversation(**json.loads(line)) for line in file]
     return [Conversation(r.task, r.role, r.formulation, [tuple(turn) for turn in r.turns], r.stop, r.learned, r.skipped) for r in rows]
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from lumos_tiny.onetime import ONETIME
+from lumos_tiny.protocol import PLAN_HEAD
+
 USER = "<|user|>\n"
 ASSISTANT = "\n<|assistant|>\n"
 NEXT_USER = "\n\n<|user|>\n"
@@ -30,4 +33,6 @@ def domain(name: str):  # noqa: ANN201
 def constants(name: str) -> list[str]:
     """Returns the texts that the tokenizer of one or several domains (`shop+web`) encodes as one token each, longest first."""
     texts = {text for part in name.split("+") for text in domain(part).CONSTANTS} | set(SHARED)
+    if PLAN_HEAD in texts:
+        texts.add(ONETIME)
     return sorted(texts, key=lambda text: (-len(text), text))

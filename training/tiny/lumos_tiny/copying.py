@@ -37,9 +37,9 @@ def copying(r: Random, vocabulary: int, seen: list[int]) -> Example:
     return Example(whole, targets)
 
 
-def with_copying(examples: Iterator[Example], share: float, vocabulary: int, r: Random) -> Iterator[Example]:
-    """Yields the examples, and sequences to copy as a share of them all."""
-    for example in examples:
+def with_copying(examples: Iterator[tuple[str, Example]], share: float, vocabulary: int, r: Random) -> Iterator[tuple[str, Example]]:
+    """Yields the named examples, and sequences to copy as a share of them all."""
+    for name, example in examples:
         while r.random() < share:
-            yield copying(r, vocabulary, example.ids)
-        yield example
+            yield "copying", copying(r, vocabulary, example.ids)
+        yield name, example

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from tokenizers import Tokenizer
 
 from . import protocol
 from .calculator import evaluate_actions, show
+from .onetime import marked
 from .protocol import Turn
 from .sources import asked
 from .story import Problem
@@ -82,10 +83,10 @@ CONVERSATIONS: dict[str, Callable[[Problem, Random], list[Turn]]] = {
 SHARES = {"both": (0.3, 0.2, 0.5), "planner": (0.6, 0.4, 0), "grounder": (0, 0, 1)}
 
 
-def conversation(problem: Problem, role: str, r: Random) -> list[Turn]:
-    """Returns a random conversation of a role: `planner`, `grounder` or `both`."""
-    (make,) = r.choices(list(CONVERSATIONS.values()), SHARES[role])
-    return make(problem, r)
+def conversation(problem: Problem, role: str, r: Random) -> tuple[str, list[Turn]]:
+    """Returns a random conversation of a role, `planner`, `grounder` or `both`, and its kind."""
+    (name,) = r.choices(list(CONVERSATIONS), SHARES[role])
+    return name, CONVERSATIONS[name](problem, r)
 
 
 @dataclass(frozen=True)
@@ -112,3 +113,10 @@ def encode(tokenizer: Tokenizer, turns: list[Turn]) -> Example:
         ids += prompt + reply
         targets += [IGNORE] * (len(prompt) - 1) + [*reply, stop]
     return Example(ids, targets)
+
+
+def encoded(tokenizer: Tokenizer, problem: Problem, role: str, r: Random, kind: str | None = None) -> tuple[str, Example]:
+    """Returns a random conversation, or one of a kind, as a sequence in which the planner's formulations differ, and its kind."""
+    name, turns = (kind, CONVERSATIONS[kind](problem, r)) if kind else conversation(problem, role, r)
+    example = encode(tokenizer, turns)
+    return name, replace(example, ids=marked(tokenizer, example.ids)) if name == "planner-onetime" else example

@@ -10,16 +10,19 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from .model import ModelConfig, TinyLlama
+from .onetime import onetime_tokenizer
 from .tokens import BOS, EOS
 
 
 def save(model: TinyLlama, tokenizer: Tokenizer, folder: Path) -> None:
-    """Writes config.json, tokenizer.json and the weights in float16."""
+    """Writes config.json, tokenizer.json and the weights in float16; tokenizer-onetime.json if the one-time planner needs another tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
     config = model.config.to_hf(tokenizer.token_to_id(BOS), tokenizer.token_to_id(EOS))
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     (folder / "tokenizer.json").write_text(tokenizer.to_str() + "\n")
-    weights = {name: value.to(torch.float16).contiguous() for name, value in model.state_dict().items()}
+    if onetime := onetime_tokenizer(tokenizer):
+        (folder / "tokenizer-onetime.json").write_text(onetime.to_str() + "\n")
+    weights = {name: value.detach().to("cpu", torch.float16).contiguous() for name, value in model.state_dict().items()}
     partial = folder / "model.safetensors.partial"
     save_file(weights, partial, metadata={"format": "pt"})
     partial.replace(folder / "model.safetensors")

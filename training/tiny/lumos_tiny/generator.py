@@ -40,7 +40,7 @@ def draw(r: Random, long_share: float = 1 - SHORT_SHARE) -> Problem:
             return problem
 
 
-def stream(seed: int, split: str) -> Iterator[Problem]:
+def stream(seed: int | str, split: str) -> Iterator[Problem]:
     """Yields an endless stream of problems of one split."""
     r = Random(f"{split}:{seed}")
     while True:

@@ -17,9 +17,12 @@ from torch import Tensor
 
 from .examples import IGNORE
 from .model import TinyLlama
+from .muon import BatchedMuon
 
 WARMUP = 100
-SAVE_STEPS = 250
+SAVE_SECONDS = 60
+#: Steps between two lines of output, at which the loss is read and checked.
+PRINT_STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Schedule:
     """Length and learning rate of a run.
 
     `steps` is the number of batches, `minutes` an optional limit that shortens the schedule, `rate` the peak of the learning rate, and
-    `hold` the share of the schedule before the decay. With `muon`, the layers' matrices are trained by Muon instead of AdamW.
+    `hold` the share of the schedule before the decay. With `muon`, the layers' matrices are trained by Muon instead of AdamW. The minutes are
+    counted from `started`, a time of `time.monotonic`, or from the first step.
     """
 
     steps: int
@@ -36,6 +40,7 @@ class Schedule:
     bf16: bool
     hold: float = 0.0
     muon: bool = False
+    started: float | None = None
 
 
 def optimizers_of(model: TinyLlama, schedule: Schedule) -> list[torch.optim.Optimizer]:
@@ -47,7 +52,7 @@ def optimizers_of(model: TinyLlama, schedule: Schedule) -> list[torch.optim.Opti
     groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
     optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=schedule.rate, betas=(0.9, 0.98), fused=True)]
     if orthogonal:
-        optimizers.append(torch.optim.Muon(orthogonal, lr=schedule.rate, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"))
+        optimizers.append(BatchedMuon(orthogonal, lr=schedule.rate, weight_decay=0.05))
     return optimizers
 
 
@@ -72,23 +77,26 @@ def fit(
     save: Callable[[], None],
     loss_of: Callable[..., Tensor] | None = None,
 ) -> None:
-    """Trains a model on the batches that `batch` returns for a progress from 0 to 1. Saves it every `SAVE_STEPS` steps and at the end.
+    """Trains a model on the batches that `batch` returns for a progress from 0 to 1. Saves it every `SAVE_SECONDS` and at the end.
 
-    `loss_of` takes the model and the tensors of a batch, token ids first; default: `padded_loss`.
+    `loss_of` takes the model and the tensors of a batch, token ids first; default: `padded_loss`. If the loss becomes infinite, the run continues with
+    the weights and half the learning rate of the last line of output.
     """
     loss_of = loss_of or partial(padded_loss, bf16=schedule.bf16)
     optimizers = optimizers_of(model, schedule)
-    start = time.monotonic()
-    step, seen, recent = 0, 0, []
+    begun = time.monotonic()
+    end = None if schedule.minutes is None else (schedule.started or begun) + 60 * schedule.minutes
+    saved, step, seen, peak = begun, 0, 0, schedule.rate
+    total, kept = None, [parameter.detach().clone() for parameter in model.parameters()]
     for step in range(schedule.steps):
-        minutes = (time.monotonic() - start) / 60
+        now = time.monotonic()
         progress = step / schedule.steps
-        if schedule.minutes is not None:
-            progress = max(progress, minutes / schedule.minutes)
+        if end is not None:
+            progress = max(progress, (now - begun) / (end - begun) if end > begun else 1)
         if progress >= 1:
             break
         for group in (group for optimizer in optimizers for group in optimizer.param_groups):
-            group["lr"] = learning_rate(schedule.rate, step, progress, schedule.hold)
+            group["lr"] = learning_rate(peak, step, progress, schedule.hold)
         tensors = batch(progress)
         loss = loss_of(model, *tensors)
         loss.backward()
@@ -97,13 +105,26 @@ def fit(
             optimizer.step()
             optimizer.zero_grad()
         seen += tensors[0].numel()
-        recent.append(loss.item())
-        if step % 50 == 49:
-            rate = seen / (time.monotonic() - start)
-            mean = sum(recent) / len(recent)
-            print(f"step {step + 1} loss {mean:.4f} minutes {minutes:.1f} tokens/s {rate:.0f}", flush=True)
-            recent.clear()
-        if step % SAVE_STEPS == SAVE_STEPS - 1:
-            save()
+        total = loss.detach() if total is None else total + loss.detach()
+        if step % PRINT_STEPS == PRINT_STEPS - 1:
+            mean, total = total.item() / PRINT_STEPS, None
+            passed = time.monotonic() - begun
+            print(f"step {step + 1} loss {mean:.4f} minutes {passed / 60:.1f} tokens/s {seen / passed:.0f}", flush=True)
+            finite = all(bool(torch.isfinite(p).all()) for p in model.parameters()) if math.isfinite(mean) else False
+            with torch.no_grad():
+                for parameter, copy in zip(model.parameters(), kept, strict=True):
+                    copy.copy_(parameter) if finite else parameter.copy_(copy)
+            if not finite:
+                peak /= 2
+                optimizers = optimizers_of(model, schedule)
+                print(f"step {step + 1}: infinite loss; continuing from step {step + 1 - PRINT_STEPS} at half the rate", flush=True)
+            elif time.monotonic() - saved >= SAVE_SECONDS:
+                saved = time.monotonic()
+                save()
+    if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
+        with torch.no_grad():
+            for parameter, copy in zip(model.parameters(), kept, strict=True):
+                parameter.copy_(copy)
     save()
-    print(f"done after {step + 1} steps, {seen} tokens, {(time.monotonic() - start) / 60:.1f} minutes")
+    passed = time.monotonic() - begun
+    print(f"done after {step + 1} steps, {seen} tokens, {passed / 60:.1f} minutes, {seen / passed:.0f} tokens/s", flush=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from .onetime import ONETIME
 from .protocol import CONSTANTS
 
 BOS, EOS = "<s>", "</s>"
@@ -17,7 +18,7 @@ DIGITS = re.compile(r"\d")
 GROUPS = r"\d{1,3}(?=(?:\d{3})*(?!\d))"
 
 
-def train_tokenizer(texts: Iterable[str], vocab_size: int, constants: Sequence[str] = CONSTANTS) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], vocab_size: int, constants: Sequence[str] = (*CONSTANTS, ONETIME)) -> Tokenizer:
     """Learns the merges from texts. Adds the constants and all groups of digits, each as one token, beside `vocab_size`."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
