@@ -196,6 +196,11 @@ class Qa(unittest.TestCase):
             plan = f"{USER}{PLAN}Task: {question}; Initial Environment Description: None.{ASSISTANT}"
             self.assertEqual(oracle.reply(plan), f"Subgoal 1: {step['ask']}")
             self.assertEqual(qa.Oracle(folder, "onetime").reply(plan).count("Subgoal "), 3)
+            _, known = next((q, k) for q, k in oracle.known.items() if k["kind"] == "bridge" and len(k["steps"]) == 2)
+            first = known["steps"][0]
+            self.assertNotIn(first["page"], first["unnamed"])
+            context = f"Evidence 1: {first['page']} has something to do with {first['answer']}."
+            self.assertEqual(oracle.reply(qa.reading_prompt(first["unnamed"], context)), f"Answer: {first['answer']}")
 
 
 class Training(unittest.TestCase):
@@ -274,7 +279,7 @@ class Training(unittest.TestCase):
                     learned += 1
                     before = [j for j in range(1, i) if ids[j - 1 : j + 1] == ids[i - 1 : i + 1]]
                     self.assertEqual({ids[j + 1] for j in before[:1]}, {target})
-            self.assertEqual(next(with_copying(iter([example]), 0.0, 500, r)), example)
+            self.assertEqual(next(with_copying(iter([("a", example)]), 0.0, 500, r)), ("a", example))
         self.assertGreater(learned, 1000)
 
     def test_added_layers_change_nothing(self) -> None:

@@ -61,6 +61,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--copying", type=float, default=0.0, help="share of random sequences to copy from, beside the conversations")
     parser.add_argument("--packed", type=float, metavar="SHARE", help="pack sequences without padding (faster; needs g++); share of tokens that may be learned, such as 0.25")
     parser.add_argument("--device", help="train with padded batches on cuda or cpu, after other processes have encoded the conversations; minutes then count from the start")
+    parser.add_argument("--dropout", type=float, default=0.0, help="with --device: share of what each block adds that is left out in training")
     parser.add_argument("--workers", type=int, default=4, help="with --device: processes that encode")
     parser.add_argument("--check", type=float, default=0.0, help="with --device: share of the tasks to hold back, and to check the model on when it is saved")
     parser.add_argument("--no-bf16", action="store_true", help="float32 instead of bfloat16 autocast")
@@ -166,7 +167,7 @@ def main() -> None:
 
     if args.device:
         store = stored(args, tokenizer, conversations, args.copying)
-        gpu.train(model, repeated_store(store, args.tokens, args.seed), stored(args, tokenizer, held, 0) if held else None, schedule, finish, args.device)
+        gpu.train(model, repeated_store(store, args.tokens, args.seed), stored(args, tokenizer, held, 0) if held else None, schedule, finish, args.device, args.dropout)
         return
     from lumos_tiny.packed import compiled, packs
 

@@ -58,6 +58,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ffn", type=int, default=416, help="feed-forward size")
     parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--device", help="train with padded batches on cuda or cpu, on problems that other processes generate; minutes then count from the start")
+    parser.add_argument("--dropout", type=float, default=0.0, help="with --device: share of what each block adds that is left out in training")
     parser.add_argument("--workers", type=int, default=4, help="with --device: processes that generate problems")
     parser.add_argument("--reuse", type=int, default=4, help="with --device: how often each generated conversation is used")
     parser.add_argument("--check", type=int, default=300, help="with --device: generated problems to check the model on when it is saved, beside the written ones held back")
@@ -151,7 +152,7 @@ def main() -> None:
             return Store.of(list(islice(examples_of(args, tokenizer, sets, f"{args.seed}:{number}"), CHUNK)))
 
         batches = windowed(produced(chunk, args.workers), args.tokens, args.reuse, args.seed)
-        gpu.train(model, batches, held_back_examples(args, tokenizer, sets) if args.check else None, schedule, finish, args.device)
+        gpu.train(model, batches, held_back_examples(args, tokenizer, sets) if args.check else None, schedule, finish, args.device, args.dropout)
         return
     from lumos_tiny.packed import compiled, packs
 

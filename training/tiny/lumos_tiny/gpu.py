@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -44,8 +45,11 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return (x * cos + torch.cat((-second, first), dim=-1) * sin).to(BF16)
 
 
-def logits(model: TinyLlama, ids: Tensor, asked: Tensor) -> Tensor:
-    """Returns the logits at positions of the flattened `ids` `[rows, width]`, in bfloat16 with a residual stream in float32."""
+def logits(model: TinyLlama, ids: Tensor, asked: Tensor, dropout: float = 0.0) -> Tensor:
+    """Returns the logits at positions of the flattened `ids` `[rows, width]`, in bfloat16 with a residual stream in float32.
+
+    `dropout` is the share of what each block adds to the residual stream that is left out.
+    """
     config = model.config
     rows, width = ids.shape
     heads, size = config.num_attention_heads, config.head_dim
@@ -62,20 +66,20 @@ def logits(model: TinyLlama, ids: Tensor, asked: Tensor) -> Tensor:
         q, k = _rotated(qkv[:, :, :2], cos, sin).unbind(2)
         # Padding is on the right, where no other position attends to it.
         out = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), qkv[:, :, 2].transpose(1, 2), is_causal=True)
-        x = x + F.linear(out.transpose(1, 2).reshape(rows * width, -1), own.o_proj.weight.to(BF16))
+        x = x + F.dropout(F.linear(out.transpose(1, 2).reshape(rows * width, -1), own.o_proj.weight.to(BF16)), dropout)
         if index == last:
             x = x.index_select(0, asked)
         gate, up = F.linear(
             _norm(x, layer.post_attention_layernorm.weight, config.rms_norm_eps),
             torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight)).to(BF16),
         ).chunk(2, dim=-1)
-        x = x + F.linear(F.silu(gate) * up, mlp.down_proj.weight.to(BF16))
+        x = x + F.dropout(F.linear(F.silu(gate) * up, mlp.down_proj.weight.to(BF16)), dropout)
     return F.linear(_norm(x, model.model.norm.weight, config.rms_norm_eps), model.model.embed_tokens.weight.to(BF16))
 
 
-def loss(model: TinyLlama, ids: Tensor, asked: Tensor, targets: Tensor) -> Tensor:
+def loss(model: TinyLlama, ids: Tensor, asked: Tensor, targets: Tensor, dropout: float = 0.0) -> Tensor:
     """Returns the mean loss of the targets at the positions `asked`."""
-    return F.cross_entropy(logits(model, ids, asked).float(), targets)
+    return F.cross_entropy(logits(model, ids, asked, dropout).float(), targets)
 
 
 @torch.no_grad()
@@ -101,7 +105,13 @@ def exact(model: TinyLlama, store: Store, device: torch.device, tokens: int = 16
 
 
 def train(
-    model: TinyLlama, batches: Iterator[tuple[np.ndarray, np.ndarray]], held: Store | None, schedule: Schedule, save: Callable[[], None], name: str
+    model: TinyLlama,
+    batches: Iterator[tuple[np.ndarray, np.ndarray]],
+    held: Store | None,
+    schedule: Schedule,
+    save: Callable[[], None],
+    name: str,
+    dropout: float = 0.0,
 ) -> None:
     """Trains a model on the device `name`. Each time it is saved, its exact replies in the examples `held` back are printed."""
     device = torch.device(name)
@@ -113,4 +123,4 @@ def train(
         if held is not None and len(held):
             print(exact(model, held, device), flush=True)
 
-    fit(model, lambda _: next(source), schedule, save_and_check, loss)
+    fit(model, lambda _: next(source), schedule, save_and_check, partial(loss, dropout=dropout))
