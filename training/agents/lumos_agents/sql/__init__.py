@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from pathlib import Path
 from random import Random
 from zlib import crc32
 
 from ..texts import ASSISTANT, KEEP, NEXT_USER, PLAN, RESULT, USER
-from . import questions, schema, varied as varied_names
+from . import asking, questions, schema, varied as varied_names, vocabulary, wide as wide_databases
 
 _PROMPTS = Path(__file__).parents[4] / "tasks" / "src" / "families" / "sql"
 _PLAN_EXAMPLE = (_PROMPTS / "plan_example.txt").read_text()
@@ -27,7 +28,8 @@ CONSTANTS = [
     " = ListTables() = [('", " = ListTables()", " = DescribeTable(", " = ExecuteSQL(", " = Submit(", ") = [('", " = [('", "',)]", "',), (\"", "\",), ('",
     "SELECT ", " FROM ", " WHERE ", " ORDER BY ", " GROUP BY ", "COUNT(*)", " LIMIT ", " JOIN ", " ON ",
     *(f"', '{type_}', '{null}', '{key}', None, '')" for type_ in ("int", "int(11)", "text", "float", "double", "decimal(10,2)", "varchar(20)", "varchar(40)",
-      "varchar(60)", "varchar(255)", "char(20)", "date") for null in ("YES", "NO") for key in ("", "PRI", "MUL") if not (key and type_ in ("text", "float", "double", "date"))),
+      "varchar(60)", "varchar(255)", "char(20)", "date", "varchar(50)", "varchar(80)", "varchar(100)", "varchar(120)",
+      "bigint(20)", "smallint(6)", "decimal(19,4)", "real", "longtext", "datetime", "timestamp") for null in ("YES", "NO") for key in ("", "PRI", "MUL") if not (key and type_ in ("text", "float", "double", "date", "real", "longtext", "datetime", "timestamp", "decimal(10,2)", "decimal(19,4)", "varchar(120)"))),
     "), ('",  "',), ('" , "', 'YES', '', None, '')", "', 'NO', '', None, '')"  "', 'NO', 'PRI', None, '')", "', 'YES', 'MUL', None, '')",
     "Find the tables of the database.", "Look at the columns of ", "Submit the rows.",
 ]  # fmt: skip
@@ -41,28 +43,48 @@ def _split_of(question: questions.Question) -> str:
     return {0: "test", 1: "dev"}.get(crc32(f"{question.text} | {question.sql}".encode()) % 32, "train")
 
 
-def generate(split: str, seed: int, count: int, folder: Path, varied: bool = False) -> None:
+def _runs(r: Random, connection: sqlite3.Connection, question: questions.Question) -> bool:
+    """Says whether a statement runs. Most statements without rows are left out, because real questions have few."""
+    try:
+        rows = connection.execute(question.sql).fetchall()
+    except sqlite3.Error:
+        return False
+    return rows not in ([], [(0,)], [(None,)]) or r.random() < 0.25
+
+
+def _paragraphs(path: Path) -> list[str]:
+    return ["".join(sentences) for line in path.read_text().splitlines() for _, sentences in json.loads(line)["context"]]
+
+
+def generate(split: str, seed: int, count: int, folder: Path, varied: bool = False, wide: float = 0.0, texts: list[Path] | None = None) -> None:
     """Writes databases, records in the format of InterCode's Spider file, and what the oracle knows.
 
-    With `varied`, names are compound more often and differ from the words of the questions.
+    With `varied`, names are compound more often and differ from the words of the questions. `wide` is the share of databases of many
+    areas, with more kinds of questions, and `texts` are files of HotpotQA's training split, whose nouns become names and values.
     """
     r = Random(f"sql:{split}:{seed}")
     place = folder / "intercode_sql"
     (place / "sqlite").mkdir(parents=True, exist_ok=True)
     records, known, seen = [], [], set()
     number = seed * 100_000 + {"train": 0, "dev": 80_000, "test": 90_000}[split]
+    nouns = vocabulary.nouns([text for path in texts or [] for text in _paragraphs(path)])
     while len(records) < count:
-        database = schema.draw(r, number)
-        if varied:
+        is_wide = wide > 0 and r.random() < wide
+        database = wide_databases.draw(r, number, nouns) if is_wide else schema.draw(r, number)
+        if varied and not is_wide:
             varied_names.vary(r, database)
         number += 1
-        schema.write(database, place / "sqlite" / f"{database.name}.sqlite")
+        path = place / "sqlite" / f"{database.name}.sqlite"
+        schema.write(database, path)
+        connection = sqlite3.connect(path)
         added = 0
         for _ in range(TASKS_PER_DATABASE * 100):
-            question = questions.draw(r, database)
+            question = asking.draw(r, database) if is_wide else questions.draw(r, database)
             if added == TASKS_PER_DATABASE or len(records) == count:
                 break
             if _split_of(question) != split or question.text in seen:
+                continue
+            if is_wide and not _runs(r, connection, question):
                 continue
             seen.add(question.text)
             added += 1
@@ -72,8 +94,9 @@ def generate(split: str, seed: int, count: int, folder: Path, varied: bool = Fal
             if r.random() < 0.03:
                 others = [table.name for table in database.tables if table.words and table.name not in described]
                 described = [*r.sample(others, min(1, len(others))), *described]
-            slip = varied_names.slip(r, question, database.style) if varied and r.random() < SLIPS else None
+            slip = varied_names.slip(r, question, database.style) if (varied or is_wide) and r.random() < SLIPS else None
             known.append({"slip": slip, "question": question.text, "database": database.name, "sql": question.sql, "goal": question.goal, "tables": described})
+        connection.close()
     (place / "ic_spider_dev.json").write_text(json.dumps(records, indent=0))
     (folder / "oracle.json").write_text(json.dumps(known))
 
@@ -103,7 +126,7 @@ class Oracle:
         goals = ["Find the tables of the database.", looked, *first, known["goal"], "Submit the rows."]
         # A wrong name that the database accepts, as SQLite does with quoted ones, is not corrected.
         turn += 1 if first and turn == 3 and not failed else 0
-        return f"{KEEP if turn else ''}Subgoal {turn + 1}: {goals[turn]}"
+        return f"{KEEP if turn else ''}Subgoal {turn + 1}: {goals[min(turn, len(goals) - 1)]}"
 
     @staticmethod
     def _ground(known: dict, turn: int, failed: int) -> str:

@@ -64,6 +64,9 @@ class Table:
     columns: list[Column]
     rows: list[list] = field(default_factory=list)
     parent: Table | None = None
+    #: The tables that its reference columns refer to, in their order, and the two that a link joins.
+    references: list[Table] = field(default_factory=list)
+    links: tuple[Table, ...] = ()
 
     def of_kind(self, kind: str) -> list[Column]:
         """Returns the columns of a kind."""
@@ -211,11 +214,12 @@ def write(database: Database, path: Path) -> None:
     """Writes a database as an SQLite file."""
     path.unlink(missing_ok=True)
     with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
         for table in database.tables:
             lines = []
             for column in table.columns:
                 end = " NOT NULL PRIMARY KEY" if column.kind == "key" else ""
-                end += " COLLATE NOCASE" if column.kind == "text" else ""
+                end += " COLLATE NOCASE" if column.kind == "text" or column.type.startswith(("varchar", "char")) else ""
                 lines.append(f"`{column.name}` {column.type}{end}")
             connection.execute(f"CREATE TABLE `{table.name}` ({', '.join(lines)})")
             marks = ", ".join("?" * len(table.columns))
