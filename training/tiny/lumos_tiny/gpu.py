@@ -40,6 +40,10 @@ def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return F.rms_norm(x, (x.shape[-1],), weight, eps).to(BF16)
 
 
+def _dropped(x: Tensor, share: float) -> Tensor:
+    return F.dropout(x, share) if share else x
+
+
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     first, second = x.chunk(2, dim=-1)
     return (x * cos + torch.cat((-second, first), dim=-1) * sin).to(BF16)
@@ -66,14 +70,14 @@ def logits(model: TinyLlama, ids: Tensor, asked: Tensor, dropout: float = 0.0) -
         q, k = _rotated(qkv[:, :, :2], cos, sin).unbind(2)
         # Padding is on the right, where no other position attends to it.
         out = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), qkv[:, :, 2].transpose(1, 2), is_causal=True)
-        x = x + F.dropout(F.linear(out.transpose(1, 2).reshape(rows * width, -1), own.o_proj.weight.to(BF16)), dropout)
+        x = x + _dropped(F.linear(out.transpose(1, 2).reshape(rows * width, -1), own.o_proj.weight.to(BF16)), dropout)
         if index == last:
             x = x.index_select(0, asked)
         gate, up = F.linear(
             _norm(x, layer.post_attention_layernorm.weight, config.rms_norm_eps),
             torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight)).to(BF16),
         ).chunk(2, dim=-1)
-        x = x + F.dropout(F.linear(F.silu(gate) * up, mlp.down_proj.weight.to(BF16)), dropout)
+        x = x + _dropped(F.linear(F.silu(gate) * up, mlp.down_proj.weight.to(BF16)), dropout)
     return F.linear(_norm(x, model.model.norm.weight, config.rms_norm_eps), model.model.embed_tokens.weight.to(BF16))
 
 
