@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 from lumos_agents import sql
+from lumos_agents.texts import ASSISTANT, NEXT_USER
 from lumos_agents.sql import asking, joining, schema, vocabulary, wide
 
 NOUNS = ["festival", "valley", "record", "winner", "theatre", "survey"]
@@ -122,6 +123,45 @@ class Wide(unittest.TestCase):
             self.assertTrue(any("JOIN" in record["gold"] for record in records))
             for record in records:
                 self.assertIn(record["db"], {path.stem for path in (folder / "intercode_sql" / "sqlite").iterdir()})
+
+    def test_wrong_names_fail(self) -> None:
+        r, wrong = Random(8), Counter()
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(20):
+                database = wide.draw(r, number, NOUNS)
+                connection = opened(database, folder)
+                for _ in range(10):
+                    question = asking.draw(r, database)
+                    if table := wide.wrong_table(r, question, database):
+                        wrong["table"] += 1
+                        with self.assertRaisesRegex(sqlite3.OperationalError, "no such table"):
+                            connection.execute(f"SELECT * FROM {table}")
+                    if slip := wide.wrong_column(r, question, database):
+                        wrong["column"] += 1
+                        with self.assertRaisesRegex(sqlite3.OperationalError, "no such column"):
+                            connection.execute(slip["sql"])
+                connection.close()
+        self.assertGreater(min(wrong["table"], wrong["column"]), 60)
+
+    def test_oracle_corrects_a_wrong_table(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            known = {"question": "List the ages.", "database": "pet_1", "sql": "SELECT age FROM pet", "goal": "Get age from pet.", "tables": ["pet"], "missing": "pets"}
+            (folder / "oracle.json").write_text(json.dumps([known]))
+            oracle = sql.Oracle(folder)
+            task = "List the ages.; Initial Environment Description: A MySQL database named pet_1."
+            plan, ground = sql.CONSTANTS[0] + task + ASSISTANT, sql.EXAMPLES["grounder"] + "\n\nTask: " + task
+            replies = []
+            for turn, result in enumerate(["[('pet',)]", "R2 = DescribeTable(pets) = Error executing query: Table 'pet_1.pets' doesn't exist", "[('age', 'int')]", "[(3,)]"], 1):
+                plan += f"…{NEXT_USER}The executed result for Subgoal {turn} is {result}. Should we stop planning?{ASSISTANT}"
+                replies.append(oracle.reply(plan).split(": ", 1)[1])
+            self.assertEqual(replies, ["Look at the columns of pets.", "Look at the columns of pet.", "Get age from pet.", "Submit the rows."])
+            replies = []
+            for _ in range(5):
+                ground += f"\nSubgoal to be grounded: …{ASSISTANT}"
+                replies.append(oracle.reply(ground))
+                ground += replies[-1]
+            self.assertEqual(replies, ["R1 = ListTables()", "R2 = DescribeTable(pets)", "R3 = DescribeTable(pet)", "R4 = ExecuteSQL(SELECT age FROM pet)", "R5 = Submit(R4)"])
 
     def test_plurals_and_nouns(self) -> None:
         self.assertEqual([vocabulary.plural(w) for w in ("person", "city", "number of staff", "series", "class", "home town")],

@@ -36,7 +36,9 @@ CONSTANTS = [
 TASKS_PER_DATABASE = 6
 #: Share of the questions at which the oracle's planner first names a wrong column, with `varied`.
 SLIPS = 0.15
-REFUSED = " = Error executing query: no such column"
+#: Share of the questions of wide databases at which it first names a wrong table.
+MISSES = 0.06
+REFUSED = " = Error executing query: "
 
 
 def _split_of(question: questions.Question) -> str:
@@ -95,7 +97,12 @@ def generate(split: str, seed: int, count: int, folder: Path, varied: bool = Fal
                 others = [table.name for table in database.tables if table.words and table.name not in described]
                 described = [*r.sample(others, min(1, len(others))), *described]
             slip = varied_names.slip(r, question, database.style) if (varied or is_wide) and r.random() < SLIPS else None
-            known.append({"slip": slip, "question": question.text, "database": database.name, "sql": question.sql, "goal": question.goal, "tables": described})
+            missing = None
+            if is_wide and slip and r.random() < 0.3:
+                slip = wide_databases.wrong_column(r, question, database)
+            elif is_wide and not slip and r.random() < MISSES:
+                missing = wide_databases.wrong_table(r, question, database)
+            known.append({"slip": slip, "missing": missing, "question": question.text, "database": database.name, "sql": question.sql, "goal": question.goal, "tables": described})
         connection.close()
     (place / "ic_spider_dev.json").write_text(json.dumps(records, indent=0))
     (folder / "oracle.json").write_text(json.dumps(known))
@@ -120,22 +127,18 @@ class Oracle:
 
     @staticmethod
     def _plan(known: dict, turn: int, failed: int) -> str:
-        tables = known["tables"]
-        looked = f"Look at the columns of {' and '.join(tables)}."
-        first = [known["slip"]["goal"]] if known.get("slip") else []
-        goals = ["Find the tables of the database.", looked, *first, known["goal"], "Submit the rows."]
+        looked = f"Look at the columns of {' and '.join(known['tables'])}."
+        missing = [f"Look at the columns of {known['missing']}."] if known.get("missing") else []
         # A wrong name that the database accepts, as SQLite does with quoted ones, is not corrected.
-        turn += 1 if first and turn == 3 and not failed else 0
+        queries = [known["slip"]["goal"], *([known["goal"]] if failed else [])] if known.get("slip") else [known["goal"]]
+        goals = ["Find the tables of the database.", *missing, looked, *queries, "Submit the rows."]
         return f"{KEEP if turn else ''}Subgoal {turn + 1}: {goals[min(turn, len(goals) - 1)]}"
 
     @staticmethod
     def _ground(known: dict, turn: int, failed: int) -> str:
-        count = len(known["tables"])
-        slip = known.get("slip")
-        if turn == 0:
-            return "R1 = ListTables()"
-        if turn == 1:
-            return "; ".join(f"R{i} = DescribeTable({name})" for i, name in enumerate(known["tables"], 2))
-        if turn == 2 + failed:
-            return f"R{count + turn} = ExecuteSQL({slip['sql'] if slip and not failed else known['sql']})"
-        return f"R{count + turn} = Submit(R{count + turn - 1})"
+        missing = [[f"DescribeTable({known['missing']})"]] if known.get("missing") else []
+        queries = [known["slip"]["sql"], *([known["sql"]] if failed else [])] if known.get("slip") else [known["sql"]]
+        turns = [["ListTables()"], *missing, [f"DescribeTable({name})" for name in known["tables"]], *[[f"ExecuteSQL({query})"] for query in queries]]
+        first = 1 + sum(map(len, turns[:turn])) + max(0, turn - len(turns))
+        actions = turns[turn] if turn < len(turns) else [f"Submit(R{first - 1})"]
+        return "; ".join(f"R{i} = {action}" for i, action in enumerate(actions, first))

@@ -11,6 +11,7 @@ from random import Random
 
 from .. import invent
 from . import vocabulary
+from .questions import Question
 from .schema import Column, Database, Table, styled
 from .vocabulary import ABBREVIATIONS, EXTREMES, SYNONYMS, Entity, Field, plural
 
@@ -284,6 +285,29 @@ def draw(r: Random, number: int, nouns: list[str]) -> Database:
     r.shuffle(every)
     stem = re.sub(r"\W+", "_", r.choice(entities).words) if r.random() < 0.8 else invent.word(r, 2)
     return Database(f"{stem}_{number}", every, "snake" if style == "title" else style)
+
+
+def wrong_table(r: Random, question: Question, database: Database) -> str | None:
+    """Returns a name of the kind that a planner gives a table by mistake, and that no table has."""
+    table = r.choice(question.tables)
+    words = table.words or table.name
+    parts = [part for part in re.split(r"_|(?<=[a-z])(?=[A-Z])", table.name) if part]
+    column = r.choice(table.columns)
+    wrong = r.choice((styled(words, database.style), styled(plural(words), database.style), parts[-1], parts[0], plural(table.name), table.name.removesuffix("s"), f"{table.name}_{column.name}", column.name))
+    return wrong if wrong.lower() not in {t.name.lower() for t in database.tables} and re.fullmatch(r"\w+", wrong) and not WORDS.match(wrong.lower()) else None
+
+
+def wrong_column(r: Random, question: Question, database: Database) -> dict[str, str] | None:
+    """Returns the goal and statement of a question with a column of another table in the place of one."""
+    here = {c.name.lower() for t in question.tables for c in t.columns} | {t.name.lower() for t in question.tables}
+    others = [c.name for t in database.tables for c in t.columns if c.name.lower() not in here]
+    named = [c.name for t in question.tables for c in t.columns if c.kind in ("text", "number", "date") and re.search(rf"\b{c.name}\b", question.sql)]
+    named = [name for name in named if name.lower() not in {t.name.lower() for t in question.tables}]
+    if not others or not named:
+        return None
+    name, wrong = r.choice(named), r.choice(others)
+    change = lambda text: re.sub(rf"\b{name}\b", wrong, text)  # noqa: E731
+    return {"goal": change(question.goal), "sql": change(question.sql)}
 
 
 def extremes(column: Column) -> tuple[str, str] | None:
