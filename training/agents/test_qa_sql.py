@@ -130,6 +130,13 @@ class Qa(unittest.TestCase):
             else:
                 self.assertTrue(question.answer in ("yes", "no") or question.answer in question.text)
 
+    def test_searches_have_the_words_of_sentences(self) -> None:
+        self.assertEqual(qa.questions.search_query("Where did Ann Lee die?"), "Where did Ann Lee die? died")
+        self.assertEqual(qa.questions.search_query("Who directed Slate Road?"), "Who directed Slate Road?")
+        for relation in qa.relations.RELATIONS:
+            words = set(qa.questions.search_words(relation).split())
+            self.assertTrue(words and any(words & set(text.lower().split()) for text in relation.say), relation)
+
     def test_yes_and_no_are_balanced(self) -> None:
         r = Random(6)
         world = qa.world.draw(r)

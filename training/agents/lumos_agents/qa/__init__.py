@@ -8,7 +8,7 @@ from random import Random
 from zlib import crc32
 
 from ..texts import ASSISTANT, KEEP, NEXT_USER, PLAN, RESULT, STOP, USER
-from . import comparisons, mined, questions, sentences, world
+from . import comparisons, mined, questions, relations, sentences, world
 
 _GROUND = (
     f"{USER}Please ground the given subgoal to corresponding executable actions for solving the given task. "
@@ -102,13 +102,13 @@ def generate(split: str, seed: int, count: int, folder: Path, texts: list[Path] 
 def _add_real(split: str, r: Random, count: int, read: list[dict], found: list[mined.Fact], known: dict[str, dict], records: list[dict]) -> None:
     """Adds `count` questions from sentences, and HotpotQA's own, of a split."""
 
-    def add(text: str, answer: str, steps: list[questions.Step]) -> bool:
+    def add(text: str, answer: str, steps: list[questions.Step], type_: str = REAL) -> bool:
         if ";" in text or text in known or split_of(text) != split:
             return False
         kind = "comparison" if steps else REAL
         # One step, whose search is for the question itself, unless it compares the same fact of two pages.
         known[text] = {"answer": answer, "steps": [vars(step) for step in steps or [questions.Step(text, text, answer)]], "kind": kind}
-        records.append({"question": text, "answer": answer, "type": kind})
+        records.append({"question": text, "answer": answer, "type": "comparison" if steps else type_})
         return True
 
     facts = {(fact.title, fact.key): fact for fact in found}
@@ -117,7 +117,7 @@ def _add_real(split: str, r: Random, count: int, read: list[dict], found: list[m
     made = iter(sentences.made(read, r))
     added = 0
     while added < count and (question := next(made, None)):
-        added += add(question.question, question.answer, [])
+        added += add(question.question, question.answer, [], f"made-{question.kind}")
 
 
 class Oracle:
@@ -132,10 +132,14 @@ class Oracle:
             known["whole"] = question if compares else ""
         # The answers of subgoals' questions. A one-time plan's later questions have none of their own.
         self.answers: dict[str, set[str]] = {}
+        # By questions without the name of their page: the page and the answer.
+        self.unnamed: dict[str, set[tuple[str, str]]] = {}
         for question, known in self.known.items():
             self.answers.setdefault(question, set()).add(known["answer"])
             for step in known["steps"]:
                 self.answers.setdefault(step["ask"], set()).add(step["answer"])
+                if step["unnamed"]:
+                    self.unnamed.setdefault(step["unnamed"], set()).add((step["page"], step["answer"]))
 
     def reply(self, prompt: str) -> str:
         """Returns the next reply."""
@@ -168,15 +172,18 @@ class Oracle:
         for index, step in enumerate(steps):
             page = f"R{3 * index}" if step["follows"] else step["page"]
             earlier = f"R{3 * index}, " if step["follows"] else ""
-            actions.append(self._actions(page, step["ask_before"] or step["ask"], 3 * index + 1, earlier))
+            ask = step["ask_before"] or step["ask"]
+            actions.append(self._actions(page, ask, 3 * index + 1, earlier, step["unnamed"], step["search"]))
         if known["whole"]:
             values = ", ".join(f"R{3 * i}" for i in range(1, len(steps) + 1))
             actions.append(f"R{3 * len(steps) + 1} = QA([{values}], Question: {known['whole']})")
         return "; ".join(actions)
 
     @staticmethod
-    def _actions(page: str, ask: str, first: int, earlier: str) -> str:
-        return f"R{first} = KnowledgeQuery({page}); R{first + 1} = ParagraphRetrieve(R{first}, Query: {ask}); R{first + 2} = QA([{earlier}R{first + 1}], Question: {ask})"
+    def _actions(page: str, ask: str, first: int, earlier: str, unnamed: str = "", search: str = "") -> str:
+        query = search or (ask if page == ask else questions.search_query(ask))
+        find = f"R{first} = KnowledgeQuery({page}); R{first + 1} = ParagraphRetrieve(R{first}, Query: {query})"
+        return f"{find}; R{first + 2} = QA([{earlier}R{first + 1}], Question: {unnamed or ask})"
 
     def _read(self, prompt: str) -> str:
         question, _, context = prompt.split("Question: ", 1)[1].partition("\nContext: ")
@@ -189,4 +196,7 @@ class Oracle:
             shown = all(step["answer"] in context for step in known["steps"])
             return f"Answer: {known['answer']}" if shown or question != bare else "No answer"
         found = [answer for answer in self.answers.get(bare, ()) if answer in context]
+        if not found:
+            about = sorted((-context.count(page), page, answer) for page, answer in self.unnamed.get(bare, ()) if page in context and answer in context)
+            found = [answer for _, _, answer in about]
         return f"Answer: {found[0]}" if found else "No answer"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -12,13 +14,20 @@ from .world import Thing, World
 
 @dataclass
 class Step:
-    """A subgoal: its question, the page to look at, its answer, and how a one-time plan asks it before earlier answers are known."""
+    """A subgoal: its question, the page to look at, its answer, and how a one-time plan asks it before earlier answers are known.
+
+    `unnamed` is the question without the name of its thing. A one-time plan searches for the QA tool's whole result, so a name in its
+    question would be found again instead of the answer. `search` are the words that select sentences where the name is not known yet: the
+    ranker of words would otherwise prefer sentences with *that* and *person*.
+    """
 
     ask: str
     page: str
     answer: str
     ask_before: str = ""
     follows: bool = False
+    unnamed: str = ""
+    search: str = ""
 
 
 @dataclass
@@ -38,6 +47,34 @@ def _usual(thing: Thing, relation: Relation) -> Step:
 
 def _step(r: Random, thing: Thing, relation: Relation) -> Step:
     return Step(r.choice(relation.ask).replace("{X}", thing.name), thing.name, thing.value(relation))
+
+
+_COMMON = set(
+    "a about an and are as at by can for from had has her his in into is it its left many north not of often on once one only or out several soon spent that the there they "
+    "this through to twenty two up was were which who with years after always all became early last long main later people".split()
+)
+
+
+def search_words(relation: Relation) -> str:
+    """Returns the words of a relation's sentences without common ones, those of several sentences first, at most eight."""
+    said = [dict.fromkeys(re.sub(r"\{[XY]\}|[^\w ]|\d", " ", text).lower().split()) for text in relation.say]
+    counts = Counter(word for words in said for word in words if word not in _COMMON)
+    return " ".join(word for word, _ in counts.most_common(8))
+
+
+#: By relations of persons: words of their sentences that their questions do not contain, such as *died* for *Where did Ann Lee die?*
+MORE = {
+    "died": "died lived until", "deathplace": "died", "birthplace": "born native", "college": "studied graduated degree student", "father": "father child son",
+    "spouse": "married wife met", "work": "was a known as worked became",
+}  # fmt: skip
+_MORE = [
+    (re.compile(re.escape(form).replace(r"\{X\}", ".+")), MORE[relation.key]) for relation in RELATIONS if relation.of == "person" and relation.key in MORE for form in relation.ask
+]  # fmt: skip
+
+
+def search_query(ask: str) -> str:
+    """Returns what to search the sentences of a page for to answer a question: the question, with more words where it needs them."""
+    return next((f"{ask} {more}" for form, more in _MORE if form.fullmatch(ask)), ask)
 
 
 def one_hop(r: Random, world: World) -> Question:
@@ -64,7 +101,8 @@ def two_hops(r: Random, world: World) -> Question:
     one = _usual(thing, first)
     noun = {"person": "that person", "city": "that city", "river": "that river", "company": "that company", "band": "that band"}.get(middle.type, "it")
     before = ask.replace("the {X}", noun).replace("{X}", noun)
-    two = Step(ask.replace("{X}", middle.name), middle.name, middle.value(second), before, True)
+    one.unnamed = re.sub(r"(?:\b(?:the|an?) )?\{X\}", "they" if thing.type == "person" else "it", first.ask[0])
+    two = Step(ask.replace("{X}", middle.name), middle.name, middle.value(second), before, True, search=search_words(second))
     return Question(asked, two.answer, "bridge", [one, two])
 
 

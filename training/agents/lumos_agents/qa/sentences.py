@@ -15,7 +15,7 @@ from random import Random
 from .mined import DATE, NAME, NATION, PLACE, facts
 
 #: a name or a place ends here, and is not a part of a longer one
-_END = r"(?=[,.;:)]|$| (?:and|or|in|on|at|by|from|to|with|who|that|which|where|as|for|of|is|was|after|before|during|but|until|since)\b)"
+_END = r"(?=[,.;:)]|$| (?:(?:and|or)(?= [a-z])|(?:in|on|at|by|from|to|with|who|that|which|where|as|for|of|is|was|after|before|during|but|until|since)\b))"
 _NOT_PLACES = re.compile(rf"\b(?:January|February|March|April|May|June|July|August|September|October|November|December)\b|^{NATION}$|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|^(?:The|Highway|Route)$|\b(?:of|The)$")
 _COMPANY = re.compile(r"\b(?:Records|Company|Co|Inc|Studios?|Pictures|Entertainment|Press|University|Films?|Productions?|Group|Games|Music|Corporation|Network|Television|Books|Media|Association|Railway)\b")
 _PARTICIPLE = re.compile(r"(?:(?:[a-z]+ly|also|first|later) )?[a-z]+(?:ed|en|wn|ilt|un|ade|orn|eld|ught|old|und|ung|set|won|led)\b")
@@ -305,13 +305,13 @@ def _shows(page: Page, answer: str) -> tuple[str, ...]:
 
 
 def made(records: list[dict], r: Random) -> list[Made]:
-    """Returns the questions of all pages, each once, in random order."""
+    """Returns the questions of all pages, each once, in random order: those that join pages, and long ones, rather early."""
     known = pages(records)
     found: dict[str, Made] = {}
     for page in known.values():
         for question in (*clozes(r, page), *subjects(r, page), *bridges(r, page, known)):
             found.setdefault(question.question, question)
     questions = list(found.values())
-    r.shuffle(questions)
-    return questions
+    weights = {made: 3 if made.kind == "bridge" or len(made.question.split()) >= 24 else 1 for made in questions}
+    return sorted(questions, key=lambda made: r.random() ** (1 / weights[made]), reverse=True)
 
