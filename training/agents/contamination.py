@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=8)
     parser.add_argument("--show", type=int, default=20, help="overlapping items to print")
     parser.add_argument("--drop", default="$^", help="pattern of texts of the benchmark's template, which are removed first")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the conversations of --train whose tasks equal no test item")
     args = parser.parse_args()
     drop = re.compile(args.drop)
     trained = {drop.sub(" ", text) for path in args.train for text in texts(path, "task")}
@@ -44,6 +45,12 @@ def main() -> None:
     print(f"{len(trained)} training tasks, {len(tested)} test items: {len(equal)} equal, {len(shared)} share {args.words} words")
     for text, found in shared[: args.show]:
         print(f"- {text}\n  {' '.join(min(found))}")
+
+    if args.write:
+        found = {tuple(words(text)) for text in equal}
+        kept = [line for path in args.train for line in path.read_text().splitlines() if tuple(words(drop.sub(" ", json.loads(line)["task"]))) not in found]
+        args.write.write_text("".join(f"{line}\n" for line in kept))
+        print(f"{len(kept)} conversations written")
 
 
 if __name__ == "__main__":

@@ -342,7 +342,7 @@ def plural(words: str) -> str:
         many = IRREGULAR[last]
     elif last.endswith("y") and last[-2:-1] not in "aeiou":
         many = last[:-1] + "ies"
-    elif last.endswith("s") and not last.endswith("ss") and not last.endswith("us"):
+    elif last.endswith("ed") or (last.endswith("s") and not last.endswith(("ss", "us"))):
         many = last
     else:
         many = last + ("es" if last.endswith(("s", "x", "ch", "sh")) else "s")
