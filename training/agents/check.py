@@ -12,6 +12,7 @@ import torch
 from lumos_agents.conversations import Misaligned, encode, read
 from lumos_tiny.examples import IGNORE
 from lumos_tiny.export import load
+from lumos_tiny.onetime import marked
 
 
 @torch.inference_mode()
@@ -34,7 +35,9 @@ def main() -> None:
             example = encode(tokenizer, conversation)
         except Misaligned:
             continue
-        ids, targets = torch.tensor([example.ids]), torch.tensor(example.targets)
+        onetime = conversation.role == "planner" and conversation.formulation == "onetime"
+        ids = torch.tensor([marked(tokenizer, example.ids) if onetime else example.ids])
+        targets = torch.tensor(example.targets)
         asked = targets != IGNORE
         given = model.logits(model.hidden(ids, asked[None])).argmax(-1)
         wanted, at, turn = targets[asked], 0, 0

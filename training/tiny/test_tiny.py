@@ -239,6 +239,18 @@ class Written(unittest.TestCase):
         self.assertEqual(problem.formulas, ["48 * (25 / 100)", "48 + R1"])
         self.assertEqual([step.goal for step in problem.steps], ["how many clips Natalia sold in May", "how many clips did she sell"])
 
+    def test_calculations_without_annotation_or_goal_count(self) -> None:
+        record = {
+            "question": "Ann has 3 boxes with 4 pens each and finds 5 pens. Half of her pens are red. Calculate the number of red pens.",
+            "answer": "She has 3 x 4 = 12 pens in boxes.\n12+5=<<12+5=17>>17\nThen 1 + 1 = 3 and <<17=17>>17 pens.\nThe red pens are 17/2 = $<<17/2=8.5>>8.5\n#### 8.5",
+        }
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "train.jsonl"
+            path.write_text(json.dumps(record) + "\n")
+            (problem,) = gsm8k.load(path)
+        steps = [(step.goal, step.formulas) for step in problem.steps]
+        self.assertEqual(steps, [("how many pens she has in boxes", ("3 * 4",)), ("the number of red pens", ("R1 + 5", "R2 / 2"))])
+
     def test_mawps_equations_become_formulas(self) -> None:
         with TemporaryDirectory() as folder:
             path = Path(folder) / "train.csv"

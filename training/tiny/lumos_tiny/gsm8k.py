@@ -7,7 +7,7 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
-from .calculator import evaluate_actions, show
+from .calculator import evaluate_actions, evaluate_formula, show
 from .sources import asked
 from .story import Problem, Step, numbers_in
 
@@ -17,8 +17,14 @@ _TERM = re.compile(r"(?<![\w.])(?:\d*\.\d+|\d+)")
 _ALLOWED = re.compile(r"[\d.+\-*/() ]+")
 #: Numbers that a question may imply, such as by *half*, *a dozen* or *a week*.
 CONSTANTS = frozenset(map(Fraction, (*range(1, 13), 24, 30, 31, 52, 60, 100, 365, 1000, "0.5", "0.25", "1.5")))
-MAX_FORMULAS = 6
-MAX_QUESTION = 450
+_UNFINISHED = re.compile(r"[#<>=*+]| - |\n|\b(?:is|of|at|so|and|if|because|since|the|a|per)$|^the number of \w+$")
+MAX_FORMULAS = 8
+MAX_QUESTION = 600
+#: Formulas of one subgoal.
+MAX_TOGETHER = 3
+_TRIVIAL = re.compile(r"<<[\d.,]*=[\d.,]*>>")
+#: A calculation in the text of a solution, with its result.
+_CALCULATION = re.compile(r"(?<![\w.,/%>)])((?:\(?\$?\d[\d,]*(?:\.\d+)?\)?(?: ?[a-z]+)? ?[-+*/x] ?)+\(?\$?\d[\d,]*(?:\.\d+)?\)?)(?: ?[a-z]+)? ?= ?\$?(\d[\d,]*(?:\.\d+)?)(?![\d,]*[\d/%])")
 _LEADING = re.compile(
     r"^(?:(?:so|then|thus|therefore|hence|next|first|second|finally|now|and|since|this means|that means|which means|meaning|this is|that is|we know|"
     r"in total|altogether|if|that|because|as|for|to|we (?:first )?(?:find|know|need to find)(?: that)?|(?:first )?find)\b[,:]?\s*)+",
@@ -36,6 +42,25 @@ _CLAUSE = re.compile(r"^([^#]{2,}?)\s*(?:a total of |only |about )?(\$?)#\s*(.*)
 _UNIT = re.compile(r"^((?:[a-z][a-z-]*)(?: (?!in\b|on\b|at\b|for\b|per\b|of\b|every\b|each\b|a\b|an\b|and\b|to\b|left\b|from\b|more\b|that\b|than\b|during\b|with\b|by\b|after\b|before\b|because\b|since\b|total\b|altogether\b|over\b|so\b|as\b|the\b|all\b|together\b)[a-z][a-z-]*)?)\b\s*(.*)$")
 
 
+def annotated(answer: str) -> str:
+    """Returns a solution in which calculations without an annotation have one too, if their results are right, and annotations without one have none."""
+
+    def annotate(found: re.Match) -> str:
+        expression = re.sub(r"[$,a-wyz ]", "", found[1]).replace("x", "*")
+        result = found[2].replace(",", "")
+        if evaluate_formula(expression, {}) != Fraction(result):
+            return found.group()
+        return f"{found.group()[: found.start(2) - found.start()]}<<{expression}={result}>>{found[2]}"
+
+    lines = []
+    answer = _TRIVIAL.sub("", answer)
+    for line in answer.split("\n"):
+        if "####" not in line and "<<" not in line:
+            line = _CALCULATION.sub(annotate, line)
+        lines.append(line)
+    return "\n".join(lines)
+
+
 def _formulas(question: str, answer: str) -> list[str] | None:
     """Returns the annotated calculations with variables for earlier results, or None if a number has no source."""
     told = {Fraction(number) for number in numbers_in(question)}
@@ -45,7 +70,7 @@ def _formulas(question: str, answer: str) -> list[str] | None:
     formulas: list[str] = []
     for expression, _ in _ANNOTATION.findall(answer):
         expression = expression.replace(",", "").strip()
-        if not _ALLOWED.fullmatch(expression) or _LITERAL.fullmatch(expression):
+        if not _ALLOWED.fullmatch(expression):
             return None
         unknown = False
 
@@ -133,7 +158,7 @@ def _goal(line: str, expression: str, value: str) -> str | None:
     else:
         return None
     goal = _told_as(goal)
-    return goal if 10 < len(goal) < 110 and not re.search(r"[#<>=*+]| - |\n|\bis$", goal) else None
+    return goal if 10 < len(goal) < 110 and not _UNFINISHED.search(goal) else None
 
 
 def _goals(answer: str) -> list[str | None]:
@@ -145,22 +170,32 @@ def _goals(answer: str) -> list[str | None]:
     return goals
 
 
+def _steps(goals: list[str | None], formulas: list[str], question: str) -> tuple[Step, ...]:
+    """Returns subgoals. A formula without a goal of its own belongs to the next one: no goal is known, it repeats one, or has a result in its text."""
+    told, steps, waiting = set(numbers_in(question)), [], []
+    for number, (goal, formula) in enumerate(zip(goals, formulas, strict=True)):
+        waiting.append(formula)
+        last = number == len(goals) - 1
+        own = goal is not None and goal not in goals[number + 1 :] and not set(re.findall(r"\d+", goal)) - told
+        if goal is not None and (own or last):
+            steps.append(Step(goal, tuple(waiting)))
+            waiting = []
+    return tuple(steps)
+
+
 def load(path: Path) -> list[Problem]:
     """Returns the problems of the training file whose calculation can be traced."""
     problems = []
     for line in path.read_text().splitlines():
         record = json.loads(line)
-        question = " ".join(record["question"].split())
-        formulas, goal = _formulas(question, record["answer"]), asked(question)
+        question, answer = " ".join(record["question"].split()), annotated(record["answer"])
+        formulas, goal = _formulas(question, answer), asked(question)
         if not formulas or goal is None or len(formulas) > MAX_FORMULAS or len(question) > MAX_QUESTION:
             continue
         value = evaluate_actions(formulas)
         if value != Fraction(record["answer"].split("####")[-1].replace(",", "").strip()):
             continue
-        goals = [*_goals(record["answer"])[:-1], goal]
-        told = set(numbers_in(question))
-        if None in goals or any(set(re.findall(r"\d+", g)) - told for g in goals[:-1] if g):
-            continue
-        steps = tuple(Step(g, (formula,)) for g, formula in zip(goals, formulas, strict=True) if g)
-        problems.append(Problem("gsm8k", question, steps, value, None))
+        steps = _steps([*_goals(answer)[:-1], goal], formulas, question)
+        if max(len(step.formulas) for step in steps) <= MAX_TOGETHER:
+            problems.append(Problem("gsm8k", question, steps, value, None))
     return problems

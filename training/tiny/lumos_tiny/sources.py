@@ -17,7 +17,7 @@ from .story import Problem, Step, Teller, filler, numbers_in
 PLAIN = re.compile(r"(?<![\d.,/])\d+(?![\d,/%]|\.\d|th|st|nd|rd)")
 _LITERAL = re.compile(r"(?<![\w.])\d+(?![\d.])")
 _ASKED = re.compile(r"\b[Hh]ow (?:many|much|long|far|old|tall|fast|big)\b|\b[Ww]hat\b")
-_TOLD = re.compile(r"(?:Calculate|Find|Determine|Compute) (?=(?:the|how|what|his|her|their)\b)")
+_TOLD = re.compile(r"(?:^|, (?:and )?|\band )(?:[Cc]alculate|[Ff]ind(?: out)?|[Dd]etermine|[Cc]ompute) (?=(?:the|how|what|his|her|their)\b)")
 _VARIABLE = re.compile(r"\bR(\d+)")
 _CAPITAL = re.compile(r"\b[A-Z][a-z]+\b")
 _SHE, _HE = re.compile(r"\b(?:she|her|hers)\b", re.I), re.compile(r"\b(?:he|his|him)\b", re.I)
@@ -43,7 +43,7 @@ def held_back(question: str) -> bool:
 def asked(question: str) -> str | None:
     """Returns what a question asks as a goal: the last question in it, or the last sentence after *calculate* or *find*."""
     for sentence in reversed(re.split(r"(?<=[.?!]) ", question.strip())):
-        if start := _TOLD.match(sentence):
+        if start := _TOLD.search(sentence):
             return sentence[start.end() :].rstrip(".?! ")
         if not sentence.endswith("?"):
             continue
@@ -169,7 +169,7 @@ def distracted(problem: Problem, others: list[Problem], r: Random) -> Problem:
 
 def partial(problem: Problem, r: Random) -> Problem:
     """Returns a problem that asks for an intermediate result of one with several subgoals, so that the rest of its text does not matter."""
-    story = [s for s in sentences(problem.question) if not _ASKED.search(s) and not _TOLD.match(s)]
+    story = [s for s in sentences(problem.question) if not _ASKED.search(s) and not _TOLD.search(s)]
     chosen = r.randrange(len(problem.steps) - 1)
     if not story or any(len(step.formulas) > 1 for step in problem.steps):
         return problem

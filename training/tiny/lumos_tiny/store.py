@@ -111,15 +111,21 @@ def windowed(chunks: Iterable[Store], tokens: int, reuse: int, seed: int, window
 
 def _work(make: Callable[[int], Store | None], first: int, step: int, count: int | None, done: multiprocessing.Queue) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    number = first
+    number, parent = first, os.getppid()
     while count is None or number < count:
         try:
             chunk = make(number)
         except Exception:  # noqa: BLE001 (one chunk is not worth a training)
             traceback.print_exc()
             chunk = None
-        done.put(chunk)
         number += step
+        while True:
+            try:
+                done.put(chunk, timeout=5)
+                break
+            except queue.Full:
+                if os.getppid() != parent:
+                    return
 
 
 def produced(make: Callable[[int], Store | None], workers: int, count: int | None = None) -> Iterator[Store]:
