@@ -77,6 +77,10 @@ PHRASES = {
     "player": ("the person who played {X}",), "spouse": ("the spouse of {X}", "the person who married {X}"), "college": ("the school that {X} attended",), "label": ("the label that released {X}",),
     "team": ("the team that {X} played for",), "member": ("the group of which {X} is a member",),
 }  # fmt: skip
+#: for keys of facts whose value may be a page: what stands between a page and the value
+JOINED = {
+    "director": "was directed by", "writer": "was written by", "star": "stars", "founder": "was founded by", "producer": "was produced by", "publisher": "was published by",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -260,33 +264,45 @@ def _mentions(page: Page, known: dict[str, Page]) -> Iterator[tuple[str, str, bo
 def bridges(r: Random, page: Page, known: dict[str, Page]) -> Iterator[Made]:
     """Yields questions that join a page and another that it names, without the other's name."""
     for sentence, name, first in _mentions(page, known):
-        other = known[name]
-        rest = predicate(page, sentence, first)
-        shown = (sentence, other.sentences[0])
-        before, _, after = rest.partition(name)
-        # The name may be a part of a longer one.
-        before = "" if name not in rest or re.search(r"[A-Z][\w'’-]+ $", before) and not re.search(_BEFORE_NAME, before) or re.match(r" [A-Z]|[\w'’-]", after) else before
-        bare = re.sub(r"\b(?:the|an?|his|her|its) $", "", re.sub(_BEFORE_NAME, "", before))
-        if bare and bare.split()[-1] in PREPOSITIONS:
-            yield from _make(f"{page.bare} {bare}{r.choice(('which', 'what'))} {other.what}?", name, shown, "bridge")
-            article = article_of(other.what)
-            for key, answer in other.facts.items():
-                if key in ENDS and answer not in other.what:
-                    subject = f"the {page.what} {page.bare}" if page.what and not first and r.random() < 0.5 else page.bare
-                    yield from _make(f"{subject} {bare}{article} {other.what} {r.choice(ENDS[key])}?", answer, (sentence, *_shows(other, answer)), "bridge")
-            said = _clause(rest, page.what) if first and page.what else "" if first else rest
-            if page.what and name in said:
-                yield from _make(f"{r.choice(('What', 'Which'))} {page.what} {_shortened(r, said.replace(name, f'{article} {other.what}'))}?", page.bare, (page.sentences[0], *shown), "bridge")
+        yield from _described(r, page, known[name], sentence, first)
         for key, value in page.facts.items():
-            if value != name or key not in PHRASES:
-                continue
-            for asked, answer in other.facts.items():
-                described = f"the {page.what} {page.bare}" if page.what and r.random() < 0.7 else page.bare
-                phrase = r.choice(PHRASES[key]).replace("{X}", described)
-                if asked != "what":
-                    yield from _make(r.choice(other.asks[asked]).replace(other.bare, phrase), answer, (sentence, *_shows(other, answer)), "bridge")
-                if page.what and asked in ENDS:
-                    yield from _make(f"{described} {_joined(key)} {article_of(other.what)} {other.what} {r.choice(ENDS[asked])}?", answer, (sentence, *_shows(other, answer)), "bridge") if _joined(key) else ()
+            if value == name and key in PHRASES:
+                yield from _of_value(r, page, key, known[name], sentence)
+
+
+def _described(r: Random, page: Page, other: Page, sentence: str, first: bool) -> Iterator[Made]:
+    """Yields questions from a sentence in which a description takes the place of the other page's name."""
+    rest = predicate(page, sentence, first)
+    before, found, after = rest.partition(other.bare)
+    # The name may be a part of a longer one.
+    if not found or (re.search(r"[A-Z][\w'’-]+ $", before) and not re.search(_BEFORE_NAME, before)) or re.match(r" [A-Z]|[\w'’-]", after):
+        return
+    before = re.sub(r"\b(?:the|an?|his|her|its) $", "", re.sub(_BEFORE_NAME, "", before))
+    if not before or before.split()[-1] not in PREPOSITIONS:
+        return
+    shown = (sentence, other.sentences[0])
+    yield from _make(f"{page.bare} {before}{r.choice(('which', 'what'))} {other.what}?", other.bare, shown, "bridge")
+    described = f"{article_of(other.what)} {other.what}"
+    for key, answer in other.facts.items():
+        if key in ENDS and answer not in other.what:
+            subject = f"the {page.what} {page.bare}" if page.what and not first and r.random() < 0.5 else page.bare
+            yield from _make(f"{subject} {before}{described} {r.choice(ENDS[key])}?", answer, (sentence, *_shows(other, answer)), "bridge")
+    said = _clause(rest, page.what) if first and page.what else "" if first else rest
+    if page.what and other.bare in said:
+        asked = f"{r.choice(('What', 'Which'))} {page.what} {_shortened(r, said.replace(other.bare, described))}?"
+        yield from _make(asked, page.bare, (page.sentences[0], *shown), "bridge")
+
+
+def _of_value(r: Random, page: Page, key: str, other: Page, sentence: str) -> Iterator[Made]:
+    """Yields questions about a page that is the value of another's fact, such as its director."""
+    for asked, answer in other.facts.items():
+        described = f"the {page.what} {page.bare}" if page.what and r.random() < 0.7 else page.bare
+        phrase = r.choice(PHRASES[key]).replace("{X}", described)
+        shown = (sentence, *_shows(other, answer))
+        if asked != "what":
+            yield from _make(r.choice(other.asks[asked]).replace(other.bare, phrase), answer, shown, "bridge")
+        if page.what and asked in ENDS and key in JOINED:
+            yield from _make(f"{described} {JOINED[key]} {article_of(other.what)} {other.what} {r.choice(ENDS[asked])}?", answer, shown, "bridge")
 
 
 def article_of(text: str) -> str:
@@ -294,10 +310,6 @@ def article_of(text: str) -> str:
     if re.match(r"(?:most|first|second|third|fourth|fifth|sixth|largest|capital|only|last|main|oldest|highest|current|official)\b", text):
         return "the"
     return "an" if text[:1].lower() in "aeiou" else "a"
-
-
-def _joined(key: str) -> str:
-    return {"director": "was directed by", "writer": "was written by", "star": "stars", "founder": "was founded by", "producer": "was produced by", "publisher": "was published by"}.get(key, "")
 
 
 def _shows(page: Page, answer: str) -> tuple[str, ...]:
