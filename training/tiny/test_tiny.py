@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unittest
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
@@ -24,7 +25,7 @@ from lumos_tiny.model import ModelConfig, TinyLlama
 from lumos_tiny.muon import BatchedMuon
 from lumos_tiny.onetime import ONETIME, marked, onetime_tokenizer
 from lumos_tiny.packed import loss, packs
-from lumos_tiny.sources import partial, renumbered
+from lumos_tiny.sources import after_another_story, partial, renumbered
 from lumos_tiny.story import Problem, Step, numbers_in
 from lumos_tiny.store import Store, produced, repeated, windowed
 from lumos_tiny.tokens import newline_id, train_tokenizer
@@ -269,6 +270,15 @@ class Written(unittest.TestCase):
             self.assertEqual(second, f"{told[0]} + R1")
             self.assertEqual(third, "R2 / 2")
             self.assertEqual(evaluate_actions(changed.formulas), changed.answer)
+
+    def test_another_story_has_nothing_in_common(self) -> None:
+        other = Problem("mawps", "Bob ran 7 miles. He rested. How far did Bob run?", (Step("how far did Bob run", ("7 + 0",)),), Fraction(7), None)
+        whole = after_another_story(self.PROBLEM, other, Random(1))
+        self.assertRegex(whole.question, r"Bob ran \d+ miles\. He rested\. ")
+        self.assertNotIn("How far", whole.question)
+        self.assertEqual((whole.steps, whole.answer), (self.PROBLEM.steps, self.PROBLEM.answer))
+        same = replace(other, question="Bob has 4 apples. How many apples does Bob have?")
+        self.assertEqual(after_another_story(self.PROBLEM, same, Random(1)), self.PROBLEM)
 
     def test_a_part_asks_for_what_it_calculates(self) -> None:
         r = Random(0)

@@ -167,6 +167,27 @@ def distracted(problem: Problem, others: list[Problem], r: Random) -> Problem:
     return replace(problem, question=" ".join(parts))
 
 
+_PRONOUN = re.compile(r"\b(?:he|she|they|it|his|her|their|him|them|there)\b", re.I)
+_CONTENT = re.compile(r"[a-z]{3,}")
+_FREQUENT = frozenset(
+    """the and for are was were has had have how many much does did now each with than that from they she his her their them there some more all will get got
+    would what left altogether total buy bought made make found took gave given went each every also into out other both after before then when who
+    which this these those him its one two three four five six seven eight nine ten day days week first second next last if can been being""".split()
+)
+
+
+def after_another_story(problem: Problem, other: Problem, r: Random) -> Problem:
+    """Returns a problem with the story of another one, without its question, or unchanged if they have a name or a word of content in common."""
+    story = [s for s in sentences(renumbered(other, r).question) if not _ASKED.search(s) and not _TOLD.search(s)]
+    own, theirs = ({*_CONTENT.findall(text.lower())} - _FREQUENT for text in (problem.question, " ".join(story)))
+    if not story or len(story) > 3 or own & theirs:
+        return problem
+    parts = sentences(problem.question)
+    between = len(parts) > 1 and not _PRONOUN.search(parts[-1]) and r.random() < 0.5
+    place = len(parts) - 1 if between else 0
+    return replace(problem, question=" ".join([*parts[:place], *story, *parts[place:]]))
+
+
 def partial(problem: Problem, r: Random) -> Problem:
     """Returns a problem that asks for an intermediate result of one with several subgoals, so that the rest of its text does not matter."""
     story = [s for s in sentences(problem.question) if not _ASKED.search(s) and not _TOLD.search(s)]
@@ -195,7 +216,7 @@ def partial(problem: Problem, r: Random) -> Problem:
 
 def varied(problem: Problem, others: list[Problem], names: Names, r: Random) -> Problem:
     """Returns a problem with the same structure as one of a data set, or a part of it."""
-    if len(problem.steps) > 1 and r.random() < 0.25:
+    if len(problem.steps) > 1 and r.random() < 0.3:
         problem = partial(problem, r)
     if r.random() < 0.85:
         problem = renumbered(problem, r)
@@ -203,6 +224,8 @@ def varied(problem: Problem, others: list[Problem], names: Names, r: Random) -> 
         problem = names.exchanged(problem, r)
     if r.random() < 0.3:
         problem = other_things(problem, r)
-    if r.random() < (0.2 if len(problem.formulas) < 3 else 0.05):
+    if r.random() < (0.25 if len(problem.formulas) < 3 else 0.05):
         problem = distracted(problem, others, r)
+    if len(problem.formulas) < 3 and r.random() < 0.15:
+        problem = after_another_story(problem, r.choice(others), r)
     return problem
