@@ -6,6 +6,7 @@ number of processes and their speed do not matter.
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import queue
@@ -134,7 +135,12 @@ def produced(make: Callable[[int], Store | None], workers: int, count: int | Non
     The processes start at the call, before a GPU is used, and end with this process.
     """
     context = multiprocessing.get_context("fork")
-    queues = [context.Queue(2) for _ in range(workers)]
+    try:
+        queues = [context.Queue(2) for _ in range(workers)]
+    except OSError as error:  # no shared memory for semaphores
+        print(f"no processes ({error}); making chunks in this one", flush=True)
+        numbers = range(count) if count is not None else itertools.count()
+        return (chunk for chunk in map(make, numbers) if chunk is not None and len(chunk))
     processes = [context.Process(target=_work, args=(make, i, workers, count, queues[i]), daemon=True) for i in range(workers)]
     for process in processes:
         process.start()
