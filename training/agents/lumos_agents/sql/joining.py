@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from .asking import MOST, _ask, _columns, _fill, _list, _people, _split, _top, _value, condition
+from .asking import MOST, _ask, _columns, _fill, _list, _split, _top
+from .conditions import condition, is_people, said_value
 from .questions import AGGREGATES, Condition, Question, _joined, _quoted
 from .schema import Column, Database, Table
 from .vocabulary import plural
@@ -68,8 +69,8 @@ def _of_table(table: Table, found: Condition) -> tuple[str, str]:
 
 def _owner(r: Random, path: Path, label: Column, value: str) -> str:
     """Returns words for the rows that belong to the row of `one` with a value."""
-    owner, shown, words = path.one.words, _value(r, label, value), label.words
-    who = "who" if _people(path.many) else "that"
+    owner, shown, words = path.one.words, said_value(r, label, value), label.words
+    who = "who" if is_people(path.many) else "that"
     named = r.choice((f"with {words} {shown}", f"whose {words} is {shown}", f"with the {words} {shown}"))
     if label.source in ("name", "title"):
         named = r.choice((f"named {shown}", f"called {shown}", shown, shown, named))
@@ -100,7 +101,7 @@ def by_owner(r: Random, path: Path) -> Question:
     nouns, numbers, chance = plural(path.many.words), path.many.of_kind("number"), r.random()
     if chance < 0.3:
         forms = [(f"How many {nouns} are there {text}", "?"), (f"Count the number of {nouns} {text}", "."), (f"What is the number of {nouns} {text}", "?"), (f"How many {nouns} {text} are there", "?"), (f"Find the number of {nouns} {text}", "."),
-                 (f"How many {nouns} does the {path.one.words} {_value(r, label, value)} have", "?") if text and f"= {_quoted(value)}" in where else (f"How many {nouns} do we have {text}", "?")]  # fmt: skip
+                 (f"How many {nouns} does the {path.one.words} {said_value(r, label, value)} have", "?") if text and f"= {_quoted(value)}" in where else (f"How many {nouns} do we have {text}", "?")]  # fmt: skip
         return Question(_fill(r, *r.choice(forms)), f"SELECT COUNT(*) FROM {path.sql}{where}", f"Count the rows of {path.goal}{said}.", path.tables, "medium")
     if chance < 0.42 and numbers:
         column, kind = r.choice(numbers), r.choice(sorted(AGGREGATES))
@@ -179,7 +180,7 @@ def missing(r: Random, path: Path) -> Question | None:
         return None
     chosen = _columns(r, path.one)[:2]
     owner, owners, nouns, one = path.one.words, plural(path.one.words), plural(path.many.words), path.many.words
-    tail = r.choice((f"that do not have any {one}", f"without any {one}", f"that have no {nouns}", f"who do not have {nouns}" if _people(path.one) else f"that have no {one}", f"with no {nouns}", f"without {nouns}"))
+    tail = r.choice((f"that do not have any {one}", f"without any {one}", f"that have no {nouns}", f"who do not have {nouns}" if is_people(path.one) else f"that have no {one}", f"with no {nouns}", f"without {nouns}"))
     key = path.one.columns[0].name
     where = f"WHERE {key} NOT IN (SELECT {column} FROM {table})"
     said = f"where {key} is not in {column} of {table}"
