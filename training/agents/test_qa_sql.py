@@ -11,8 +11,9 @@ from random import Random
 
 import torch
 
+from join import joined, left_out
 from lumos_agents import qa, sql
-from lumos_agents.conversations import END, Conversation, encode, of_annotations, of_trajectory
+from lumos_agents.conversations import END, Conversation, encode, of_annotations, of_trajectory, write
 from lumos_tiny.copying import copying, with_copying
 from lumos_tiny.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_agents.qa import comparisons, mined, sentences
@@ -262,6 +263,19 @@ class Training(unittest.TestCase):
             path.write_text(json.dumps({"messages": messages}) + "\n")
             self.assertEqual(list(of_annotations(path, sql.EXAMPLES)), [expected])
             self.assertEqual(expected.skipped, [0])
+
+    def test_joined_files_have_each_conversation_once(self) -> None:
+        tokenizer = train_tokenizer(["Who was the first one and when"] * 9, 700, constants("qa"))
+        make = lambda task, text: Conversation(task, "planner", "iterative", [(text, "r")])  # noqa: E731
+        short, long = make("Who was born in 1990?", "Who"), make("When was the first one?", "when " * 40)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "a.jsonl"
+            write(iter([short, short, long, make("What was it?", "What")]), path)
+            test = Path(folder) / "test.json"
+            test.write_text(json.dumps([{"question": "Who was born in 1991?"}]))
+            keep = lambda without: [c.task for c in joined([path], without, tokenizer, 60, 1.0, Random(1))]  # noqa: E731
+            self.assertEqual(keep(set()), ["Who was born in 1990?", "What was it?"])
+            self.assertEqual(keep(left_out([f"{test}:question"])), ["What was it?"])
 
     def test_words_have_the_same_tokens_everywhere(self) -> None:
         tokenizer = train_tokenizer(["the song name of a singer"] * 9, 700, constants("sql"))
