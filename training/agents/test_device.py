@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import unittest
-from argparse import Namespace
 from random import Random
 
 import numpy as np
 
-import train
 from lumos_agents.conversations import Conversation
+from lumos_agents.encoding import groups, is_held_back, stored
 from lumos_agents.texts import ASSISTANT, PLAN, USER, constants
 from lumos_agents.tokens import train_tokenizer
 from lumos_tiny.onetime import ONETIME
@@ -33,10 +32,10 @@ class Stored(unittest.TestCase):
     def test_all_are_encoded_in_the_same_order_by_any_number_of_processes(self) -> None:
         made = conversations(1300)
         tokenizer = train_tokenizer((c.text for c in made[:200]), 500, constants("qa"))
-        one, three = (train.stored(Namespace(longest=100, seed=1, workers=workers), tokenizer, made, 0.1) for workers in (1, 3))
+        one, three = (stored(tokenizer, made, 100, 0.1, 1, workers) for workers in (1, 3))
         self.assertTrue(np.array_equal(one.ids, three.ids) and np.array_equal(one.targets, three.targets))
         names = [str(name) for name in one.names]
-        self.assertEqual([name for name in names if name != "copying"], [train.groups(c)[-1] for c in made])
+        self.assertEqual([name for name in names if name != "copying"], [groups(c)[-1] for c in made])
         self.assertGreater(names.count("copying"), 100)
         other = tokenizer.token_to_id(ONETIME)
         for name, start in zip(names, one.starts, strict=False):
@@ -45,7 +44,7 @@ class Stored(unittest.TestCase):
 
     def test_a_task_is_held_back_with_all_its_conversations(self) -> None:
         made = conversations(500)
-        held = [c for c in made if train.is_held_back(c, 0.1)]
+        held = [c for c in made if is_held_back(c, 0.1)]
         self.assertEqual(len(held), 2 * len({c.task for c in held}))
         self.assertTrue(40 <= len(held) <= 160, len(held))
 

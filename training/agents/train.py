@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from zlib import crc32
 
 import torch
 from tokenizers import Tokenizer
 
-from lumos_agents.conversations import Conversation, Misaligned, encode, read
+from lumos_agents.conversations import read
+from lumos_agents.encoding import describe, encoded, groups, is_held_back, stored
 from lumos_agents.texts import constants
 from lumos_agents.tokens import fold_case, train_tokenizer
 from lumos_tiny import gpu
@@ -25,13 +23,10 @@ from lumos_tiny.export import load, save
 from lumos_tiny.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_tiny.loop import Schedule, fit
 from lumos_tiny.model import ModelConfig, TinyLlama
-from lumos_tiny.onetime import marked
-from lumos_tiny.store import Store, produced, repeated as repeated_store
+from lumos_tiny.store import repeated as repeated_store
 
 STARTED = time.monotonic()
 TOKENIZER_TEXTS = 6000
-#: Conversations that a process encodes at a time.
-CHUNK = 1000
 
 
 def parse() -> argparse.Namespace:
@@ -75,61 +70,6 @@ def repeated(examples: list[tuple[str, Example]], r: Random) -> Iterator[tuple[s
         yield from examples
 
 
-def groups(conversation: Conversation) -> tuple[str, ...]:
-    """Returns what `--keep` may call a conversation: its role, the planner's formulation, and for the QA tool's whether it has no answer or is one from earlier answers."""
-    prompt, reply = conversation.turns[-1]
-    if conversation.role == "planner":
-        return ("planner", f"planner-{conversation.formulation}")
-    if conversation.role != "qa":
-        return (conversation.role,)
-    return ("qa", "unanswered" if reply == "No answer" else "read" if "Evidence 1: " in prompt else "concluded")
-
-
-def encoded(tokenizer: Tokenizer, conversations: list[Conversation], longest: int) -> list[tuple[str, Example]]:
-    """Encodes conversations that are aligned and not too long, each with its role, and the formulation of the planner's."""
-    examples = []
-    for conversation in conversations:
-        try:
-            example = encode(tokenizer, conversation)
-        except Misaligned as error:
-            if not examples:
-                print(error, flush=True)
-            continue
-        if len(example.ids) > longest:
-            continue
-        if conversation.role == "planner" and conversation.formulation == "onetime":
-            example = replace(example, ids=marked(tokenizer, example.ids))
-        examples.append((groups(conversation)[-1], example))
-    return examples
-
-
-def describe(names: Iterable[str], tokens: int, conversations: int) -> None:
-    """Prints how many conversations there are of each kind, and how many were left out."""
-    kinds = Counter(names)
-    kept = sum(kinds.values()) - kinds["copying"]
-    print(f"{kept} conversations, {tokens / max(1, kinds.total()):.0f} tokens on average; left out, long or misaligned: {conversations - kept}; {dict(kinds)}", flush=True)
-
-
-def stored(args: argparse.Namespace, tokenizer: Tokenizer, conversations: list[Conversation], copying: float) -> Store:
-    """Encodes conversations in several processes."""
-
-    def chunk(number: int) -> Store:
-        own = conversations[number * CHUNK : (number + 1) * CHUNK]
-        examples: Iterator[tuple[str, Example]] = iter(encoded(tokenizer, own, args.longest))
-        if copying:
-            examples = with_copying(examples, copying, tokenizer.get_vocab_size(), Random(f"{args.seed}:{number}"))
-        return Store.of(list(examples))
-
-    store = Store.joined(produced(chunk, args.workers, -(-len(conversations) // CHUNK)))
-    describe(map(str, store.names), len(store.ids), len(conversations))
-    return store
-
-
-def is_held_back(conversation: Conversation, share: float) -> bool:
-    """Whether a share of all tasks includes that of a conversation."""
-    return crc32(conversation.task.encode()) % 10_000 < share * 10_000
-
-
 def main() -> None:
     """Trains a model and exports it."""
     args = parse()
@@ -166,8 +106,9 @@ def main() -> None:
         save(model, tokenizer, args.out)
 
     if args.device:
-        store = stored(args, tokenizer, conversations, args.copying)
-        gpu.train(model, repeated_store(store, args.tokens, args.seed), stored(args, tokenizer, held, 0) if held else None, schedule, finish, args.device, args.dropout)
+        store = stored(tokenizer, conversations, args.longest, args.copying, args.seed, args.workers)
+        checked = stored(tokenizer, held, args.longest, 0, args.seed, args.workers) if held else None
+        gpu.train(model, repeated_store(store, args.tokens, args.seed), checked, schedule, finish, args.device, args.dropout)
         return
     from lumos_tiny.packed import compiled, packs
 

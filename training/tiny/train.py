@@ -31,6 +31,8 @@ from lumos_tiny.tokens import train_tokenizer
 STARTED = time.monotonic()
 #: Problems that a process makes at a time.
 CHUNK = 2000
+#: Tokens of a conversation and of a model's context.
+LONGEST = 1024
 
 
 def parse() -> argparse.Namespace:
@@ -103,6 +105,7 @@ def examples_of(args: argparse.Namespace, tokenizer: Tokenizer, sets: list[Writt
     """Yields conversations about problems, and sequences to copy, with their kinds."""
     r = Random(seed)
     made = (encoded(tokenizer, problem, args.role, r) for problem in mixed(stream(seed, "train"), sets, r))
+    made = (pair for pair in made if len(pair[1].ids) <= LONGEST)
     if not args.copying:
         return made
     return with_copying(made, args.copying, tokenizer.get_vocab_size(), r)
@@ -118,7 +121,7 @@ def held_back_examples(args: argparse.Namespace, tokenizer: Tokenizer, sets: lis
         source = problem.kind if problem.kind in ("gsm8k", "mawps") else "generated"
         for kind in kinds:
             named.append((f"{kind} {source}", encoded(tokenizer, problem, args.role, r, kind)[1]))
-    return Store.of(named)
+    return Store.of([pair for pair in named if len(pair[1].ids) <= LONGEST])
 
 
 def make_tokenizer(sets: list[Written], vocab_size: int) -> Tokenizer:
@@ -139,7 +142,7 @@ def main() -> None:
     else:
         tokenizer = make_tokenizer(sets, args.vocab)
         heads = args.hidden // 32
-        shape = (args.hidden, args.ffn, args.layers, heads, heads, 1024)
+        shape = (args.hidden, args.ffn, args.layers, heads, heads, LONGEST)
         model = TinyLlama(ModelConfig(tokenizer.get_vocab_size(), *shape, rope_theta=ROPE_THETA))
         write_copying_circuit(model)
     vocabulary = tokenizer.get_vocab_size()
