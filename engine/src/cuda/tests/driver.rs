@@ -89,6 +89,10 @@ fn a_device_is_closed_by_any_thread() {
     let buffer = device.allocate(1 << 20).unwrap();
     std::thread::spawn(move || drop((buffer, device))).join().unwrap();
     assert_eq!(free_memory(0).unwrap(), before);
+    // Without buffers, whose release makes the context current.
+    let device = CudaDevice::open(0, DType::Bf16).unwrap();
+    std::thread::spawn(move || drop(device)).join().unwrap();
+    assert_eq!(free_memory(0).unwrap(), before);
 }
 
 /// The error of a launch or a product names it, and does not end the process.

@@ -1,5 +1,6 @@
 //! Whole models on the emulated device, driven by the scheduler.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -7,7 +8,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::cache::{PageLayout, Pool, Storage};
-use crate::cuda::accelerator::DeviceError;
+use crate::cuda::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use crate::cuda::emulator::{Counts, Emulator};
 use crate::cuda::{DeviceLlama, DeviceModel};
 use crate::device::DeviceName;
@@ -178,6 +179,44 @@ fn generates_what_the_processor_does() {
     }
 }
 
+/// A device that only notes where the bytes that it gets lie in memory: addresses and sizes.
+#[derive(Default)]
+struct Uploads(RefCell<Vec<(usize, usize)>>);
+
+impl Accelerator for Uploads {
+    type Buffer = ();
+    type Recording = ();
+
+    fn allocate(&self, _: usize) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn upload(&self, (): &(), _: usize, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.0.borrow_mut().push((bytes.as_ptr().addr(), bytes.len()));
+        Ok(())
+    }
+
+    fn download(&self, (): &(), _: usize, _: &mut [u8]) -> Result<(), DeviceError> {
+        unreachable!()
+    }
+
+    fn launch(&self, _: &Launch, _: &[Argument<'_, ()>]) -> Result<(), DeviceError> {
+        unreachable!()
+    }
+
+    fn record(&self, _: &mut dyn FnMut() -> Result<(), DeviceError>) -> Result<Option<()>, DeviceError> {
+        unreachable!()
+    }
+
+    fn replay(&self, (): &()) -> Result<(), DeviceError> {
+        unreachable!()
+    }
+
+    fn multiply(&self, _: &Product, (): &(), (): &(), _: (&(), usize)) -> Result<(), DeviceError> {
+        unreachable!()
+    }
+}
+
 /// Weights that are stored in the requested type are uploaded as they are in the file, without a copy.
 #[test]
 fn weights_of_the_requested_type_come_from_the_file() {
@@ -188,6 +227,15 @@ fn weights_of_the_requested_type_come_from_the_file() {
     let stored = |dtype| opened.weights.stored_bytes(name, &sizes, dtype).unwrap();
     assert!(stored(DType::F32) == Some(&bytes_of(&values, DType::F32)[..]));
     assert!(stored(DType::F16).is_none() && stored(DType::Bf16).is_none());
+    let uploads = |dtype| {
+        let failed = |error| LoadError::InvalidOption { reason: format!("{error}") };
+        let loaded = DeviceLlama::load(Uploads::default(), &opened.config, &opened.weights, dtype, failed);
+        loaded.unwrap().device().0.take()
+    };
+    let at = |bytes: &[u8]| (bytes.as_ptr().addr(), bytes.len());
+    let embedding = at(stored(DType::F32).unwrap());
+    assert!(uploads(DType::F32).contains(&embedding));
+    assert!(!uploads(DType::F16).contains(&embedding));
 }
 
 /// Models that the kernels do not compute are refused by name, before their weights are read.
@@ -298,8 +346,9 @@ fn short_types_are_near_what_the_processor_computes_with_their_weights() {
 #[test]
 fn equals_transformers() {
     let most = std::env::var("LUMOS_EMULATED").map_or(6, |most| most.parse().unwrap());
-    for name in ["llama-mha", "llama-gqa-tied", "llama3-rope"] {
-        let Some(folder) = reference::folder(name) else { return };
+    for name in ["llama-mha", "llama-gqa-tied", "llama3-rope", "mistral"] {
+        let folder = if name == "mistral" { reference::family(name) } else { reference::folder(name) };
+        let Some(folder) = folder else { return };
         let Some(device) = Emulator::unsanitized(DType::F32) else { return };
         let mut cases = reference::cases(&folder);
         cases.retain(|case| case.ids.len() < 127);

@@ -89,6 +89,18 @@ pub(in crate::cuda) fn check(disassembler: &Path, code: &[u8], capability: (i32,
                     let started = before("LDGSTS.E.BYPASS.128", &["LDGDEPBAR", "DEPBAR"]);
                     assert!(started >= loads, "{case}: copies wait for each other: {started}");
                 }
+                // The next loads are started before the arithmetic on a tile: of its values, and with 16 bits of the next tile.
+                let position = |start: &str| instructions.iter().position(|one| one.starts_with(start));
+                let ahead = if dtype == DType::F32 {
+                    let tile = position("STS.128").unwrap()..position("SHFL").unwrap();
+                    instructions[tile].iter().filter(|one| one.starts_with("LDG.E.128")).count()
+                } else {
+                    before("LDGSTS.E.BYPASS.128", &["HMMA"]) / 4
+                };
+                assert!(
+                    ahead >= loads,
+                    "{case}: the arithmetic waits for the next loads: {ahead} of {loads}"
+                );
                 // Products of scores (head / 16) and of outputs (head / 4 / 8 columns, 2 steps); of 64 queries four times as many.
                 let tensor_cores = if is_many { head / 8 + head / 2 } else { head / 8 };
                 let tensor_cores = if dtype == DType::F32 { 0 } else { tensor_cores };
