@@ -257,4 +257,22 @@ mod tests {
             LoadOptions { prefill_chunk: Some(7), max_step_tokens: Some(9), ..LoadOptions::default() };
         assert_eq!(LoadOptions { device: DeviceName::Cuda(1), ..options }.step_limits(), (7, 9));
     }
+
+    /// A budget limits what engines take of a GPU's memory, as it does on the CPU.
+    #[test]
+    fn a_budget_counts_on_every_device() {
+        for device in [DeviceName::Cpu, DeviceName::Cuda(0)] {
+            let memory = Some(MemoryBudget::new(100));
+            let options = LoadOptions { device, memory, ..LoadOptions::default() };
+            let taken = options.reserve("weights", 60).unwrap();
+            assert!(taken.is_some(), "{device}");
+            let refused = options.reserve("keys and values", 41).unwrap_err();
+            assert!(
+                matches!(refused, LoadError::TooLargeForMemory { needed: 41, free: 40, .. }),
+                "{refused}"
+            );
+            drop(taken);
+            assert!(options.reserve("weights", 100).is_ok());
+        }
+    }
 }

@@ -39,6 +39,7 @@ async fn a_small_model_is_measured() {
     assert_eq!(measured, [(1, false), (4, false), (1, true), (4, true)]);
     for cell in &report.cells {
         let batch = cell.batch_size as f64;
+        assert!(cell.decoded_together, "{cell:?}");
         let (prefill, decode) = (cell.prefill_tokens_per_second, cell.decode_tokens_per_second);
         let first_token = cell.first_token_seconds;
         assert!(decode > 0.0 && first_token > 0.0 && cell.second_turn_first_token_seconds > 0.0, "{cell:?}");
@@ -70,6 +71,26 @@ async fn a_small_model_is_measured() {
         assert_eq!(again.cache_bytes, cell.cache_bytes);
         assert!(agree(again.decode_tokens_per_second, cell.decode_tokens_per_second), "{again:?}, {cell:?}");
     }
+}
+
+/// Where the first sequences end before the last ones begin to decode, the rate is not one of the batch, and the report says
+/// so.
+#[tokio::test(flavor = "multi_thread")]
+async fn sequences_that_never_decode_together_are_reported() {
+    // A step computes an eighth of a prompt, so that the first of eight sequences has its two tokens long before the last one
+    // begins.
+    let options = LoadOptions { prefill_chunk: Some(8), max_step_tokens: Some(8), ..LoadOptions::default() };
+    let slow = BenchSettings {
+        options,
+        batch_sizes: vec![1, 8],
+        reuse: vec![false],
+        prompt_tokens: 64,
+        new_tokens: 2,
+        ..settings()
+    };
+    let report = measure(&slow).await.unwrap();
+    let together: Vec<bool> = report.cells.iter().map(|cell| cell.decoded_together).collect();
+    assert_eq!(together, [true, false]);
 }
 
 #[tokio::test]
