@@ -324,3 +324,33 @@ impl Engine {
         MemoryShare { bytes: self.need.weight_bytes + cache_bytes, cache_bytes }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::ContentHash;
+
+    use super::*;
+
+    /// The memory of the machine limits the caches on the CPU, and not those on a GPU.
+    #[test]
+    fn a_gpus_share_does_not_depend_on_the_machines_memory() {
+        let Some(machine) = free_memory() else { return };
+        let share = |device: Device| {
+            let engine = Engine {
+                key: (ContentHash::of_bytes(b"weights"), None, device),
+                need: Need { name: "planner".to_owned(), weight_bytes: 1000, cache_bytes: 1 },
+                footprint: Footprint {
+                    weight_bytes: 1000,
+                    buffer_bytes: 0,
+                    cache_bytes_per_token: machine,
+                    context_length: 4096,
+                },
+                settings: EngineSettings { device, ..EngineSettings::default() },
+            };
+            engine.share(2 * machine)
+        };
+        let on_gpu = share(Device::Cuda(0));
+        assert_eq!((on_gpu.bytes, on_gpu.cache_bytes), (2 * machine, 2 * machine - 1000));
+        assert!(share(Device::Cpu).cache_bytes <= machine);
+    }
+}
