@@ -90,7 +90,10 @@ fn a_bench_fits_into_every_card_and_copies_nothing_too_late() {
         let log = folder.path().join(format!("log-{index}"));
         let more = format!("--dtype {dtype} --batch-sizes 1,4 --new-tokens 6");
         let Some(bench) = bench(bytes, &log, &more) else { return };
-        let report = bench.ok().json();
+        let ended = bench.env("LUMOS_LOG", "info").ok();
+        // Keys and values of the largest batch and no more: four sequences of 43 positions.
+        assert!(ended.stderr.contains("pages=12 "), "{ended}");
+        let report = ended.json();
         assert_eq!((&report["device"], report["cells"].as_array().unwrap().len()), (&json!("cuda:0"), 4));
         assert_eq!(report["cells"][1]["decoded_together"], true, "{report}");
         let counts = counts(&log);
@@ -141,6 +144,14 @@ fn a_run_equals_the_cpu_and_is_recorded_as_computed_on_a_gpu() {
     verified.prints(["1 units at batch size 1: 1 equal"]);
 }
 
+/// The cache of a single engine without a limit takes what weights and buffers leave.
+#[test]
+fn keys_and_values_take_what_the_buffers_leave() {
+    let Some(complete) = on_gpu() else { return };
+    let complete = complete.args("complete --model builtin:tiny --device cuda:0 --max-new-tokens 1 Hello");
+    complete.env("LUMOS_FAKE_BYTES", "850000000").ok();
+}
+
 /// Two engines fit, or take turns; either way with the replies of the other.
 #[test]
 fn two_models_share_a_card_or_take_turns() {
@@ -187,7 +198,9 @@ fn a_lost_gpu_ends_the_run_which_is_resumed() {
     let Some(whole) = run(folder.path(), "whole") else { return };
     whole.ok();
     let lost = run(folder.path(), "lost").unwrap().env("LUMOS_FAKE_FAIL", "700").run();
-    assert_ne!(lost.code, 0, "{lost}");
+    // The run ends: the failure is not counted as one of the unit, and no further attempts are made.
+    assert_eq!(lost.code, 1, "{lost}");
+    assert!(!lost.stdout.contains("faulted") && !lost.stderr.contains("attempt"), "{lost}");
     let lost = lost.reports([
         "GPU cuda:0 stopped working",
         "(CUDA_ERROR_ILLEGAL_ADDRESS)",
