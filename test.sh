@@ -62,6 +62,10 @@ if [ -n "${LUMOS_NVRTC:-}" ] || LUMOS_NVRTC=$(tests/tools/nvrtc.sh); then
 else
   unset LUMOS_NVRTC
 fi
+# The emulator of GPU kernels, the fake driver of a GPU and the C++ peers of some tests are compiled by tests.
+if command -v c++ >/dev/null || install g++ g++; then
+  required+=(c++)
+fi
 if [ -n "${LUMOS_SHARED:-}" ]; then
   required+=(shared)
 fi
