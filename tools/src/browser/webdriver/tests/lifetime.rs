@@ -60,16 +60,16 @@ async fn a_browser_starts_in_the_longest_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_who_ask_for_two_wait_in_order() {
+async fn ten_who_ask_for_two_wait_in_order() {
     if !lumos_capabilities::has_browser() {
         return;
     }
     let site = Arc::new(Site::start().await);
-    let pool = TestPool::with(2, |settings| settings.leases = 8);
+    let pool = TestPool::with(2, |settings| settings.leases = 4);
     let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let served = Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut all = JoinSet::new();
-    for number in 0..20 {
+    for number in 0..10 {
         let (pool, site, served) = (pool.pool.clone(), Arc::clone(&site), Arc::clone(&served));
         let (at_once, most) = (Arc::clone(&at_once), Arc::clone(&most));
         all.spawn(async move {

@@ -189,7 +189,11 @@ impl Site {
             .route("/endless", page("<p>begun</p><script>while (true) {}</script>"))
             .route(
                 "/endless-later",
-                page("<button onclick=\"setTimeout(() => { while (true) {} }, 50)\">Begin</button>"),
+                // Blocks the page as a loop does, without computing.
+                page(
+                    "<script>function wait() { const r = new XMLHttpRequest(); r.open('GET', '/never', false); r.send() }</script>\
+                     <button onclick=\"setTimeout(wait, 50)\">Begin</button>",
+                ),
             )
             .route("/never", get(|| async { std::future::pending::<()>().await }))
             .route("/keep", page("<script>document.cookie = 'a=1'; localStorage.b = '2'; open('/'); open('/')</script>"))

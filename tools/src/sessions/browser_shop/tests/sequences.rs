@@ -1,6 +1,6 @@
 //! Random sequences of actions, chosen from the elements of the pages and from texts that agents write.
 //!
-//! Runs 12 sequences on the small catalogue, and 12 on the real one if it is available, each with a search
+//! Runs 4 sequences on the small catalogue, and 4 on the real one if it is available, each with a search
 //! and up to three more actions; `LUMOS_SEQUENCES` sets another number, `LUMOS_TEST_SEED` the first seed. The actions are sent in one call or
 //! in several. Some calls reset the session and replay the earlier actions, as lumos's loop does at every
 //! click.
@@ -113,7 +113,7 @@ struct Tally {
 }
 
 fn sequences() -> u64 {
-    std::env::var("LUMOS_SEQUENCES").ok().and_then(|number| number.parse().ok()).unwrap_or(12)
+    std::env::var("LUMOS_SEQUENCES").ok().and_then(|number| number.parse().ok()).unwrap_or(4)
 }
 
 async fn compare(name: &str, shops: Shops) {
