@@ -119,7 +119,7 @@ fn drafts_do_not_change_a_run() {
         let run = |speculation: &str| {
             let name = format!("{sampling}-{speculation}");
             let run = lumos().args(
-                "run --tasks gsm8k --model builtin:tiny --limit 10 --formulation iterative,onetime -q --speculate",
+                "run --tasks gsm8k --model builtin:tiny --limit 6 --formulation iterative,onetime -q --speculate",
             );
             run.arg(speculation).output(folder.path(), &name).args(more).ok();
             folder.path().join(name)
@@ -140,7 +140,7 @@ fn drafts_do_not_change_a_run() {
                     text.push('\n');
                 }
             }
-            assert!(text.lines().count() >= 20, "{text}");
+            assert!(text.lines().count() >= 12, "{text}");
             (text, drafted, accepted)
         };
         let (expected, drafted, _) = samples(&off);
@@ -162,7 +162,7 @@ fn drafts_do_not_change_a_run() {
         if !more.is_empty() {
             continue;
         }
-        let again = lumos().args("run --tasks gsm8k --limit 10 --formulation iterative,onetime -q");
+        let again = lumos().args("run --tasks gsm8k --limit 6 --formulation iterative,onetime -q");
         again.args("--model builtin:tiny --speculate lookup").output(folder.path(), "greedy-off").ok();
         // As if it had been interrupted while it was planned.
         let resumed = folder.path().join("resumed");
