@@ -20,7 +20,7 @@ title = "Shelves and prices"
 family = "maths"
 [data]
 file = "questions.csv"
-items = 200
+items = 40
 [fields]
 question = "problem"
 answer = "solution"
@@ -33,10 +33,10 @@ percent = 12.5
 source = "our notes"
 "#;
 
-/// Writes a task file over 200 questions whose answers are numbers, fractions and texts.
+/// Writes a task file over 40 questions whose answers are numbers, fractions and texts.
 fn maths(folder: &Path) -> PathBuf {
     let mut csv = "key,kind,problem,solution\n".to_owned();
-    for number in 1..=200u32 {
+    for number in 1..=40u32 {
         let (kind, problem, solution) = match number % 4 {
             0 => (
                 "price",
@@ -122,7 +122,7 @@ fn own_maths_questions_are_run_reported_and_compared() {
     let folder = folder.path();
     let tasks = maths(folder);
     // Replies without an end are cut off early.
-    let rows = in_three_ways_with(&tasks, "builtin:tiny", "--max-new-tokens 64", "", folder, 400);
+    let rows = in_three_ways_with(&tasks, "builtin:tiny", "--max-new-tokens 64", "", folder, 80);
     let doc = |id: &str| rows.iter().find(|row| row["doc"]["key"] == id).unwrap();
     assert_eq!((&doc("q-1")["target"], &doc("q-3")["target"]), (&json!("8.0"), &json!("Odd")));
     assert!(rows.iter().all(|row| row["status"] != "faulted"));
@@ -134,7 +134,7 @@ fn own_maths_questions_are_run_reported_and_compared() {
     }
     let groups = &results(&folder.join("whole"))["lumos"]["configurations"]["shelves_iterative_paper_seed0"]
         ["scores"][0]["metrics"][0]["groups"];
-    assert_eq!((&groups[0]["group"], &groups[0]["estimate"]["items"]), (&json!("price"), &json!(50)));
+    assert_eq!((&groups[0]["group"], &groups[0]["estimate"]["items"]), (&json!("price"), &json!(10)));
     let shown = lumos().args("show").arg(folder.join("whole")).args("q-7 --task shelves").ok();
     shown.prints(["Shelves and prices item 6 (q-7), text", "gold       Odd"]);
     let compared =
@@ -144,14 +144,14 @@ fn own_maths_questions_are_run_reported_and_compared() {
     let gate = lumos().args("gate --must-pass shelves:q-8 --baseline").arg(folder.join("interrupted"));
     gate.arg(folder.join("whole")).ok().prints(["must-pass q-8"]);
     let together = lumos().args("compare").arg(folder.join("whole")).arg(folder.join("interrupted")).ok();
-    assert!(unwrapped(&together.stdout).contains("200 items settled on both sides"), "{together}");
+    assert!(unwrapped(&together.stdout).contains("40 items settled on both sides"), "{together}");
 
     let annotations = |name: &str| {
         let export = lumos().args("export --to annotations").arg(folder.join(name));
         export.args("--output").arg(folder.join(format!("annotations-{name}")))
     };
-    annotations("whole").exits(4).reports(["400", "not training data", "training = true"]);
-    fs::write(&tasks, MATHS.replace("items = 200", "items = 200\ntraining = true")).unwrap();
+    annotations("whole").exits(4).reports(["80", "not training data", "training = true"]);
+    fs::write(&tasks, MATHS.replace("items = 40", "items = 40\ntraining = true")).unwrap();
     run(&tasks, "--limit 8", folder, "training").ok();
     annotations("training").ok();
     let cases = folder.join("cases.jsonl");
