@@ -128,8 +128,7 @@ check)
   ;;
 runs)
   run() {
-    # Planner and grounder are two models in this formulation.
-    step "$1" 60 "$lumos" run --tasks gsm8k --formulation onetime --model builtin:tiny --limit 8 -q --output-path "$work" --name "$1" \
+    step "$1" 60 "$lumos" run --tasks gsm8k --model builtin:tiny --limit 8 -q --output-path "$work" --name "$1" \
       "${@:2}"
   }
   run cpu
