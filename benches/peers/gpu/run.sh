@@ -4,7 +4,7 @@
 # Needs what prepare.sh has put beside it, and no network, cargo or CUDA toolkit. PART, each at most as long as stated:
 #
 #   load    8 minutes  finds the libraries, loads and compiles, measures a small model in each type, checks parity
-#   bench   5 minutes  tokens per second of the engine
+#   bench   7 minutes  tokens per second of the engine
 #   peers   5 minutes  the same with transformers
 #   check   9 minutes  compute-sanitizer and Nsight Compute, if they are installed
 #   runs    8 minutes  whole runs: against the CPU, two models in a small memory, killed and resumed
@@ -95,9 +95,9 @@ load)
   fi
   ;;
 bench)
-  # Most of a step's time is the loading of random weights.
-  bench short 120 "$shape" "$dtype" 1,16,64,256 256 128
-  bench long 120 "$shape" "$dtype" 1,64 2048 128
+  # A process for each batch size: what one of them takes or breaks does not change the others.
+  for batch in 1 16 64 256; do bench "short-$batch" 60 "$shape" "$dtype" "$batch" 256 128; done
+  for batch in 1 64; do bench "long-$batch" 60 "$shape" "$dtype" "$batch" 2048 128; done
   bench tinyllama 60 tinyllama "$dtype" 1,64 256 128
   ;;
 peers)
