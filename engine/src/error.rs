@@ -174,6 +174,14 @@ pub enum LoadError {
         /// The reason.
         reason: String,
     },
+    /// There is not enough memory for the tokenizer, whose file is valid as far as it was read.
+    #[error("{file}: not enough memory for the tokenizer: {reason}")]
+    TokenizerMemory {
+        /// The file.
+        file: PathBuf,
+        /// The error of the library.
+        reason: String,
+    },
     /// The tokenizer has ids without a row in the embedding.
     #[error(
         "{file}: the tokenizer has {pieces} pieces but the embedding only {rows} rows; \
@@ -261,7 +269,7 @@ impl LoadError {
     /// Whether the machine currently lacks memory or threads. In this case the model and its files are valid.
     pub fn is_exhaustion(&self) -> bool {
         match self {
-            Self::Thread { .. } => true,
+            Self::Thread { .. } | Self::TokenizerMemory { .. } => true,
             Self::FolderUnreadable { source, .. } | Self::FileUnreadable { source, .. } => {
                 source.kind() == io::ErrorKind::OutOfMemory
             }

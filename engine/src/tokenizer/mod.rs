@@ -17,6 +17,9 @@ pub(crate) use self::byte_pairs::{BytePairs, Splitting};
 use self::check::{caught, check};
 use crate::error::{GenerateError, LoadError};
 
+/// What Oniguruma says if it gets no memory for a pattern, e.g. under a limit on the address space (`ONIGERR_MEMORY`).
+const ONIGURUMA_OUT_OF_MEMORY: &str = "fail to memory allocation";
+
 /// A model's tokenizer, from tokenizer.json or a SentencePiece model. A model with random weights has an
 /// empty one: it decodes every id to nothing and cannot encode.
 pub struct Tokenizer {
@@ -227,7 +230,11 @@ fn built(
 }
 
 fn invalid(file: &Path, reason: &dyn std::fmt::Display) -> LoadError {
-    LoadError::InvalidTokenizer { file: file.to_owned(), reason: reason.to_string() }
+    let (file, reason) = (file.to_owned(), reason.to_string());
+    if reason.contains(ONIGURUMA_OUT_OF_MEMORY) {
+        return LoadError::TokenizerMemory { file, reason };
+    }
+    LoadError::InvalidTokenizer { file, reason }
 }
 
 /// The texts named in special_tokens_map.json, whether written as strings or as objects.
@@ -266,4 +273,18 @@ fn add_tokens(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_does_not_make_a_file_invalid() {
+        let file = Path::new("tokenizer.json");
+        let error = invalid(file, &"Oniguruma error: fail to memory allocation at line 1 column 3514");
+        assert!(error.is_exhaustion() && !error.to_string().contains("copy"), "{error}");
+        let error = invalid(file, &"Oniguruma error: end pattern at escape");
+        assert!(!error.is_exhaustion() && error.to_string().contains("copy"), "{error}");
+    }
 }
