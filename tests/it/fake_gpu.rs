@@ -232,6 +232,8 @@ fn the_script_for_a_machine_with_a_gpu_runs() {
         .arg("load")
         .env("OUT", &out)
         .env("LUMOS_CUDA_LIBRARIES", &libraries)
+        // The limits are those of a GPU.
+        .env("LIMIT_FACTOR", "10")
         .env_remove("LUMOS_DEVICE")
         .output()
         .unwrap();

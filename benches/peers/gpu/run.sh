@@ -9,7 +9,7 @@
 #   check   9 minutes  compute-sanitizer and Nsight Compute, if they are installed
 #   runs    8 minutes  whole runs: against the CPU, two models in a small memory, killed and resumed
 #
-# Every step has a time limit of its own. A step that fails does not end the part; the last lines list all steps, and the
+# Every step has a time limit of its own, which LIMIT_FACTOR multiplies. A step that fails does not end the part; the last lines list all steps, and the
 # exit code is 1 if one failed. Logs and figures are in $OUT. SHAPE, DTYPE, LUMOS_DEVICE, PYTHON: see the defaults below.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,6 +19,7 @@ shape=${SHAPE:-llama2-7b}
 dtype=${DTYPE:-f16}
 device=${LUMOS_DEVICE:-cuda:0}
 python=${PYTHON:-python3}
+factor=${LIMIT_FACTOR:-1}
 unset LUMOS_DEVICE
 mkdir -p "$out"
 work=$(mktemp -d)
@@ -31,7 +32,7 @@ failed=0
 step() {
   local name=$1 limit=$2 start=$SECONDS status
   shift 2
-  timeout --kill-after=5 "$limit" "$@" >"$out/$part-$name.log" 2>&1
+  timeout --kill-after=5 "$((limit * factor))" "$@" >"$out/$part-$name.log" 2>&1
   status=$?
   if [ "$status" = 0 ]; then
     echo "ok      $name ($((SECONDS - start)) s)" >>"$summary"
