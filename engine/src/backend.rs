@@ -4,6 +4,8 @@
 //! and starts the [`LanguageModel`] that the scheduler drives. Memory on the CPU is reserved from the memory
 //! budget of the options; memory on a GPU is not part of it.
 
+use lumos_kernels::{DType, QuantizedFormat};
+
 use crate::cache::{PageLayout, Storage};
 use crate::device::DeviceName;
 use crate::error::LoadError;
@@ -13,7 +15,6 @@ use crate::machine::{MachineLimits, machine_limits};
 use crate::model::{Decoder, LanguageModel, Matrices, Runner, attention_storage};
 use crate::options::{LoadOptions, thread_pool};
 use crate::scheduler::Limits;
-use crate::simd::{DType, QuantizedFormat};
 
 /// A model's weights on the device that computes with them.
 pub(crate) enum Backend {

@@ -25,7 +25,6 @@ mod encoder;
 mod engine;
 mod error;
 mod external;
-mod huge_pages;
 mod load;
 mod loaded;
 mod machine;
@@ -36,11 +35,9 @@ mod random;
 mod request;
 mod sampler;
 mod scheduler;
-mod simd;
 mod speculation;
 mod stream;
 mod tokenizer;
-mod vector;
 
 /// Entry points of fuzz targets; not part of the public API.
 #[doc(hidden)]
@@ -64,6 +61,7 @@ pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
 pub use load::{AdapterBase, ModelCheckpoint, StoredChat, WeightFile, adapter_base};
 pub use loaded::{Footprint, ModelDescription};
+pub use lumos_kernels::{DType, instruction_limit};
 pub use memory::{MemoryBudget, free_memory};
 pub use model::{linear_path, quantized_path};
 pub use options::{LoadOptions, ModelFiles, ModelSource};
@@ -72,7 +70,6 @@ pub use request::{
     FinishReason, GenerateRequest, Generation, Prompt, SamplingParams, StopCondition, TokenUsage,
 };
 pub use scheduler::Statistics;
-pub use simd::{DType, instruction_limit};
 pub use speculation::{DraftUsage, Speculation, replay};
 pub use stream::{Delta, GenerationStream, StreamEvent};
 pub use tokenizer::Tokenizer;

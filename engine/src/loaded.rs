@@ -4,6 +4,7 @@
 //! [`ModelDescription`] is for manifests and reports: architecture, types, and hashes of the files that the model was
 //! read from. [`Footprint`] is the memory that a model would need.
 
+use lumos_kernels::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
@@ -16,7 +17,6 @@ use crate::load::{self, Opened, WeightFile};
 use crate::memory::Reservation;
 use crate::model::Matrices;
 use crate::options::{LoadOptions, ModelSource};
-use crate::simd::DType;
 use crate::tokenizer::Tokenizer;
 
 /// All parts of a loaded model.

@@ -7,14 +7,15 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use lumos_kernels::{
+    DType, Path, QuantizedFormat, QuantizedPath, arch, byte_operations, float_operations, huge_pages,
+};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
-use crate::huge_pages;
 use crate::options::thread_pool;
-use crate::simd::{DType, Path, QuantizedFormat, QuantizedPath, arch, byte_operations, float_operations};
 
 /// Bytes read in each round: much larger than a processor's caches.
 const BUFFER: usize = 512 << 20;

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use lumos_kernels::{DType, instruction_limit};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::cache::{TILE, page_size_is_supported};
@@ -13,7 +14,6 @@ use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::memory::{MemoryBudget, Reservation};
 use crate::random::RandomShape;
-use crate::simd::{DType, InstructionLimit};
 use crate::speculation::Speculation;
 
 /// Largest batch that [`LoadOptions::AUTO_BATCH`] selects.
@@ -73,7 +73,7 @@ impl LoadOptions {
     /// # Errors
     /// [`LoadError::InvalidOption`] if pages have a size that is not supported, or if the variable `LUMOS_CPU` is invalid.
     pub(crate) fn check(&self) -> Result<(), LoadError> {
-        InstructionLimit::check().map_err(|reason| LoadError::InvalidOption { reason })?;
+        instruction_limit().map_err(|reason| LoadError::InvalidOption { reason })?;
         let size = self.page_size;
         if page_size_is_supported(size) {
             return Ok(());

@@ -11,9 +11,10 @@ use regex::Regex;
 use crate::waits::sources;
 
 /// Folders with messages for people.
-const ROOTS: [&str; 11] = [
+const ROOTS: [&str; 12] = [
     "benchmarks/src",
     "coordinator/src",
+    "engine/kernels/src",
     "engine/src",
     "environments/src",
     "http/src",

@@ -4,7 +4,7 @@
 //! attention kernels read pages in this layout; a model on a device lays out its pages itself
 //! ([`Storage::Device`]). [`PageMemory`] is the memory of one page.
 
-use crate::vector::AlignedBuffer;
+use lumos_kernels::AlignedBuffer;
 
 /// Positions per tile: their keys are adjacent, and their values are summed in one chain.
 pub(crate) const TILE: usize = 16;

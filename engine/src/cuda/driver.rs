@@ -15,6 +15,7 @@ use cudarc::driver::{
     PushKernelArg, result, sys,
 };
 use cudarc::nvrtc;
+use lumos_kernels::DType;
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use super::kernels::{KERNELS, MOST_SHARED_BYTES};
@@ -22,7 +23,6 @@ use super::libraries;
 use super::staging::Staging;
 use crate::device::lost_gpu;
 use crate::machine::MachineLimits;
-use crate::simd::DType;
 
 /// Bytes copied to measure memory bandwidth.
 const COPY: usize = 1 << 30;

@@ -9,8 +9,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use lumos_kernels::DType;
+
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
-use crate::simd::DType;
 
 /// The sources that are compiled, placed in one folder.
 const SOURCES: [(&str, &str); 8] = [

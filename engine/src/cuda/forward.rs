@@ -3,13 +3,14 @@
 //! The functions allocate its buffers ([`Scratch`], [`Exchange`]) and launch all operations without waiting
 //! for the device.
 
+use lumos_kernels::DType;
+
 use super::accelerator::{Accelerator, DeviceError};
 use super::kernels::{self, Norm, PARTIAL_BYTES, Pages, Partial};
 use super::llama::DeviceLlama;
 use super::step::Step;
 use crate::load::block::ModelConfig;
 use crate::model::AttentionShape;
-use crate::simd::DType;
 
 /// Alignment in bytes of the logits, which follow the chosen ids in the output; suits cuBLAS.
 const ALIGNMENT: usize = 256;

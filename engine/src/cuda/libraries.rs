@@ -13,12 +13,12 @@ use cudarc::cublas::sys as blas;
 use cudarc::driver::sys::{self, CUdevice_attribute};
 use cudarc::driver::{DriverError, result};
 use cudarc::nvrtc;
+use lumos_kernels::DType;
 
 use super::accelerator::DeviceError;
 use super::driver::message;
 use super::kernels::SOURCE;
 use crate::device::{DeviceName, Gpu, NoGpu};
-use crate::simd::DType;
 
 /// The oldest CUDA version of the driver and of the libraries.
 const OLDEST: Version = Version(12, 0);

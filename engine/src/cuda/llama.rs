@@ -1,6 +1,7 @@
 //! Model weights in device memory: loading, conversion to the requested type, and size estimates.
 
 use candle_core::{CpuStorage, DType as CandleType, Device, Storage, Tensor};
+use lumos_kernels::DType;
 
 use super::accelerator::{Accelerator, DeviceError, Product};
 use super::forward::intermediate;
@@ -10,7 +11,6 @@ use crate::load::block::ModelConfig;
 use crate::load::tensors::{EMBEDDING, HEAD, NORM};
 use crate::load::weights::Weights;
 use crate::model::{AttentionShape, Dense, FeedForwardWeights, Layer, LayerNorms, Named, Precision};
-use crate::simd::DType;
 
 /// A row-major matrix.
 pub(super) struct Matrix<B> {

@@ -1,11 +1,11 @@
 //! Attention within one sequence, with absolute positions in the hidden states (BERT) or relative distances
 //! (DeBERTa).
 
+use lumos_kernels::{compiled, exponential};
 use pulp::Arch;
 
 use super::config::Distances;
 use super::elementwise::sum;
-use crate::vector::{compiled, exponential};
 
 /// Buffers of [`attention`], kept between calls.
 #[derive(Default)]

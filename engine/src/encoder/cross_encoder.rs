@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use lumos_kernels::arch;
 use pulp::Arch;
 use rayon::prelude::*;
 
@@ -15,7 +16,6 @@ use crate::error::LoadError;
 use crate::load::contents;
 use crate::load::weights::Weights;
 use crate::model::LinearScratch;
-use crate::simd::arch;
 use crate::tokenizer::Tokenizer;
 
 /// Maximum sequence length of the published cross-encoders; longer input is truncated.

@@ -1,8 +1,7 @@
 //! Norms and activations of encoders on rows of floats, each with a fixed order of reduction.
 
+use lumos_kernels::{LANES, add_lanes, compiled, exponential};
 use pulp::Arch;
-
-use crate::vector::{LANES, add_lanes, compiled, exponential};
 
 /// `output = norm(input + addend) · weight + bias`, row by row, into `input`.
 pub(super) fn add_and_norm(

@@ -3,6 +3,7 @@
 //! `modeling_bert.py`, `modeling_roberta.py` and `modeling_deberta_v2.py`.
 
 use candle_core::Tensor;
+use lumos_kernels::{DType, Execution, arch};
 use pulp::Arch;
 use rayon::prelude::*;
 
@@ -11,8 +12,7 @@ use super::config::{EncoderConfig, Family};
 use super::elementwise::{add_and_norm, add_bias, add_bias_and_gelu, layer_norm};
 use crate::error::LoadError;
 use crate::load::weights::Weights;
-use crate::model::{Execution, Linear, LinearScratch};
-use crate::simd::{DType, arch};
+use crate::model::{Linear, LinearScratch};
 
 /// The word embedding of an encoder.
 const WORDS: &str = "embeddings.word_embeddings.weight";

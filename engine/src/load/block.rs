@@ -8,7 +8,7 @@
 
 use crate::cache::KeyValueShape;
 
-pub(crate) use crate::vector::Activation;
+pub(crate) use lumos_kernels::Activation;
 
 /// The description of a model.
 #[derive(Clone, Debug, PartialEq)]

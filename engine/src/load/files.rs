@@ -17,7 +17,7 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, LoadError> {
 
 /// Maps a file into memory, read-only.
 ///
-/// The engine's other unsafe code is in `simd` (vector kernels) and `cuda/driver` (CUDA's functions); all other code
+/// The engine's other unsafe code is in `cuda/driver` (CUDA's functions) and the crate `lumos-kernels`; all other code
 /// is safe Rust, enforced by the crate's `unsafe_code` lint.
 #[allow(unsafe_code)]
 pub(super) fn map(path: &Path) -> Result<Mmap, LoadError> {

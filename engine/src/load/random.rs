@@ -5,6 +5,7 @@ use std::path::Path;
 
 use candle_core::{Device, Tensor};
 use half::{bf16, f16};
+use lumos_kernels::DType;
 use rayon::prelude::*;
 use safetensors::{Dtype, SafeTensorError, View};
 use serde_json::json;
@@ -13,7 +14,6 @@ use sha2::{Digest, Sha256};
 use super::block::ModelConfig;
 use crate::error::LoadError;
 use crate::random::RandomShape;
-use crate::simd::DType;
 
 /// Standard deviation, as in the initialisation of models.
 const SCALE: f32 = 0.02;

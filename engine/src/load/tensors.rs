@@ -220,7 +220,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{Shape, families};
     use crate::model::Matrices;
-    use crate::simd::DType;
+    use lumos_kernels::DType;
 
     /// The list has the tensors of a checkpoint of each family, and their sizes are those of the estimates.
     #[test]

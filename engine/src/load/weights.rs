@@ -6,12 +6,12 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use candle_core::pickle::PthTensors;
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType as CandleType, Device, Tensor};
+use lumos_kernels::{DType, QuantizedFormat};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype as StoredType, Metadata, TensorInfo};
 
@@ -23,7 +23,6 @@ use super::packed::{Layout, PackedModule, Packing};
 use super::random::RandomWeights;
 use super::tensors::HEAD;
 use crate::error::LoadError;
-use crate::simd::{DType, QuantizedFormat};
 
 /// Ends of the names of a module's weight, and of its packed weight.
 pub(super) const WEIGHT: &str = ".weight";
@@ -84,25 +83,13 @@ impl Matrix<'_> {
     }
 }
 
-impl QuantizedFormat {
-    /// The format of ggml's type; `None` for types that are widened to floats on loading.
-    pub(crate) fn of(dtype: GgmlDType) -> Option<Self> {
-        match dtype {
-            GgmlDType::Q8_0 => Some(Self::Q8_0),
-            GgmlDType::Q4K => Some(Self::Q4K),
-            GgmlDType::Q6K => Some(Self::Q6K),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for QuantizedFormat {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Q8_0 => "Q8_0",
-            Self::Q4K => "Q4_K",
-            Self::Q6K => "Q6_K",
-        })
+/// The block format of ggml's type; `None` for types that are widened to floats on loading.
+pub(crate) fn quantized_format(dtype: GgmlDType) -> Option<QuantizedFormat> {
+    match dtype {
+        GgmlDType::Q8_0 => Some(QuantizedFormat::Q8_0),
+        GgmlDType::Q4K => Some(QuantizedFormat::Q4K),
+        GgmlDType::Q6K => Some(QuantizedFormat::Q6K),
+        _ => None,
     }
 }
 

@@ -15,13 +15,14 @@ mod tiles;
 use std::cell::RefCell;
 use std::ops::Range;
 
+use lumos_kernels::{
+    AlignedBuffer, Columns, DType, Execution, LANES, OutputColumns, add_lanes, exponential, for_each_cell,
+    maximum, tangent,
+};
 use pulp::{Simd, WithSimd};
 
-use super::kernel::Execution;
 use crate::cache::{KvCache, Storage, TILE};
 use crate::load::block::ModelConfig;
-use crate::simd::{Columns, DType, Target, for_each_cell};
-use crate::vector::{AlignedBuffer, LANES, add_lanes, exponential, maximum, tangent};
 use collected::Collected;
 use tiles::Span;
 
@@ -36,7 +37,7 @@ const SHARED: usize = 4;
 pub(crate) fn attention_storage(dtype: DType) -> Storage {
     match dtype {
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-        DType::Bf16 if crate::simd::AttentionTiles::available() => Storage::Bf16,
+        DType::Bf16 if lumos_kernels::AttentionTiles::available() => Storage::Bf16,
         _ => Storage::F32,
     }
 }
@@ -139,7 +140,7 @@ fn compute<'a>(
     }
     let heights: Vec<usize> = blocks.iter().map(|block| block.count).collect();
     let width = shape.query_heads * shape.head_size;
-    let target = Target::whole(&mut output[..heights.iter().sum::<usize>() * width], width);
+    let target = OutputColumns::whole(&mut output[..heights.iter().sum::<usize>() * width], width);
     // All sequences at one head before the next head, so that what they share stays in a cache.
     for_each_cell(target, &heights, width / shape.key_value_heads, parallel, |block, head, output| {
         let task = Task { shape, layer, stride, head, block: blocks[block] };

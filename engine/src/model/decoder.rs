@@ -4,13 +4,15 @@
 //! thread. One decoder computes all families: an operation that the model's [`Block`] does not ask for is skipped.
 //! [`Matrices`] counts the values and bytes that one token's forward pass reads.
 
+use lumos_kernels::{
+    DType, Execution, QuantizedFormat, add, add_bias, add_scaled, arch, gated, norm_heads, rms_norm, scale,
+    soft_cap,
+};
 use pulp::Arch;
 
 use super::Chunk;
 use super::attention::{AttentionLayer, AttentionRows, AttentionShape, attention};
-use super::elementwise::{add, add_bias, add_scaled, gated, norm_heads, rms_norm, scale, soft_cap};
 use super::experts::ExpertScratch;
-use super::kernel::Execution;
 use super::key_value::{KeyValuePlace, rotate_and_store};
 use super::layer::{FeedForwardWeights, Layer, Named, Precision};
 use super::linear::{Linear, LinearScratch};
@@ -19,7 +21,6 @@ use crate::error::LoadError;
 use crate::load::block::{Block, FeedForward, ModelConfig};
 use crate::load::tensors::{EMBEDDING, HEAD, NORM};
 use crate::load::weights::{Matrix, Weights};
-use crate::simd::{DType, QuantizedFormat, arch};
 
 /// A model: immutable, shared by the threads that compute with it.
 pub(crate) struct Decoder {

@@ -4,14 +4,12 @@
 //! outputs of its experts in ascending order of their numbers. The sum therefore depends on the row only, not on the
 //! other rows of the step.
 
+use lumos_kernels::{Execution, add_scaled, compiled, exponential, gated};
 use pulp::Arch;
 
-use super::elementwise::{add_scaled, gated};
-use super::kernel::Execution;
 use super::layer::Experts;
 use super::linear::{Linear, LinearScratch};
 use crate::load::block::Activation;
-use crate::vector::{compiled, exponential};
 
 /// Buffers of one mixture, kept between calls.
 #[derive(Default)]
@@ -113,11 +111,11 @@ fn route(arch: Arch, logits: &mut [f32], active: usize, normalised: bool, order:
 #[cfg(test)]
 mod tests {
     use candle_core::{Device, Tensor};
+    use lumos_kernels::DType;
 
     use super::*;
     use crate::fixtures::Uniform;
     use crate::model::layer::Expert;
-    use crate::simd::DType;
 
     fn routed(logits: &[f32], active: usize, normalised: bool) -> (Vec<u32>, Vec<f32>) {
         let (mut weights, mut order) = (logits.to_vec(), Vec::new());

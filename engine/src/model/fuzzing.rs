@@ -1,13 +1,12 @@
 //! Compares the vector kernels with the scalar ones, for a fuzz target.
 
 use candle_core::{Device, Tensor};
+use lumos_kernels::{
+    AlignedBuffer, DType, Execution, OutputColumns, Path, QuantizedFormat, QuantizedPanels, QuantizedPath,
+};
 use pulp::Arch;
 
-use super::kernel::Execution;
 use super::linear::{Linear, LinearScratch};
-use super::quantized::QuantizedPanels;
-use crate::simd::{DType, Path, QuantizedFormat, QuantizedPath, Target};
-use crate::vector::AlignedBuffer;
 
 /// A matrix product of arbitrary numbers.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +65,7 @@ impl MatrixProduct<'_> {
             let layer = QuantizedPanels::new(format, inputs, &[&weights]).with_path(path)?;
             let (mut packed, mut output) = (AlignedBuffer::default(), vec![f32::NAN; rows * outputs]);
             layer.pack(execution(), &activations, &mut packed);
-            layer.multiply(execution(), &packed, Target::whole(&mut output, outputs));
+            layer.multiply(execution(), &packed, OutputColumns::whole(&mut output, outputs));
             Some(output)
         };
         compare(QuantizedPath::ALL.into_iter(), of_path);

@@ -1,14 +1,13 @@
 //! Rotary embeddings of a step's queries and keys, and keys and values on their way to the KV cache, rounded to the type
 //! of its pages.
 
+use lumos_kernels::{Execution, compiled, round_to_bf16};
 use rayon::prelude::*;
 
 use super::Chunk;
 use super::attention::AttentionShape;
-use super::kernel::Execution;
 use super::rope::RotaryTables;
 use crate::cache::Storage;
-use crate::vector::{compiled, round_to_bf16};
 
 /// Minimum number of floats for which several threads are used.
 const PARALLEL_NUMBERS: usize = 1 << 14;

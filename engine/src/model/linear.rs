@@ -4,12 +4,11 @@
 //! format. The parts use the matrix products of the neighbouring modules for floats and for blocks.
 
 use candle_core::Tensor;
+use lumos_kernels::{
+    AlignedBuffer, DType, Execution, OutputColumns, PanelWeights, Path, QuantizedPanels, QuantizedPath,
+};
 
-use super::kernel::{Execution, PanelWeights};
-use super::quantized::QuantizedPanels;
 use crate::load::weights::{Matrix, to_f32};
-use crate::simd::{DType, Path, QuantizedPath, Target};
-use crate::vector::AlignedBuffer;
 
 /// Scratch space of linear layers, kept between calls.
 #[derive(Default)]
@@ -116,7 +115,7 @@ impl Linear {
         for part in &self.parts {
             let columns = first..first + part.outputs();
             first = columns.end;
-            let target = Target { matrix: output, stride: self.outputs, columns };
+            let target = OutputColumns { matrix: output, stride: self.outputs, columns };
             match part {
                 Part::Floats(weights) => {
                     weights.multiply(execution.parallel, input, target, &mut scratch.packed);
@@ -209,7 +208,7 @@ mod tests {
                 for path in Path::ALL {
                     let layer = Linear::new(std::slice::from_ref(&tensor), dtype).unwrap();
                     let Some(layer) = layer.with_path(path) else { continue };
-                    prop_assert!(matches!(&layer.parts[..], [Part::Floats(weights)] if weights.path == path));
+                    prop_assert!(matches!(&layer.parts[..], [Part::Floats(weights)] if weights.path() == path));
                     let together = product(&layer, &input, rows, false);
                     prop_assert_eq!(&together, &product(&layer, &input, rows, true));
                     for row in [0, rows / 2, rows - 1] {

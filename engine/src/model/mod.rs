@@ -6,20 +6,16 @@
 
 mod attention;
 mod decoder;
-mod elementwise;
 mod experts;
 pub(crate) mod fuzzing;
-mod kernel;
 mod key_value;
 mod layer;
 mod linear;
-mod quantized;
 mod rope;
 mod runner;
 
 pub(crate) use attention::{AttentionShape, attention_storage};
 pub(crate) use decoder::{Decoder, Matrices};
-pub(crate) use kernel::Execution;
 pub(crate) use layer::{Dense, FeedForwardWeights, Layer, LayerNorms, Named, Precision};
 pub(crate) use linear::{Linear, LinearScratch};
 pub use linear::{linear_path, quantized_path};

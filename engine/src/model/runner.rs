@@ -103,13 +103,14 @@ fn shares(chunks: &[Chunk<'_>], workers: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use lumos_kernels::DType;
+
     use super::*;
     use crate::cache::{KvCache, PageLayout, Pool};
     use crate::fixtures::{Shape, Uniform, families};
     use crate::load;
     use crate::model::attention_storage;
     use crate::options::ModelSource;
-    use crate::simd::DType;
 
     /// A sequence of one model, with its pages.
     struct Stage {

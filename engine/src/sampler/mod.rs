@@ -9,9 +9,10 @@ mod weight;
 
 pub(crate) use draw::Draw;
 
+use lumos_kernels::maximum;
+
 use crate::error::GenerateError;
 use crate::request::SamplingParams;
-use crate::vector::maximum;
 
 /// How one token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]

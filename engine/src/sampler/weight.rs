@@ -4,8 +4,7 @@
 //! depend on the order. Any implementation of these steps has bit-identical weights; `cuda/sampling.cu` is
 //! one.
 
-use crate::simd::arch;
-use crate::vector::compiled;
+use lumos_kernels::{arch, compiled};
 
 /// The highest logit has a weight of two to this power: a sum over 2²³ tokens stays below 2⁶⁴.
 const HIGHEST: u32 = 40;

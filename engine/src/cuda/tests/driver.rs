@@ -4,11 +4,11 @@
 use std::process::Command;
 
 use cudarc::driver::CudaContext;
+use lumos_kernels::DType;
 
 use crate::cuda::accelerator::{Accelerator, Argument, Launch, Product};
 use crate::cuda::driver::{CudaDevice, free_memory};
 use crate::fixtures::Uniform;
-use crate::simd::DType;
 
 /// Runs the current test again in a process that finds a fake GPU's libraries. Returns whether this is that process;
 /// otherwise the test has passed there, or is skipped.

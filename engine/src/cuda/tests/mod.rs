@@ -11,10 +11,10 @@ mod sampling;
 pub(super) mod sass;
 
 use half::{bf16, f16};
+use lumos_kernels::DType;
 
 use super::accelerator::Accelerator;
 use super::emulator::{Buffer, Emulator};
-use crate::simd::DType;
 
 fn bytes_of(values: &[f32], dtype: DType) -> Vec<u8> {
     match dtype {

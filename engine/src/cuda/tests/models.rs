@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use lumos_kernels::DType;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
@@ -19,7 +20,6 @@ use crate::model::{Decoder, LanguageModel, Runner, attention_storage};
 use crate::options::ModelSource;
 use crate::request::SamplingParams;
 use crate::scheduler::{Completion, Counters, Limits, Scheduler, SequenceRequest, Submission};
-use crate::simd::DType;
 use crate::speculation::Speculation;
 use crate::tokenizer::Tokenizer;
 

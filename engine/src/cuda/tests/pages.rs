@@ -1,5 +1,7 @@
 //! Key-value storage and attention on random page tables, and the small kernels.
 
+use lumos_kernels::DType;
+
 use super::{buffer, bytes_of, floats, rounded};
 use crate::cache::{KeyValueShape, KvCache, PageLayout, Pool, Storage};
 use crate::cuda::accelerator::Accelerator;
@@ -9,7 +11,6 @@ use crate::cuda::step::{Step, TASK};
 use crate::fixtures::Uniform;
 use crate::model::{AttentionShape, Chunk};
 use crate::sampler::Choosing;
-use crate::simd::DType;
 use proptest::prelude::*;
 
 const DTYPES: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];

@@ -1,10 +1,11 @@
 //! The product kernel: right, and the same to the bit for every number of rows.
 
+use lumos_kernels::DType;
+
 use super::{buffer, bytes_of, floats, rounded};
 use crate::cuda::emulator::Emulator;
 use crate::cuda::kernels;
 use crate::fixtures::Uniform;
-use crate::simd::DType;
 
 /// The products of the first `rows` rows.
 fn product(

@@ -1,5 +1,7 @@
 //! Compares the tokens that the device chooses with those that the CPU chooses: they are bit-identical.
 
+use lumos_kernels::DType;
+
 use super::{buffer, bytes_of};
 use crate::cuda::accelerator::Accelerator;
 use crate::cuda::emulator::Emulator;
@@ -8,7 +10,6 @@ use crate::cuda::step::rule;
 use crate::fixtures::Uniform;
 use crate::request::SamplingParams;
 use crate::sampler::{Choosing, choose};
-use crate::simd::DType;
 use proptest::prelude::*;
 
 /// Chooses from rows of logits on both.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lumos_kernels::DType;
 use regex::Regex;
 
 use crate::cuda::kernels::KERNELS;
-use crate::simd::DType;
 
 /// Registers of a multiprocessor, for all threads of its blocks.
 const REGISTERS: usize = 65_536;

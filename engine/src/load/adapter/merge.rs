@@ -1,8 +1,7 @@
 //! Adds the product of two low-rank matrices to a weight matrix.
 
+use lumos_kernels::arch;
 use rayon::prelude::*;
-
-use crate::simd::arch;
 
 /// Columns summed at a time: as many as fit in registers.
 const COLUMNS: usize = 64;

@@ -9,6 +9,7 @@ use std::path::Path;
 use candle_core::quantized::gguf_file::{Content, TensorInfo};
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{DType as CandleType, Device, Tensor};
+use lumos_kernels::QuantizedFormat;
 use memmap2::Mmap;
 
 use super::architectures::{Architecture, Found};
@@ -17,8 +18,7 @@ use super::{invalid, unsupported};
 use crate::error::LoadError;
 use crate::load::block::{FeedForward, ModelConfig};
 use crate::load::tensors::{Part, Place, Suffix};
-use crate::load::weights::QuantizedMatrix;
-use crate::simd::QuantizedFormat;
+use crate::load::weights::{QuantizedMatrix, quantized_format};
 
 /// Minimum alignment of a tensor's offset in bytes.
 const ALIGNMENT: usize = 8;
@@ -119,7 +119,7 @@ impl GgufTensors {
     /// The blocks of a matrix whose quantized format is kept as stored.
     pub(crate) fn quantized(&self, name: &str) -> Option<QuantizedMatrix<'_>> {
         let stored = self.tensors.get(name)?;
-        let format = QuantizedFormat::of(stored.dtype)?;
+        let format = quantized_format(stored.dtype)?;
         let &[rows, columns] = &stored.shape[..] else { return None };
         let bytes = &self.bytes[stored.place.clone()];
         let blocks = match stored.rows() {
@@ -148,7 +148,7 @@ impl GgufTensors {
 
     /// The block format of most values.
     pub(crate) fn most_common_format(&self) -> Option<QuantizedFormat> {
-        self.types().into_iter().find_map(|(_, dtype)| QuantizedFormat::of(dtype))
+        self.types().into_iter().find_map(|(_, dtype)| quantized_format(dtype))
     }
 
     /// The types of the matrices if any is quantized, the type of most values first: `Q4_K + Q6_K`.
@@ -168,7 +168,7 @@ impl GgufTensors {
             if stored.shape.len() != 2 || unread == Some(name.as_str()) {
                 continue;
             }
-            let bytes = match QuantizedFormat::of(stored.dtype) {
+            let bytes = match quantized_format(stored.dtype) {
                 Some(_) => stored.place.len(),
                 None => stored.shape.iter().product::<usize>() * width,
             };

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{DType as CandleType, Device, Tensor};
+use lumos_kernels::QuantizedFormat;
 use proptest::prelude::*;
 
 use super::open;
 use crate::error::LoadError;
 use crate::fixtures::Shape;
 use crate::fixtures::gguf::GgufModel;
-use crate::load::weights::{QuantizedMatrix, Weights, to_f32};
-use crate::simd::QuantizedFormat;
+use crate::load::weights::{QuantizedMatrix, Weights, quantized_format, to_f32};
 
 const KINDS: [GgmlDType; 12] = [
     GgmlDType::F32,
@@ -78,7 +78,7 @@ fn tensors_are_those_of_the_folder_in_every_type() {
             assert_eq!(to_f32(&found).unwrap(), to_f32(&expected).unwrap(), "{name} {dtype:?}");
             let &[rows, columns] = &dims[..] else { continue };
             let kept = weights.quantized(&name, [rows, columns]).unwrap();
-            assert_eq!(kept.as_ref().map(|kept| kept.format), QuantizedFormat::of(dtype), "{name} {dtype:?}");
+            assert_eq!(kept.as_ref().map(|kept| kept.format), quantized_format(dtype), "{name} {dtype:?}");
             if let Some(kept) = kept {
                 assert_eq!(kept.columns, columns);
                 assert_eq!(widened(&kept), to_f32(&expected).unwrap(), "{name} {dtype:?}");

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use lumos_kernels::AlignedBuffer;
+
 use crate::cache::{KvCache, TILE};
-use crate::vector::AlignedBuffer;
 
 /// Tiles of keys (`head_size` × positions) and of values (positions × `padded_head`) of a range of positions.
 #[derive(Clone, Copy)]

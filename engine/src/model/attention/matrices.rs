@@ -5,12 +5,11 @@
 
 use std::ops::Range;
 
+use lumos_kernels::{AttentionTiles, Columns, compiled, round_to_bf16};
 use pulp::Arch;
 
 use super::{Scratch, Task};
 use crate::cache::{KvCache, TILE};
-use crate::simd::{AttentionTiles, Columns};
-use crate::vector::{compiled, round_to_bf16};
 
 /// Buffers of a thread.
 #[derive(Default)]

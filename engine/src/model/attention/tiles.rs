@@ -1,10 +1,10 @@
 //! The inner loops of attention: several queries against a range of positions in one head's pages.
 
+use lumos_kernels::Columns;
 use pulp::Simd;
 
 use super::Collected;
 use crate::cache::{KvCache, TILE};
-use crate::simd::Columns;
 
 /// Positions `base..end` of one key-value head; `base` is a multiple of [`TILE`].
 #[derive(Clone, Copy)]

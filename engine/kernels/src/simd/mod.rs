@@ -29,21 +29,20 @@ mod tile;
 mod x86;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub(crate) use amx::AttentionTiles;
-pub(crate) use columns::{Columns, Target, for_each_cell, for_each_window};
-pub use limit::instruction_limit;
-pub(crate) use limit::{InstructionLimit, arch};
-pub use path::DType;
-pub(crate) use path::Path;
-pub(crate) use peak::{byte_operations, float_operations};
-pub(crate) use quantized::{
-    BLOCK, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS, pack_block, pack_rows,
-};
+pub use amx::AttentionTiles;
+pub(crate) use columns::for_each_window;
+pub use columns::{Columns, OutputColumns, for_each_cell};
+pub(crate) use limit::InstructionLimit;
+pub use limit::{arch, instruction_limit};
+pub use path::{DType, Path};
+pub use peak::{byte_operations, float_operations};
+pub(crate) use quantized::{BLOCK, QuantizedUnit, ROW_WORDS, pack_block, pack_rows};
+pub use quantized::{QuantizedFormat, QuantizedPath};
 
 use lanes::{Bfloat16Pairs, Float16, Portable, Words};
 
 /// Outputs in one panel.
-pub(crate) const PANEL: usize = 32;
+pub const PANEL: usize = 32;
 /// Words in one line of activations: 64 bytes.
 pub(crate) const LINE: usize = 16;
 /// Lines of activations per stretch of the inputs, except with tiles. A panel's weights of one stretch stay in the first-level

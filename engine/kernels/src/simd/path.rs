@@ -31,7 +31,8 @@ pub enum DType {
 
 impl DType {
     /// Size of a value in bytes.
-    pub(crate) fn width(self) -> usize {
+    #[inline]
+    pub fn width(self) -> usize {
         match self {
             Self::F32 => 4,
             Self::Bf16 | Self::F16 => 2,
@@ -67,7 +68,7 @@ const AMX_ROWS: usize = 16;
 
 /// The instructions that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Path {
+pub enum Path {
     /// Plain Rust.
     Portable,
     /// AVX2 with FMA and F16C.
@@ -82,10 +83,10 @@ pub(crate) enum Path {
 
 impl Path {
     /// All paths; usually each is faster than those before it.
-    pub(crate) const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
+    pub const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
-    /// The fastest path of this processor for weights of this type, within the [`InstructionLimit`].
-    pub(crate) fn best(dtype: DType) -> Self {
+    /// The fastest path of this processor for weights of this type, within the [`instruction_limit`](crate::instruction_limit).
+    pub fn best(dtype: DType) -> Self {
         let limit = InstructionLimit::current();
         let allowed = |path: &Self| path.needs() <= limit && path.available(dtype);
         let best = Self::ALL.into_iter().rev().find(allowed).unwrap_or(Self::Portable);
@@ -104,12 +105,13 @@ impl Path {
     }
 
     /// Whether this processor supports the path, and the path supports weights of this type.
-    pub(crate) fn available(self, dtype: DType) -> bool {
+    pub fn available(self, dtype: DType) -> bool {
         (dtype == DType::Bf16 || !self.rounds()) && self.detected()
     }
 
     /// Whether activations are rounded to bfloat16.
-    pub(crate) fn rounds(self) -> bool {
+    #[inline]
+    pub fn rounds(self) -> bool {
         matches!(self, Self::Avx512Bf16 | Self::Amx)
     }
 

@@ -9,6 +9,8 @@
 //! | Q4_K | 256 | f16 scale of scales; f16 scale of minima; 8 × scale byte; 8 × minimum byte; for each 32 inputs 4 × two fours, the first in the low, the second in the high half of each byte |
 //! | Q6_K | 256 | f16 scale of scales; 16 × signed scale byte; for each 16 inputs 2 × two fours of the low 4 bits as above, then four fours of the high 2 bits, the first in the lowest (value + 32) |
 
+use std::fmt;
+
 use super::super::PANEL;
 
 /// Bytes per four.
@@ -30,7 +32,7 @@ pub(super) const Q6K_BLOCK_VALUES: usize = 3 * FOUR;
 
 /// A block format whose blocks are multiplied as stored (ggml's `ggml-common.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum QuantizedFormat {
+pub enum QuantizedFormat {
     /// 32 values of 8 bits with one scale: 34 bytes.
     Q8_0,
     /// 256 values of 4 bits; each group of 32 has a scale and a minimum of 6 bits: 144 bytes.
@@ -41,7 +43,7 @@ pub(crate) enum QuantizedFormat {
 
 impl QuantizedFormat {
     /// Values per block.
-    pub(crate) fn block_values(self) -> usize {
+    pub fn block_values(self) -> usize {
         match self {
             Self::Q8_0 => 32,
             Self::Q4K | Self::Q6K => 256,
@@ -49,7 +51,7 @@ impl QuantizedFormat {
     }
 
     /// Bytes per block.
-    pub(crate) fn block_bytes(self) -> usize {
+    pub fn block_bytes(self) -> usize {
         match self {
             Self::Q8_0 => 34,
             Self::Q4K => 144,
@@ -64,6 +66,16 @@ impl QuantizedFormat {
             Self::Q4K => Q4K_VALUES + 8 * Q4K_BLOCK_VALUES,
             Self::Q6K => Q6K_VALUES + 16 * Q6K_BLOCK_VALUES,
         }
+    }
+}
+
+impl fmt::Display for QuantizedFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Q8_0 => "Q8_0",
+            Self::Q4K => "Q4_K",
+            Self::Q6K => "Q6_K",
+        })
     }
 }
 

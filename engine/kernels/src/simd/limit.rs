@@ -74,7 +74,7 @@ pub fn instruction_limit() -> Result<Option<&'static str>, String> {
 }
 
 /// The instruction set of everything except linear layers: the processor's within the limit.
-pub(crate) fn arch() -> Arch {
+pub fn arch() -> Arch {
     match InstructionLimit::current() {
         InstructionLimit::Portable => Arch::Scalar,
         #[cfg(target_arch = "x86_64")]

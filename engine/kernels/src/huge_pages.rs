@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 const SMALLEST: usize = 4 << 20;
 
 /// Returns an empty vector with memory for `capacity` elements, on huge pages if it is large and the system has them.
-pub(crate) fn with_capacity<T>(capacity: usize) -> Vec<T> {
+pub fn with_capacity<T>(capacity: usize) -> Vec<T> {
     let mut buffer = Vec::with_capacity(capacity);
     // Before the first write, which chooses the pages.
     request(buffer.spare_capacity_mut());

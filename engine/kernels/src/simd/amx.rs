@@ -158,7 +158,7 @@ macro_rules! multiply {
 
 mod attention;
 
-pub(crate) use attention::AttentionTiles;
+pub use attention::AttentionTiles;
 
 impl Tiles {
     /// Multiplies one panel with all rows, 32 rows at a time.

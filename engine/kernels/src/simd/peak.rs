@@ -13,7 +13,7 @@ const ROUNDS: usize = 1 << 14;
 
 /// Multiplies and adds with the instructions of a path, and returns the number of operations, a multiplication and an
 /// addition each. Panics if the processor does not support the path.
-pub(crate) fn float_operations(path: Path) -> u64 {
+pub fn float_operations(path: Path) -> u64 {
     assert!(path.available(super::DType::Bf16), "the processor does not support {path}");
     match path {
         Path::Portable => portable(),
@@ -36,7 +36,7 @@ pub(crate) fn float_operations(path: Path) -> u64 {
 }
 
 /// As [`float_operations`], with products of bytes.
-pub(crate) fn byte_operations(path: QuantizedPath) -> u64 {
+pub fn byte_operations(path: QuantizedPath) -> u64 {
     assert!(path.available(), "the processor does not support {path}");
     match path {
         QuantizedPath::Portable => portable(),

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::PANEL;
 
 /// Exclusive access to `width` adjacent columns of a row-major matrix of floats.
-pub(crate) struct Columns<'a> {
+pub struct Columns<'a> {
     pointer: *mut f32,
     stride: usize,
     width: usize,
@@ -31,6 +31,7 @@ impl Columns<'_> {
     }
 
     /// Pointer to the first float of a row; `width` floats from it may be read and written.
+    #[inline]
     fn row(&mut self, row: usize) -> *mut f32 {
         assert!(row < self.rows);
         // SAFETY: the row is inside the matrix by the line above.
@@ -97,7 +98,8 @@ impl Columns<'_> {
     }
 
     /// One row of the window.
-    pub(crate) fn row_mut(&mut self, row: usize) -> &mut [f32] {
+    #[inline]
+    pub fn row_mut(&mut self, row: usize) -> &mut [f32] {
         // SAFETY: a row of the window has `width` floats, to which this is the only access.
         unsafe { std::slice::from_raw_parts_mut(self.row(row), self.width) }
     }
@@ -117,18 +119,19 @@ impl Columns<'_> {
 }
 
 /// Adjacent columns of a row-major matrix that a product writes.
-pub(crate) struct Target<'a> {
+pub struct OutputColumns<'a> {
     /// Whole rows.
-    pub(crate) matrix: &'a mut [f32],
+    pub matrix: &'a mut [f32],
     /// Floats from one row to the next.
-    pub(crate) stride: usize,
+    pub stride: usize,
     /// The columns.
-    pub(crate) columns: Range<usize>,
+    pub columns: Range<usize>,
 }
 
-impl<'a> Target<'a> {
+impl<'a> OutputColumns<'a> {
     /// All columns of a matrix whose rows have `stride` floats.
-    pub(crate) fn whole(matrix: &'a mut [f32], stride: usize) -> Self {
+    #[inline]
+    pub fn whole(matrix: &'a mut [f32], stride: usize) -> Self {
         Self { matrix, stride, columns: 0..stride }
     }
 
@@ -144,7 +147,7 @@ const PIECES_OF_A_THREAD: usize = 8;
 /// Splits `target` into windows of `width` columns (the last one may be narrower) and calls `work` with each
 /// and its index: on the current rayon pool if `parallel`.
 pub(crate) fn for_each_window(
-    target: Target<'_>,
+    target: OutputColumns<'_>,
     width: usize,
     parallel: bool,
     work: impl Fn(usize, Columns<'_>) + Sync,
@@ -156,8 +159,8 @@ pub(crate) fn for_each_window(
 /// Splits `target` into windows of `width` columns (the last one may be narrower) and these at the rows after each of
 /// `heights`, which add up to all rows. Calls `work` with the index of the height, that of the columns, and the cell: on
 /// the current rayon pool if `parallel`. Cells of the same columns follow each other.
-pub(crate) fn for_each_cell(
-    target: Target<'_>,
+pub fn for_each_cell(
+    target: OutputColumns<'_>,
     heights: &[usize],
     width: usize,
     parallel: bool,
@@ -173,7 +176,7 @@ pub(crate) fn for_each_cell(
     }
 
     let rows = target.rows();
-    let Target { matrix, stride, columns } = target;
+    let OutputColumns { matrix, stride, columns } = target;
     assert!(width > 0 && stride > 0 && matrix.len().is_multiple_of(stride) && columns.end <= stride);
     if rows == 0 || columns.is_empty() {
         return;

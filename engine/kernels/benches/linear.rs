@@ -1,7 +1,7 @@
 //! Measures linear layers of the 110M and 1.1B shapes on every path of this processor, compared with the
 //! limits of the machine.
 //!
-//! `cargo bench -p lumos-engine --bench linear [-- WORD…]` keeps the lines that contain all of the words
+//! `cargo bench -p lumos-kernels --bench linear [-- WORD…]` keeps the lines that contain all of the words
 //! (`768x4096`, `Bf16`, `amx`). Every number is the best of several rounds, because other processes disturb
 //! single rounds. One thread is measured in processor time, several threads in wall-clock time. The weights
 //! are larger than the caches and are used in turn. `share` is the minimum time that the limits allow,
@@ -9,39 +9,20 @@
 //! and eight, on the same number of threads, measured first), and the rate of the path's multiply-adds in registers on all
 //! threads (`peak`, in 10⁹ operations per second), whose rounds alternate with those of the product.
 
-#[allow(dead_code, unreachable_pub)]
-#[path = "../src/model/elementwise.rs"]
-mod elementwise;
-#[allow(dead_code, unreachable_pub, unused_imports)]
-#[path = "../src/huge_pages.rs"]
-mod huge_pages;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../src/model/kernel.rs"]
-mod kernel;
-#[allow(dead_code, unreachable_pub)]
-#[path = "../src/model/quantized.rs"]
-mod quantized;
-#[allow(dead_code, unreachable_pub, unused_imports)]
-#[path = "../src/simd/mod.rs"]
-mod simd;
-#[allow(dead_code, reason = "shared with the integration tests, which use more of it")]
-#[path = "../tests/it/support/mod.rs"]
-mod support;
-#[allow(dead_code, unreachable_pub, unused_imports)]
-#[path = "../src/vector.rs"]
-mod vector;
+#[path = "../../tests/it/support/uniform.rs"]
+mod uniform;
 
 use std::time::{Duration, Instant};
 
 use candle_core::{DType as CandleType, Device, Tensor};
-use kernel::{Execution, PanelWeights};
+use lumos_kernels::{
+    AlignedBuffer, DType, Execution, OutputColumns, PANEL, PanelWeights, Path, QuantizedFormat,
+    QuantizedPanels, QuantizedPath, byte_operations, float_operations,
+};
 use pulp::{Arch, Simd, WithSimd};
-use quantized::QuantizedPanels;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::time::{ClockId, clock_gettime};
-use simd::{DType, PANEL, Path, QuantizedFormat, QuantizedPath, Target};
-use support::Uniform;
-use vector::AlignedBuffer;
+use uniform::Uniform;
 
 /// Inputs × outputs.
 const SHAPES: [(usize, usize); 7] =
@@ -168,7 +149,7 @@ fn main() {
                             (inputs, outputs),
                             rows,
                             pool,
-                            || simd::float_operations(path),
+                            || float_operations(path),
                             |layer, execution, input, target| {
                                 layer.multiply(execution.parallel, input, target, &mut packed);
                             },
@@ -227,7 +208,7 @@ fn product<T>(
     rows: usize,
     pool: &ThreadPool,
     peak: impl Fn() -> u64 + Sync,
-    mut multiply: impl FnMut(&T, Execution, &[f32], Target<'_>) + Send,
+    mut multiply: impl FnMut(&T, Execution, &[f32], OutputColumns<'_>) + Send,
 ) -> Measured
 where
     T: Sync,
@@ -248,7 +229,7 @@ where
             rate = rate.max(operations as f64 / took);
             seconds = seconds.min(best(1, parallel, || {
                 for layer in &layers[..count] {
-                    multiply(layer, execution, &input, Target::whole(&mut output, outputs));
+                    multiply(layer, execution, &input, OutputColumns::whole(&mut output, outputs));
                 }
             }));
         }
@@ -287,7 +268,7 @@ fn blocks(format: QuantizedFormat, wanted: impl Fn(&str) -> bool, pools: &[Threa
                         (inputs, outputs),
                         rows,
                         pool,
-                        || simd::byte_operations(path),
+                        || byte_operations(path),
                         |layer, execution, input, target| {
                             layer.pack(execution, input, &mut packed);
                             layer.multiply(execution, &packed, target);

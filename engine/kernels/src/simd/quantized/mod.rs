@@ -17,7 +17,8 @@ mod x86;
 use std::fmt;
 
 pub(crate) use activations::{ROW_WORDS, pack_rows};
-pub(crate) use layout::{QuantizedFormat, pack_block};
+pub use layout::QuantizedFormat;
+pub(crate) use layout::pack_block;
 
 use super::lanes::Portable;
 use super::tile::next_block;
@@ -28,7 +29,7 @@ pub(crate) const BLOCK: usize = 32;
 
 /// The instructions that compute a product with quantized weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QuantizedPath {
+pub enum QuantizedPath {
     /// Plain Rust.
     Portable,
     /// AVX2 with FMA and F16C.
@@ -41,10 +42,10 @@ pub(crate) enum QuantizedPath {
 
 impl QuantizedPath {
     /// All paths; usually each is faster than those before it.
-    pub(crate) const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni];
+    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni];
 
-    /// The fastest path of this processor, within the [`InstructionLimit`].
-    pub(crate) fn best() -> Self {
+    /// The fastest path of this processor, within the [`instruction_limit`](crate::instruction_limit).
+    pub fn best() -> Self {
         let limit = InstructionLimit::current();
         let allowed = |path: &Self| path.needs() <= limit && path.available();
         Self::ALL.into_iter().rev().find(allowed).unwrap_or(Self::Portable)
@@ -62,7 +63,7 @@ impl QuantizedPath {
 
     /// Whether this processor supports the path.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) fn available(self) -> bool {
+    pub fn available(self) -> bool {
         match self {
             Self::Portable => true,
             Self::Avx2 => super::Path::Avx2.available(super::DType::F32),
@@ -77,7 +78,7 @@ impl QuantizedPath {
 
     /// Whether this processor supports the path.
     #[cfg(not(target_arch = "x86_64"))]
-    pub(crate) fn available(self) -> bool {
+    pub fn available(self) -> bool {
         self == Self::Portable
     }
 

@@ -21,7 +21,7 @@ const PADDING: usize = 16;
 /// This thread's tile registers, configured for some queries: 0 to 3 are sums of all queries; 4 has queries (a block of
 /// dimensions), 5 queries or weights (16 dimensions or positions), 6 keys (a block), 7 keys or values (16 dimensions or
 /// positions). Not to be nested with other uses of the registers.
-pub(crate) struct AttentionTiles {
+pub struct AttentionTiles {
     queries: usize,
     /// A guard belongs to its thread.
     thread: PhantomData<*const ()>,
@@ -29,16 +29,16 @@ pub(crate) struct AttentionTiles {
 
 impl AttentionTiles {
     /// Most queries that are computed together.
-    pub(crate) const MOST_QUERIES: usize = TILE_ROWS;
+    pub const MOST_QUERIES: usize = TILE_ROWS;
 
-    /// Whether the processor has the instructions, within the [`InstructionLimit`](crate::simd::InstructionLimit).
-    pub(crate) fn available() -> bool {
+    /// Whether the processor has the instructions, within the [`instruction_limit`](crate::instruction_limit).
+    pub fn available() -> bool {
         Path::best(DType::Bf16) == Path::Amx
     }
 
     /// Configures the registers for this number of queries. Panics if the processor does not have them, or if they are
     /// in use.
-    pub(crate) fn new(queries: usize) -> Self {
+    pub fn new(queries: usize) -> Self {
         assert!(super::available() && (1..=Self::MOST_QUERIES).contains(&queries));
         assert_eq!(GUARDS.replace(1), 0, "the tile registers of this thread are in use");
         let mut configuration = Configuration::new();
@@ -53,7 +53,7 @@ impl AttentionTiles {
 
     /// Writes the dot products of the queries (queries × padded dimensions) with the keys of all positions (one slice
     /// per tile: padded dimensions / 2 × 16 positions × 2) to `scores` (queries × positions).
-    pub(crate) fn scores(&self, queries: &[u16], keys: &[&[u16]], scores: &mut [f32]) {
+    pub fn scores(&self, queries: &[u16], keys: &[&[u16]], scores: &mut [f32]) {
         let padded = queries.len() / self.queries;
         assert_eq!((queries.len(), padded % PADDING), (self.queries * padded, 0));
         assert_eq!(scores.len(), self.queries * keys.len() * POSITIONS);
@@ -123,7 +123,7 @@ impl AttentionTiles {
 
     /// Writes the sums of the values (one slice per tile: 8 pairs of positions × padded dimensions × 2) weighted by each
     /// query's weights (queries × positions) to `output` (queries × padded dimensions).
-    pub(crate) fn sums(&self, weights: &[u16], values: &[&[u16]], output: &mut [f32]) {
+    pub fn sums(&self, weights: &[u16], values: &[&[u16]], output: &mut [f32]) {
         let padded = output.len() / self.queries;
         assert_eq!((output.len(), padded % PADDING), (self.queries * padded, 0));
         assert_eq!(weights.len(), self.queries * values.len() * POSITIONS);

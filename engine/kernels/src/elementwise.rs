@@ -54,13 +54,7 @@ fn norm_scale(input: &[f32], epsilon: f32) -> f32 {
 }
 
 /// Root-mean-square norm of each row of `input`, scaled by `weight`.
-pub(crate) fn rms_norm(
-    execution: Execution,
-    input: &[f32],
-    weight: &[f32],
-    epsilon: f32,
-    output: &mut [f32],
-) {
+pub fn rms_norm(execution: Execution, input: &[f32], weight: &[f32], epsilon: f32, output: &mut [f32]) {
     let width = weight.len();
     by_rows(execution, (input, width), (output, width), |input, output| {
         compiled(
@@ -79,7 +73,7 @@ pub(crate) fn rms_norm(
 }
 
 /// Adds `addend` to `target`, element by element; rows have `width` elements.
-pub(crate) fn add(execution: Execution, target: &mut [f32], addend: &[f32], width: usize) {
+pub fn add(execution: Execution, target: &mut [f32], addend: &[f32], width: usize) {
     by_rows(execution, (addend, width), (target, width), |addend, target| {
         compiled(
             execution.arch,
@@ -94,7 +88,7 @@ pub(crate) fn add(execution: Execution, target: &mut [f32], addend: &[f32], widt
 }
 
 /// Adds `addend` times `scale` to `target`, element by element; rows have `width` elements.
-pub(crate) fn add_scaled(execution: Execution, target: &mut [f32], addend: &[f32], scale: f32, width: usize) {
+pub fn add_scaled(execution: Execution, target: &mut [f32], addend: &[f32], scale: f32, width: usize) {
     by_rows(execution, (addend, width), (target, width), |addend, target| {
         compiled(
             execution.arch,
@@ -109,7 +103,7 @@ pub(crate) fn add_scaled(execution: Execution, target: &mut [f32], addend: &[f32
 }
 
 /// Multiplies rows of `width` elements by a factor.
-pub(crate) fn scale(execution: Execution, rows: &mut [f32], factor: f32, width: usize) {
+pub fn scale(execution: Execution, rows: &mut [f32], factor: f32, width: usize) {
     in_place(execution, rows, width, |rows| {
         compiled(
             execution.arch,
@@ -124,7 +118,7 @@ pub(crate) fn scale(execution: Execution, rows: &mut [f32], factor: f32, width: 
 }
 
 /// Adds `bias` to each row.
-pub(crate) fn add_bias(execution: Execution, rows: &mut [f32], bias: &[f32]) {
+pub fn add_bias(execution: Execution, rows: &mut [f32], bias: &[f32]) {
     let width = bias.len();
     in_place(execution, rows, width, |rows| {
         compiled(
@@ -142,7 +136,7 @@ pub(crate) fn add_bias(execution: Execution, rows: &mut [f32], bias: &[f32]) {
 }
 
 /// Root-mean-square norm of the given columns of each row of `stride` elements, in stretches as long as `weight`.
-pub(crate) fn norm_heads(
+pub fn norm_heads(
     execution: Execution,
     rows: &mut [f32],
     stride: usize,
@@ -169,13 +163,7 @@ pub(crate) fn norm_heads(
 }
 
 /// `activation(gate) · up`, where each row of `input` holds `width` gates and then `width` values.
-pub(crate) fn gated(
-    execution: Execution,
-    activation: Activation,
-    input: &[f32],
-    width: usize,
-    output: &mut [f32],
-) {
+pub fn gated(execution: Execution, activation: Activation, input: &[f32], width: usize, output: &mut [f32]) {
     match activation {
         Activation::Silu => gated_by(execution, input, width, output, silu),
         Activation::GeluTanh => gated_by(execution, input, width, output, gelu),
@@ -219,7 +207,7 @@ fn gated_by(
 }
 
 /// Soft caps: `cap · tanh(value / cap)`.
-pub(crate) fn soft_cap(execution: Execution, values: &mut [f32], cap: f32) {
+pub fn soft_cap(execution: Execution, values: &mut [f32], cap: f32) {
     in_place(execution, values, 1, |values| {
         compiled(
             execution.arch,
@@ -246,7 +234,7 @@ mod tests {
     #[test]
     fn rows_are_the_same_on_all_threads() {
         let (rows, width) = (300, 132);
-        let mut random = crate::fixtures::Uniform::new(3);
+        let mut random = crate::uniform::Uniform::new(3);
         let input = random.values(rows * 2 * width, 3.0);
         let weight = random.values(width, 1.0);
         let all = |activation: Activation, parallel: bool| {
@@ -287,7 +275,7 @@ mod tests {
     #[test]
     fn operations_on_rows_are_those_of_their_formulas() {
         let (rows, width) = (3, 40);
-        let mut random = crate::fixtures::Uniform::new(4);
+        let mut random = crate::uniform::Uniform::new(4);
         let (input, addend, weight) =
             (random.values(rows * width, 3.0), random.values(rows * width, 3.0), random.values(width, 1.0));
         let check = |found: &[f32], expected: &dyn Fn(usize) -> f64| {

@@ -14,18 +14,19 @@ use crate::huge_pages;
 
 /// The activation of a gated feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Activation {
+pub enum Activation {
+    /// `x / (1 + exp(-x))`.
     Silu,
     /// GELU in its form with the hyperbolic tangent.
     GeluTanh,
 }
 
 /// Partial sums of a reduction: element `i` is added to sum `i % LANES` on every machine.
-pub(crate) const LANES: usize = 16;
+pub const LANES: usize = 16;
 
 /// Adds partial sums in a fixed order.
 #[inline(always)]
-pub(crate) fn add_lanes(mut lanes: [f32; LANES]) -> f32 {
+pub fn add_lanes(mut lanes: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
@@ -38,7 +39,7 @@ pub(crate) fn add_lanes(mut lanes: [f32; LANES]) -> f32 {
 
 /// The highest value, by lanes that do not wait for each other; negative infinity without values. Ignores NaN.
 #[inline(always)]
-pub(crate) fn maximum(values: &[f32]) -> f32 {
+pub fn maximum(values: &[f32]) -> f32 {
     let higher = |a: f32, b: f32| if b > a { b } else { a };
     let (blocks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -53,7 +54,7 @@ pub(crate) fn maximum(values: &[f32]) -> f32 {
 /// eˣ to about one unit in the last place; arguments are clamped to ±87. Vectorizes, and gives the same bits
 /// on every machine that has fused multiply-add.
 #[inline(always)]
-pub(crate) fn exponential(x: f32) -> f32 {
+pub fn exponential(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it rounds to an integer in the low bits
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
@@ -75,14 +76,14 @@ pub(crate) fn exponential(x: f32) -> f32 {
 /// The hyperbolic tangent with an absolute error of about 1e-7. Vectorizes, and gives the same bits as
 /// [`exponential`] does.
 #[inline(always)]
-pub(crate) fn tangent(x: f32) -> f32 {
+pub fn tangent(x: f32) -> f32 {
     let power = exponential(-2.0 * x.abs());
     ((1.0 - power) / (1.0 + power)).copysign(x)
 }
 
 /// Rounds to bfloat16: to nearest, ties to even. Vectorizes.
 #[inline(always)]
-pub(crate) fn round_to_bf16(values: &[f32], rounded: &mut [u16]) {
+pub fn round_to_bf16(values: &[f32], rounded: &mut [u16]) {
     for (value, rounded) in values.iter().zip(rounded) {
         let bits = value.to_bits();
         let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
@@ -95,7 +96,7 @@ pub(crate) fn round_to_bf16(values: &[f32], rounded: &mut [u16]) {
 /// Runs `work` compiled for the processor's instruction set. `work` and everything that it calls must be
 /// marked `#[inline(always)]`: code that is not inlined is compiled for the baseline, where each fused
 /// multiply-add is a function call.
-pub(crate) fn compiled(arch: Arch, work: impl FnMut()) {
+pub fn compiled(arch: Arch, work: impl FnMut()) {
     struct Compiled<F>(F);
 
     impl<F: FnMut()> WithSimd for Compiled<F> {
@@ -121,7 +122,7 @@ struct Line([u8; LINE]);
 
 /// A growable `[T]` aligned to 64 bytes, for numbers whose size divides 64.
 #[derive(Clone)]
-pub(crate) struct AlignedBuffer<T = f32> {
+pub struct AlignedBuffer<T = f32> {
     lines: Vec<Line>,
     length: usize,
     number: PhantomData<T>,
@@ -129,7 +130,7 @@ pub(crate) struct AlignedBuffer<T = f32> {
 
 impl<T: Pod> AlignedBuffer<T> {
     /// A buffer of `length` zeros.
-    pub(crate) fn zeros(length: usize) -> Self {
+    pub fn zeros(length: usize) -> Self {
         let lines = (length * size_of::<T>()).div_ceil(LINE);
         let mut buffer = huge_pages::with_capacity(lines);
         buffer.resize(lines, Line([0; LINE]));
@@ -137,7 +138,7 @@ impl<T: Pod> AlignedBuffer<T> {
     }
 
     /// Changes the length. Previous contents become unspecified values.
-    pub(crate) fn resize(&mut self, length: usize) {
+    pub fn resize(&mut self, length: usize) {
         let lines = (length * size_of::<T>()).div_ceil(LINE);
         if self.lines.len() < lines {
             self.lines.resize(lines, Line([0; LINE]));
@@ -155,12 +156,14 @@ impl<T: Pod> Default for AlignedBuffer<T> {
 impl<T: Pod> Deref for AlignedBuffer<T> {
     type Target = [T];
 
+    #[inline]
     fn deref(&self) -> &[T] {
         &bytemuck::cast_slice(&self.lines)[..self.length]
     }
 }
 
 impl<T: Pod> DerefMut for AlignedBuffer<T> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.length]
     }

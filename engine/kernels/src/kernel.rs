@@ -10,16 +10,18 @@ use half::{bf16, f16};
 use pulp::Arch;
 use rayon::prelude::*;
 
-use crate::simd::{Columns, DType, Kernel, LINE, PANEL, Path, Target, Unit, for_each_window, round_line};
+use crate::simd::{
+    Columns, DType, Kernel, LINE, OutputColumns, PANEL, Path, Unit, for_each_window, round_line,
+};
 use crate::vector::AlignedBuffer;
 
 /// How an operation is executed.
 #[derive(Clone, Copy)]
-pub(crate) struct Execution {
+pub struct Execution {
     /// Instruction set of everything except linear layers, detected at run time.
-    pub(crate) arch: Arch,
+    pub arch: Arch,
     /// Whether the work may be split over the current rayon pool.
-    pub(crate) parallel: bool,
+    pub parallel: bool,
 }
 
 /// Panels that one work item processes per stretch when there are many rows, so that the rows of a stretch
@@ -38,15 +40,15 @@ const PARALLEL_BYTES: usize = 1 << 20;
 const STRETCH: usize = 256;
 
 /// How a product is split into work items.
-pub(super) struct Share {
+pub(crate) struct Share {
     /// Panels per work item.
-    pub(super) group: usize,
+    pub(crate) group: usize,
     /// Whether several threads are used.
-    pub(super) parallel: bool,
+    pub(crate) parallel: bool,
 }
 
 impl Share {
-    pub(super) fn of(parallel: bool, rows: usize, inputs: usize, outputs: usize) -> Self {
+    pub(crate) fn of(parallel: bool, rows: usize, inputs: usize, outputs: usize) -> Self {
         let threads = if parallel { rayon::current_num_threads() } else { 1 };
         let group = if rows < MANY_ROWS { 1 } else { (outputs / PANEL / (4 * threads)).clamp(1, GROUP) };
         Self { group, parallel: threads > 1 && rows * inputs * outputs >= PARALLEL_WORK }
@@ -54,9 +56,9 @@ impl Share {
 }
 
 /// Packed weights of a product `activations · weightsᵀ`.
-pub(crate) struct PanelWeights {
+pub struct PanelWeights {
     /// The path that computes the product.
-    pub(super) path: Path,
+    path: Path,
     inputs: usize,
     /// Number of inputs, padded with zeros to whole lines.
     padded: usize,
@@ -128,7 +130,7 @@ fn place_pairs<const N: usize>(
 
 impl PanelWeights {
     /// Allocates zeros, to be replaced by [`Self::add`].
-    pub(crate) fn new(dtype: DType, inputs: usize, outputs: usize) -> Self {
+    pub fn new(dtype: DType, inputs: usize, outputs: usize) -> Self {
         let line = if dtype == DType::Bf16 { 2 * LINE } else { LINE };
         let padded = inputs.next_multiple_of(line);
         let length = outputs.next_multiple_of(PANEL) * padded;
@@ -138,7 +140,7 @@ impl PanelWeights {
 
     /// Packs the weights of the next outputs: little-endian numbers of a type, row-major (outputs × inputs), rounded to
     /// the nearest value of the stored type. Large weights are split over the current rayon pool, if there is one.
-    pub(crate) fn add(&mut self, given: DType, weights: &[u8]) {
+    pub fn add(&mut self, given: DType, weights: &[u8]) {
         let row_bytes = self.inputs * given.width();
         let (first, rows) = (self.added, weights.len().checked_div(row_bytes).unwrap_or(0));
         self.added += rows;
@@ -163,27 +165,35 @@ impl PanelWeights {
     }
 
     /// The same weights for another path, if this processor supports it for them.
-    pub(crate) fn with_path(mut self, path: Path) -> Option<Self> {
+    pub fn with_path(mut self, path: Path) -> Option<Self> {
         self.path = path;
         path.available(self.dtype).then_some(self)
     }
 
+    /// The path that computes the product.
+    #[inline]
+    pub fn path(&self) -> Path {
+        self.path
+    }
+
     /// Outputs per row.
-    pub(crate) fn outputs(&self) -> usize {
+    #[inline]
+    pub fn outputs(&self) -> usize {
         self.outputs
     }
 
     /// Bytes that one product reads.
-    pub(crate) fn bytes(&self) -> usize {
+    #[inline]
+    pub fn bytes(&self) -> usize {
         self.storage.len()
     }
 
     /// Computes `target` (rows × outputs) from `input` (rows × inputs), both row-major. `packed` is scratch space.
-    pub(crate) fn multiply(
+    pub fn multiply(
         &self,
         parallel: bool,
         input: &[f32],
-        target: Target<'_>,
+        target: OutputColumns<'_>,
         packed: &mut AlignedBuffer,
     ) {
         assert_eq!(target.columns.len(), self.outputs);
@@ -248,7 +258,7 @@ impl PanelWeights {
 
 /// Calls `pack` with the space of each block of rows and its part of `input`, on the current rayon pool if `parallel` and
 /// there is enough work. `block` returns the lengths of both for the next block, from the length of the remaining input.
-pub(super) fn for_each_block<T: Send>(
+pub(crate) fn for_each_block<T: Send>(
     parallel: bool,
     mut packed: &mut [T],
     mut input: &[f32],

@@ -3,8 +3,8 @@
 
 use super::kernel::{Execution, Share, for_each_block};
 use crate::simd::{
-    BLOCK, Columns, PANEL, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS, Target, for_each_window,
-    pack_block, pack_rows,
+    BLOCK, Columns, OutputColumns, PANEL, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS,
+    for_each_window, pack_block, pack_rows,
 };
 use crate::vector::{AlignedBuffer, compiled};
 
@@ -13,7 +13,7 @@ use crate::vector::{AlignedBuffer, compiled};
 const STRETCH: usize = 256;
 
 /// Packed weights of a product `activations · weightsᵀ` in a block format.
-pub(crate) struct QuantizedPanels {
+pub struct QuantizedPanels {
     path: QuantizedPath,
     format: QuantizedFormat,
     inputs: usize,
@@ -25,7 +25,7 @@ pub(crate) struct QuantizedPanels {
 impl QuantizedPanels {
     /// Packs matrices of one format, stacked along their outputs. Rows consist of blocks as stored by ggml,
     /// with `inputs` values in whole blocks.
-    pub(crate) fn new(format: QuantizedFormat, inputs: usize, matrices: &[&[u8]]) -> Self {
+    pub fn new(format: QuantizedFormat, inputs: usize, matrices: &[&[u8]]) -> Self {
         assert!(inputs > 0 && inputs.is_multiple_of(format.block_values()));
         let (panel_bytes, row_blocks) = (format.panel_bytes(), inputs / format.block_values());
         let row_bytes = row_blocks * format.block_bytes();
@@ -43,23 +43,25 @@ impl QuantizedPanels {
     }
 
     /// The same weights for another path, if this processor supports it.
-    pub(crate) fn with_path(mut self, path: QuantizedPath) -> Option<Self> {
+    pub fn with_path(mut self, path: QuantizedPath) -> Option<Self> {
         self.path = path;
         path.available().then_some(self)
     }
 
     /// Outputs per row.
-    pub(crate) fn outputs(&self) -> usize {
+    #[inline]
+    pub fn outputs(&self) -> usize {
         self.outputs
     }
 
     /// Bytes that one product reads.
-    pub(crate) fn bytes(&self) -> usize {
+    #[inline]
+    pub fn bytes(&self) -> usize {
         self.storage.len()
     }
 
     /// Computes `target` (rows × outputs) from activations packed by [`pack`](Self::pack).
-    pub(crate) fn multiply(&self, execution: Execution, packed: &[i32], target: Target<'_>) {
+    pub fn multiply(&self, execution: Execution, packed: &[i32], target: OutputColumns<'_>) {
         assert_eq!(target.columns.len(), self.outputs);
         let Share { group, parallel } =
             Share::of(execution.parallel, target.rows(), self.inputs, self.outputs);
@@ -92,7 +94,7 @@ impl QuantizedPanels {
 
     /// Quantizes rows of activations (each with as many floats as there are inputs) for this path; all
     /// formats share this layout.
-    pub(crate) fn pack(&self, execution: Execution, input: &[f32], packed: &mut AlignedBuffer<i32>) {
+    pub fn pack(&self, execution: Execution, input: &[f32], packed: &mut AlignedBuffer<i32>) {
         let inputs = self.inputs;
         let words = inputs / BLOCK * ROW_WORDS;
         packed.resize(input.len() / inputs * words);
@@ -142,7 +144,7 @@ mod tests {
         let mut packed = AlignedBuffer::default();
         layer.pack(execution, input, &mut packed);
         let mut output = vec![f32::NAN; rows * layer.outputs()];
-        layer.multiply(execution, &packed, Target::whole(&mut output, layer.outputs()));
+        layer.multiply(execution, &packed, OutputColumns::whole(&mut output, layer.outputs()));
         output
     }
 
@@ -167,7 +169,7 @@ mod tests {
             rows in 1usize..=40, blocks in 1usize..5, outputs in 1usize..100, seed in any::<u64>(),
         ) {
             let inputs = 256 * blocks;
-            let mut random = crate::fixtures::Uniform::new(seed);
+            let mut random = crate::uniform::Uniform::new(seed);
             let weights = random.values(inputs * outputs, 1.0);
             let input = random.values(rows * inputs, 1.0);
             for (format, dtype) in FORMATS {
@@ -208,7 +210,7 @@ mod tests {
             rows in 1usize..=13, blocks in 1usize..4, outputs in 1usize..70, seed in any::<u64>(),
         ) {
             let inputs = 256 * blocks;
-            let mut random = crate::fixtures::Uniform::new(seed);
+            let mut random = crate::uniform::Uniform::new(seed);
             let mut input = random.values(rows * inputs, 1e4);
             for _ in 0..random.below(4) {
                 let bits = random.below(1 << 16) << 16 | random.below(1 << 16);
@@ -279,7 +281,7 @@ mod tests {
     fn stretches_of_short_blocks_and_stacked_matrices_agree_with_whole_ones() {
         // 288 inputs: a stretch of eight blocks of Q8_0 and one of a single block.
         let (inputs, outputs, rows) = (288, 70, 13);
-        let mut random = crate::fixtures::Uniform::new(3);
+        let mut random = crate::uniform::Uniform::new(3);
         let (stored, _) = quantized(GgmlDType::Q8_0, &random.values(inputs * outputs, 1.0), inputs);
         let input = random.values(rows * inputs, 1.0);
         let whole = QuantizedPanels::new(QuantizedFormat::Q8_0, inputs, &[&stored]);
