@@ -3,7 +3,7 @@
 //! The reference cases are in `$LUMOS_SHARED/golden/families`; without that variable those tests are skipped.
 
 use crate::cases::{self, Case};
-use crate::reference::{check, check_invariance, engine};
+use crate::reference::{check, check_half, check_invariance, engine};
 use crate::requests::{alone, greedy, together_in};
 use crate::support::plain::Plain;
 use crate::support::{Shape, Uniform, families};
@@ -44,15 +44,16 @@ async fn every_family_equals_transformers_alone_and_together() {
     }
 }
 
+/// Each family in half of the variations, neighbours in different ones. Random models run in all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn families_are_invariant_to_the_bit() {
-    for name in FOLDERS {
+    for (index, name) in FOLDERS.into_iter().enumerate() {
         let Some(folder) = cases::family(name) else { return };
         let requests: Vec<GenerateRequest> = cases::cases(&folder)
             .iter()
             .map(|case| greedy(Prompt::Tokens(case.ids.clone()), 16, 768))
             .collect();
-        check_invariance(|options| engine(&folder, options), &requests).await;
+        check_half(|options| engine(&folder, options), &requests, index % 2 == 1).await;
     }
 }
 

@@ -65,6 +65,25 @@ fn shuffled(length: usize, seed: u64) -> Vec<usize> {
 
 /// Checks that every variation gives the same generations and logits.
 pub(crate) async fn check_invariance(load: impl Fn(LoadOptions) -> Engine, requests: &[GenerateRequest]) {
+    check_variations(load, requests, |_| true).await;
+}
+
+/// As [`check_invariance`], with every second variation: the even or the odd ones. All with `LUMOS_VARIATIONS=all`.
+pub(crate) async fn check_half(
+    load: impl Fn(LoadOptions) -> Engine,
+    requests: &[GenerateRequest],
+    is_odd: bool,
+) {
+    let all = std::env::var("LUMOS_VARIATIONS").is_ok_and(|which| which == "all");
+    check_variations(load, requests, |seed| all || (seed % 2 == 1) == is_odd).await;
+}
+
+/// Checks the variations whose number is selected.
+async fn check_variations(
+    load: impl Fn(LoadOptions) -> Engine,
+    requests: &[GenerateRequest],
+    selects: impl Fn(u64) -> bool,
+) {
     let expected = alone(&load(LoadOptions { threads: Some(1), ..LoadOptions::default() }), requests).await;
     let variations = [
         (LoadOptions { max_batch: 24, ..LoadOptions::default() }, 1),
@@ -86,7 +105,7 @@ pub(crate) async fn check_invariance(load: impl Fn(LoadOptions) -> Engine, reque
             7,
         ),
     ];
-    for (options, seed) in variations {
+    for (options, seed) in variations.into_iter().filter(|(_, seed)| selects(*seed)) {
         let description = format!("{options:?}");
         let engine = load(options);
         let order = shuffled(requests.len(), seed);
