@@ -17,8 +17,9 @@ pub(crate) use self::byte_pairs::{BytePairs, Splitting};
 use self::check::{caught, check};
 use crate::error::{GenerateError, LoadError};
 
-/// What Oniguruma says if it gets no memory for a pattern, e.g. under a limit on the address space (`ONIGERR_MEMORY`).
-const ONIGURUMA_OUT_OF_MEMORY: &str = "fail to memory allocation";
+/// What Oniguruma says if it gets no memory for a pattern, e.g. under a limit on the address space (`ONIGERR_MEMORY`,
+/// `ONIGERR_FAIL_TO_INITIALIZE`).
+const ONIGURUMA_OUT_OF_MEMORY: [&str; 2] = ["fail to memory allocation", "fail to initialize"];
 
 /// A model's tokenizer, from tokenizer.json or a SentencePiece model. A model with random weights has an
 /// empty one: it decodes every id to nothing and cannot encode.
@@ -231,7 +232,7 @@ fn built(
 
 fn invalid(file: &Path, reason: &dyn std::fmt::Display) -> LoadError {
     let (file, reason) = (file.to_owned(), reason.to_string());
-    if reason.contains(ONIGURUMA_OUT_OF_MEMORY) {
+    if ONIGURUMA_OUT_OF_MEMORY.iter().any(|text| reason.contains(text)) {
         return LoadError::TokenizerMemory { file, reason };
     }
     LoadError::InvalidTokenizer { file, reason }
@@ -282,8 +283,10 @@ mod tests {
     #[test]
     fn a_lack_of_memory_does_not_make_a_file_invalid() {
         let file = Path::new("tokenizer.json");
-        let error = invalid(file, &"Oniguruma error: fail to memory allocation at line 1 column 3514");
-        assert!(error.is_exhaustion() && !error.to_string().contains("copy"), "{error}");
+        for reason in ["fail to memory allocation", "fail to initialize"] {
+            let error = invalid(file, &format!("Oniguruma error: {reason} at line 1 column 3514"));
+            assert!(error.is_exhaustion() && !error.to_string().contains("copy"), "{error}");
+        }
         let error = invalid(file, &"Oniguruma error: end pattern at escape");
         assert!(!error.is_exhaustion() && error.to_string().contains("copy"), "{error}");
     }
