@@ -46,10 +46,8 @@ async fn equal_transformers_alone_and_together() {
         let encoder = CrossEncoder::open(&folder, Some(1)).unwrap();
         let mut together = JoinSet::new();
         for round in 0..4 {
-            for (index, Case { pair: [query, text], .. }) in cases.iter().cloned().enumerate() {
-                if index % 2 != round % 2 {
-                    continue;
-                }
+            let half = cases.iter().cloned().enumerate().skip(round % 2).step_by(2);
+            for (index, Case { pair: [query, text], .. }) in half {
                 let others =
                     cases.iter().map(|case| case.pair[1].clone()).chain(["", "word "].map(String::from));
                 let long = text.repeat(20);
