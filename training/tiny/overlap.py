@@ -7,7 +7,7 @@ import json
 from itertools import islice
 from pathlib import Path
 
-from lumos_tiny import gsm8k, mawps
+from lumos_tiny import asdiv, gsm8k, mawps
 from lumos_tiny.generator import stream
 from lumos_tiny.overlap import sequences, words
 
@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--test", type=Path, nargs="+", required=True, help="files in the format of GSM8K or SVAMP")
     parser.add_argument("--gsm8k", type=Path, required=True, help="GSM8K's train.jsonl")
     parser.add_argument("--mawps", type=Path, required=True, help="MAWPS as a CSV file of the SVAMP repository")
+    parser.add_argument("--asdiv", type=Path, help="ASDiv.xml")
     parser.add_argument("--generated", type=int, default=20_000, help="number of generated problems")
     parser.add_argument("--words", type=int, default=8)
     parser.add_argument("--leave-out", type=Path, help="JSON file to write: training questions that share words with a test question")
@@ -32,6 +33,7 @@ def main() -> None:
     trained = {
         "GSM8K, train": [problem.question for problem in gsm8k.load(args.gsm8k)],
         "MAWPS": [problem.question for problem in mawps.load(args.mawps)],
+        "ASDiv": [problem.question for problem in asdiv.load(args.asdiv)] if args.asdiv else [],
         "generated": [problem.question for problem in islice(stream(1, "train"), args.generated)],
     }
     shared = set()

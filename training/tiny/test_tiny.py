@@ -14,8 +14,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 import torch.nn.functional as F
+from tokenizers import Tokenizer
 
-from lumos_tiny import gpu, gsm8k, mawps
+from lumos_tiny import asdiv, gpu, gsm8k, mawps
 from lumos_tiny.calculator import evaluate_actions, show
 from lumos_tiny.examples import CONVERSATIONS, IGNORE, Example, encode, encoded
 from lumos_tiny.export import load
@@ -260,6 +261,34 @@ class Written(unittest.TestCase):
         self.assertEqual(problem.question, "Tom had 9 pens. He lost 3. How many pens are in 2 boxes?")
         self.assertEqual(problem.formulas, ["9 - 3", "R1 / 2"])
 
+    def test_asdiv_expressions_become_formulas(self) -> None:
+        records = (
+            ("Amy had (some) pens.", "How many pens?", "(9-3)/2.5=2.4", "2.4 (pens)", ["9 - 3", "R1 / 2.5"]),
+            ("The ratio is unknown.", "What is the ratio?", "360:420=6:7", "6:7", None),
+            ("It has a remainder.", "How many boxes are needed?", "810/4=202 r2", "203 (boxes)", None),
+            ("Its answer is wrong.", "How many pens?", "9-3=6", "7 (pens)", None),
+        )
+        keys = ("Body", "Question", "Formula", "Answer")
+        for *texts, formulas in records:
+            fields = "".join(f"<{key}>{text}</{key}>" for key, text in zip(keys, texts, strict=True))
+            with TemporaryDirectory() as folder:
+                path = Path(folder) / "ASDiv.xml"
+                path.write_text(f"<Corpus><Problem>{fields}</Problem></Corpus>")
+                self.assertEqual([problem.formulas for problem in asdiv.load(path)], [formulas] if formulas else [], texts)
+
+    def test_subgoals_of_plans_say_their_calculation(self) -> None:
+        turns = CONVERSATIONS["planner-iterative"](self.PROBLEM, Random(0))
+        self.assertEqual(turns[1].reply, "No, I will keep planning. Subgoal 2: Calculate how many apples Anna has: 12 + R1.")
+        (turn,) = CONVERSATIONS["planner-onetime"](self.PROBLEM, Random(0))
+        self.assertTrue(turn.reply.endswith("Subgoal 3: Calculate how many red apples does Anna have: R2 / 2."), turn.reply)
+
+    def test_questions_are_learned_in_a_share_of_the_conversations(self) -> None:
+        tokenizer = train_tokenizer([self.PROBLEM.question], 300)
+        for share, learned in ((0.0, False), (1.0, True)):
+            example = encoded(tokenizer, self.PROBLEM, "both", Random(0), "planner-onetime", share)[1]
+            self.assertEqual(example.targets[0] == example.ids[1], learned)
+            self.assertNotIn(IGNORE, example.targets[example.targets.index(newline_id(tokenizer)) - 3 :])
+
     def test_other_numbers_keep_the_calculation(self) -> None:
         r = Random(0)
         for _ in range(200):
@@ -290,10 +319,10 @@ class Written(unittest.TestCase):
 
 
 class Exported(unittest.TestCase):
-    """The built-in model folders."""
+    """The built-in model folder."""
 
     def test_conversations_encode_in_parts(self) -> None:
-        _, tokenizer = load(ASSETS / "planner")
+        _, tokenizer = load(ASSETS)
         r = Random(0)
         for make in CONVERSATIONS.values():
             for problem in islice(stream(4, "dev"), 200):
@@ -304,24 +333,24 @@ class Exported(unittest.TestCase):
                 self.assertEqual(tokenizer.decode(ids), text)
 
     def test_numbers_below_1000_are_tokens(self) -> None:
-        _, tokenizer = load(ASSETS / "planner")
+        _, tokenizer = load(ASSETS)
         for number in range(1000):
             self.assertEqual(len(tokenizer.encode(str(number), add_special_tokens=False).ids), 1)
         self.assertEqual(tokenizer.encode("1,234", add_special_tokens=False).tokens, ["1", ",", "234"])
         self.assertEqual(tokenizer.encode("12345", add_special_tokens=False).tokens, ["12", "345"])
 
     def test_round_trip_of_odd_text(self) -> None:
-        _, tokenizer = load(ASSETS / "grounder")
+        _, tokenizer = load(ASSETS)
         for text in ("\n", "  a\t b\n\n c ", "ünïcode – “€5” 日本 🙂", "<|user|>\n<|assistant|>", "R1 = ", "1,234.50%"):
             self.assertEqual(tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids), text)
         self.assertEqual(tokenizer.encode("\n", add_special_tokens=False).ids, [newline_id(tokenizer)])
 
-    def test_folders(self) -> None:
-        for role in ("planner", "grounder"):
-            size = sum(path.stat().st_size for path in (ASSETS / role).iterdir())
-            self.assertLess(size, 5_000_000)
-            model, _ = load(ASSETS / role)
-            self.assertTrue(all(torch.isfinite(p).all() for p in model.parameters()))
+    def test_folder(self) -> None:
+        self.assertLess(sum(path.stat().st_size for path in ASSETS.iterdir()), 10_000_000)
+        model, tokenizer = load(ASSETS)
+        self.assertTrue(all(torch.isfinite(p).all() for p in model.parameters()))
+        onetime = Tokenizer.from_file(str(ASSETS / "tokenizer-onetime.json"))
+        self.assertEqual(onetime.to_str(), onetime_tokenizer(tokenizer).to_str())
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from tokenizers import Tokenizer
 
-from lumos_tiny import gpu, gsm8k, mawps
+from lumos_tiny import asdiv, gpu, gsm8k, mawps
 from lumos_tiny.copying import with_copying
 from lumos_tiny.examples import CONVERSATIONS, SHARES, Example, encoded
 from lumos_tiny.export import load, save
@@ -44,8 +44,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--grow", type=int, default=0, help="with --init: layers to add, which change nothing at first")
     parser.add_argument("--gsm8k", type=Path, help="GSM8K's train.jsonl")
     parser.add_argument("--mawps", type=Path, help="MAWPS as a CSV file of the SVAMP repository")
+    parser.add_argument("--asdiv", type=Path, help="ASDiv.xml")
     parser.add_argument("--leave-out", type=Path, help="questions of these that are not learned, as overlap.py writes them")
-    parser.add_argument("--shares", type=float, nargs=2, default=(0.45, 0.15), help="shares of the problems that are from GSM8K and MAWPS")
+    parser.add_argument("--shares", type=float, nargs="+", default=(0.42, 0.1, 0.12), help="shares of the problems that are from GSM8K, MAWPS and ASDiv")
+    parser.add_argument("--questions", type=float, default=0.0, help="share of the conversations in which the question is learned too")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, required=True, help="length of the schedule, in batches")
     parser.add_argument("--minutes", type=float, help="end the schedule early after this time; the run can then not be repeated exactly")
@@ -80,7 +82,8 @@ def written(args: argparse.Namespace) -> list[Written]:
     """Returns the data sets."""
     left_out = set(json.loads(args.leave_out.read_text())) if args.leave_out else set()
     sets = []
-    for name, read, path, share in (("GSM8K", gsm8k.load, args.gsm8k, args.shares[0]), ("MAWPS", mawps.load, args.mawps, args.shares[1])):
+    sources = (("GSM8K", gsm8k.load, args.gsm8k), ("MAWPS", mawps.load, args.mawps), ("ASDiv", asdiv.load, args.asdiv))
+    for (name, read, path), share in zip(sources, (*args.shares, 0.0), strict=False):
         found = [p for p in read(path) if p.question not in left_out] if path else []
         problems = [p for p in found if not held_back(p.question)]
         print(f"{len(problems)} problems of {name}", flush=True)
@@ -104,7 +107,7 @@ def mixed(generated: Iterator[Problem], sets: list[Written], r: Random) -> Itera
 def examples_of(args: argparse.Namespace, tokenizer: Tokenizer, sets: list[Written], seed: str) -> Iterator[tuple[str, Example]]:
     """Yields conversations about problems, and sequences to copy, with their kinds."""
     r = Random(seed)
-    made = (encoded(tokenizer, problem, args.role, r) for problem in mixed(stream(seed, "train"), sets, r))
+    made = (encoded(tokenizer, problem, args.role, r, questions=args.questions) for problem in mixed(stream(seed, "train"), sets, r))
     made = (pair for pair in made if len(pair[1].ids) <= LONGEST)
     if not args.copying:
         return made
@@ -118,7 +121,7 @@ def held_back_examples(args: argparse.Namespace, tokenizer: Tokenizer, sets: lis
     kinds = [name for name, share in zip(CONVERSATIONS, SHARES[args.role], strict=True) if share]
     named = []
     for problem in problems:
-        source = problem.kind if problem.kind in ("gsm8k", "mawps") else "generated"
+        source = problem.kind if problem.kind in ("gsm8k", "mawps", "asdiv") else "generated"
         for kind in kinds:
             named.append((f"{kind} {source}", encoded(tokenizer, problem, args.role, r, kind)[1]))
     return Store.of([pair for pair in named if len(pair[1].ids) <= LONGEST])

@@ -20,16 +20,19 @@ IGNORE = -100
 GENERIC_GOALS = ("the answer", "the final answer", "the result", "what is asked", "the unknown number", "the final amount")
 
 
-def goals_of(problem: Problem) -> list[str]:
-    """Returns the goals of a plan. The last is the question's own words, which a planner can copy from any question."""
-    return [*(step.goal for step in problem.steps[:-1]), asked(problem.question) or problem.steps[-1].goal]
+def goals_of(problem: Problem, formulas: bool) -> list[str]:
+    """Returns the goals of a plan, with their `formulas` if wanted. The last is the question's own words, which a planner can copy from any question."""
+    goals = [*(step.goal for step in problem.steps[:-1]), asked(problem.question) or problem.steps[-1].goal]
+    if not formulas:
+        return goals
+    return [f"{goal}: {', then '.join(step.formulas)}" for goal, step in zip(goals, problem.steps, strict=True)]
 
 
 def planner_iterative(problem: Problem, r: Random) -> list[Turn]:
     """Returns a conversation with one subgoal per turn and the executed results in between."""
     turns, done = [], []
     prompt = protocol.plan_prompt(problem.question)
-    for number, (step, goal) in enumerate(zip(problem.steps, goals_of(problem), strict=True), 1):
+    for number, (step, goal) in enumerate(zip(problem.steps, goals_of(problem, formulas=True), strict=True), 1):
         keep = protocol.KEEP if number > 1 else ""
         turns.append(Turn(prompt, keep + protocol.subgoal(number, goal)))
         done.extend(step.formulas)
@@ -41,7 +44,7 @@ def planner_iterative(problem: Problem, r: Random) -> list[Turn]:
 
 def planner_onetime(problem: Problem, r: Random) -> list[Turn]:
     """Returns a conversation with all subgoals in one reply."""
-    reply = "; ".join(protocol.subgoal(i, goal) for i, goal in enumerate(goals_of(problem), 1))
+    reply = "; ".join(protocol.subgoal(i, goal) for i, goal in enumerate(goals_of(problem, formulas=True), 1))
     return [Turn(protocol.plan_prompt(problem.question), reply)]
 
 
@@ -56,9 +59,10 @@ def _goal_as_read(problem: Problem, goal: str, r: Random) -> str:
 
 
 def grounder(problem: Problem, r: Random) -> list[Turn]:
-    """Returns a conversation with the actions for the subgoals, one by one or all at once."""
-    goals = goals_of(problem)
-    if len(goals) == 1:
+    """Returns a conversation with the actions for the subgoals, one by one or all at once. Subgoals without their calculation occur too."""
+    formulas = r.random() < 0.6
+    goals = goals_of(problem, formulas)
+    if len(goals) == 1 and not formulas:
         goals = [_goal_as_read(problem, goals[0], r)]
     subgoals = [protocol.subgoal(i, goal) for i, goal in enumerate(goals, 1)]
     if r.random() < 0.5:
@@ -80,7 +84,7 @@ CONVERSATIONS: dict[str, Callable[[Problem, Random], list[Turn]]] = {
     "grounder": grounder,
 }
 #: Shares of the conversations, in their order.
-SHARES = {"both": (0.3, 0.2, 0.5), "planner": (0.6, 0.4, 0), "grounder": (0, 0, 1)}
+SHARES = {"both": (0.45, 0.3, 0.25), "planner": (0.6, 0.4, 0), "grounder": (0, 0, 1)}
 
 
 def conversation(problem: Problem, role: str, r: Random) -> tuple[str, list[Turn]]:
@@ -97,8 +101,8 @@ class Example:
     targets: list[int]
 
 
-def encode(tokenizer: Tokenizer, turns: list[Turn]) -> Example:
-    """Encodes a conversation as one sequence.
+def encode(tokenizer: Tokenizer, turns: list[Turn], question: bool = False) -> Example:
+    """Encodes a conversation as one sequence. Replies are learned; with `question`, the first prompt as well.
 
     Prompts begin and end with protocol tokens, so the text of a whole conversation encodes to the
     concatenation of its parts. After a reply, the target is the newline that stops generation, while
@@ -111,12 +115,16 @@ def encode(tokenizer: Tokenizer, turns: list[Turn]) -> Example:
         prompt = tokenizer.encode(turn.prompt, add_special_tokens=False).ids
         reply = tokenizer.encode(turn.reply, add_special_tokens=False).ids
         ids += prompt + reply
-        targets += [IGNORE] * (len(prompt) - 1) + [*reply, stop]
+        targets += prompt[1:] if question and turn is turns[0] else [IGNORE] * (len(prompt) - 1)
+        targets += [*reply, stop]
     return Example(ids, targets)
 
 
-def encoded(tokenizer: Tokenizer, problem: Problem, role: str, r: Random, kind: str | None = None) -> tuple[str, Example]:
-    """Returns a random conversation, or one of a kind, as a sequence in which the planner's formulations differ, and its kind."""
+def encoded(tokenizer: Tokenizer, problem: Problem, role: str, r: Random, kind: str | None = None, questions: float = 0.0) -> tuple[str, Example]:
+    """Returns a random conversation, or one of a kind, as a sequence in which the planner's formulations differ, and its kind.
+
+    `questions` is the share of conversations in which the question is learned too.
+    """
     name, turns = (kind, CONVERSATIONS[kind](problem, r)) if kind else conversation(problem, role, r)
-    example = encode(tokenizer, turns)
+    example = encode(tokenizer, turns, question=r.random() < questions)
     return name, replace(example, ids=marked(tokenizer, example.ids)) if name == "planner-onetime" else example
