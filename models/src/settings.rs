@@ -96,7 +96,7 @@ impl Default for EngineSettings {
             max_sequence_length: None,
             dtype: DType::F32,
             reuse_prefixes: true,
-            speculation: Speculation::Off,
+            speculation: Speculation::Auto,
             device: Device::Cpu,
             memory: None,
         }

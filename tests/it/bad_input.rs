@@ -66,7 +66,7 @@ fn models_that_are_not_there_or_broken() {
 
     let model = folder.path().join("model");
     fs::create_dir(&model).unwrap();
-    let assets = repository("models/assets/tiny/maths/planner");
+    let assets = repository("models/assets/tiny/maths");
     for file in ["config.json", "tokenizer.json"] {
         fs::copy(assets.join(file), model.join(file)).unwrap();
     }
@@ -82,7 +82,7 @@ fn a_tokenizer_with_more_pieces_than_the_model_has_rows() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("model");
     fs::create_dir(&model).unwrap();
-    let assets = repository("models/assets/tiny/maths/planner");
+    let assets = repository("models/assets/tiny/maths");
     for file in ["config.json", "model.safetensors"] {
         fs::copy(assets.join(file), model.join(file)).unwrap();
     }

@@ -181,7 +181,7 @@ fn prompts_are_shown_as_models_received_them() {
     // A model whose files changed since is refused.
     let model = folder.path().join("model");
     fs::create_dir(&model).unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/assets/tiny/maths/planner");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/assets/tiny/maths");
     for file in ["config.json", "tokenizer.json", "model.safetensors"] {
         fs::copy(source.join(file), model.join(file)).unwrap();
     }

@@ -15,8 +15,8 @@ fn on_gpu() -> Option<Lumos> {
     Some(lumos().env("LD_LIBRARY_PATH", lumos_capabilities::fake_gpu()?))
 }
 
-/// One item with two built-in models.
-const RUN: &str = "run --tasks gsm8k --model builtin:tiny --limit 1";
+/// One item with two built-in models: in this formulation, planner and grounder have different tokenizers.
+const RUN: &str = "run --tasks gsm8k --formulation onetime --model builtin:tiny --limit 1";
 
 /// A run of built-in models on the fake GPU.
 fn run(folder: &Path, name: &str) -> Option<Lumos> {
@@ -192,7 +192,7 @@ fn other_families_are_refused_by_name() {
 }
 
 /// A card whose free memory holds one built-in model with its buffers, but not two.
-const TOGETHER_TOO_SMALL: &str = "950000000";
+const TOGETHER_TOO_SMALL: &str = "1020000000";
 
 #[test]
 fn a_lost_gpu_ends_the_run_which_is_resumed() {

@@ -56,10 +56,10 @@ fn sweep(folder: &Path, text: &str) {
             fs::copy(file.path(), model.join(file.file_name())).unwrap();
         }
     };
-    copy("maths/planner", "checkpoints/step-2");
+    copy("maths", "checkpoints/step-2");
     // Knows nothing about mathematics.
     copy("web/planner", "checkpoints/step-10");
-    copy("maths/grounder", "ground");
+    copy("maths", "ground");
     fs::write(folder.join("exp/tasks.txt"), "# further benchmarks\ngsm8k\n").unwrap();
     fs::write(folder.join("exp/sweep.toml"), text).unwrap();
 }

@@ -10,6 +10,7 @@ counts of an episode are compared up to the first difference, because later repl
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -99,9 +100,13 @@ def main():
             for float32 in (True, False):
                 kind = "float32" if float32 else "float16"
                 files = {}
-                for role, name in (("planner", "maths/planner"), ("grounder", "maths/grounder")):
+                for role in ("planner", "grounder"):
                     files[role] = folder / f"{role}-{kind}.gguf"
-                    command = [sys.executable, str(ROOT / "benches/peers/to_gguf.py"), str(TINY / name), str(files[role])]
+                    model = folder / f"{role}-{formulation}-{kind}"
+                    shutil.copytree(TINY / "maths", model)
+                    if (role, formulation) == ("planner", "onetime"):
+                        (model / "tokenizer-onetime.json").replace(model / "tokenizer.json")
+                    command = [sys.executable, str(ROOT / "benches/peers/to_gguf.py"), str(model), str(files[role])]
                     subprocess.run(command + ["--float32"] * float32, check=True)
                 serve = lambda role: Server(files[role], role, float32)
                 with serve("planner") as planner, serve("grounder") as grounder:

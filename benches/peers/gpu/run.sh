@@ -129,7 +129,8 @@ check)
   ;;
 runs)
   run() {
-    step "$1" 60 "$lumos" run --tasks gsm8k --model builtin:tiny --limit 8 -q --output-path "$work" --name "$1" \
+    # Planner and grounder are two models in this formulation.
+    step "$1" 60 "$lumos" run --tasks gsm8k --formulation onetime --model builtin:tiny --limit 8 -q --output-path "$work" --name "$1" \
       "${@:2}"
   }
   run cpu

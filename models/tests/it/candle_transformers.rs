@@ -260,7 +260,7 @@ fn bad_configurations_name_file_and_field() {
     refused(json!({"hidden_size": "many"}), "hidden_size");
     refused(json!({"intermediate_size": null}), "intermediate_size");
     // Not in the files.
-    refused(json!({"num_hidden_layers": 6}), "model.layers.5.");
+    refused(json!({"num_hidden_layers": 8}), "model.layers.7.");
     refused(json!({"intermediate_size": 640}), "mlp.gate_proj.weight");
     refused(json!({"tie_word_embeddings": false}), "lm_head.weight");
     refused(json!({"architectures": ["Qwen3ForCausalLM"], "head_dim": 32}), "q_norm.weight");

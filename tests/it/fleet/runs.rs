@@ -12,7 +12,7 @@ use crate::support::{Fleet, content, lumos, results, set_up, settled, unwrapped}
 
 #[test]
 fn two_workers_do_the_real_job_as_one_machine_does() {
-    let tasks = "--tasks gsm8k,svamp --model builtin:tiny --formulation iterative,onetime";
+    let tasks = "--tasks gsm8k,svamp --model builtin:tiny --formulation iterative,onetime --limit 15";
     let alone = tempfile::tempdir().unwrap();
     lumos().args("run").args(tasks).output(alone.path(), "alone").ok();
     for program in programs() {
@@ -21,13 +21,13 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         set_up(&nats);
         let fleet = Fleet::new(folder.path(), &nats.url());
         // In the second worker's memory each model fits, but not both.
-        let workers = [fleet.worker("--concurrency 8"), fleet.worker("--concurrency 8 --memory 24MB")];
+        let workers = [fleet.worker("--concurrency 8"), fleet.worker("--concurrency 8 --memory 48MB")];
         // Otherwise the first one may have done everything before the second one is known.
         let are_known = |status: &Value| status["workers"].as_array().unwrap().len() == 2;
         fleet.until("both workers", are_known);
         let mut coordinator = fleet.coordinator("together", tasks);
         coordinator.exits(0);
-        let status = fleet.until("all units", |status| settled(status) == 120);
+        let status = fleet.until("all units", |status| settled(status) == 60);
         assert_eq!(status["runs"][0]["duplicates"], 0, "every item is executed once: {status}");
         assert_eq!(status["runs"][0]["recovered"], 0);
         let finished = |status: &Value| -> Vec<u64> {
@@ -35,7 +35,7 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
             workers.iter().map(|worker| worker["finished"].as_u64().unwrap()).collect()
         };
         // A worker's notice is updated one heartbeat later.
-        let are_counted = |status: &Value| finished(status).iter().sum::<u64>() == 120;
+        let are_counted = |status: &Value| finished(status).iter().sum::<u64>() == 60;
         let finished = finished(&fleet.until("all results", are_counted));
         assert!(finished.iter().all(|count| *count > 0), "both workers execute items: {finished:?}");
         for worker in workers {

@@ -8,10 +8,10 @@ use crate::call::{SqlReply, ToolCall, ToolReply};
 use crate::families::NamedError;
 use crate::outcome::Step;
 
-/// How SQLite and MySQL name what does not exist.
+/// How SQLite and MySQL name what does not exist, and SQLite a text without its closing quotation mark.
 static MISSING: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"no such (?:column|table|function): (?:\w+\.)*(\w+)|Unknown (?:column|table) '(?:[^'.]*\.)*([^'.]+)'|Table '(?:[^'.]*\.)*([^'.]+)' doesn't exist",
+        r#"no such (?:column|table|function): (?:\w+\.)*(\w+)|Unknown (?:column|table) '(?:[^'.]*\.)*([^'.]+)'|Table '(?:[^'.]*\.)*([^'.]+)' doesn't exist|unrecognized token: "'(.+)"$"#,
     )
     .expect("a valid pattern")
 });
@@ -86,7 +86,8 @@ mod tests {
                 "Error executing query: 1054 (42S22): Unknown column 'd.company' in 'field list'",
                 Some("company"),
             ),
-            ("Error executing query: unrecognized token: \"'2\"", None),
+            ("Error executing query: unrecognized token: \"'blue and age > 2\"", Some("blue and age > 2")),
+            ("Error executing query: near \"of\": syntax error", None),
         ] {
             assert_eq!(missing(message).as_deref(), name, "{message}");
         }

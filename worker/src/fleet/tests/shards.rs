@@ -229,15 +229,15 @@ async fn closed_shards_end_a_claim_that_waits() {
     assert_eq!(timeout(LONG, claiming).await.unwrap().unwrap(), 0);
 }
 
-/// Planner and grounder of `builtin:tiny`, which need 16.7 MB each.
+/// Planner and grounder of `builtin:tiny` in the one-time formulation, whose tokenizers differ. They need 33 MB each.
 fn pair() -> Arc<Configuration> {
     let of = |role| {
-        let found = models().identify("builtin:tiny", role, Formulation::Iterative).unwrap();
+        let found = models().identify("builtin:tiny", role, Formulation::OneTime).unwrap();
         (role, found.identity)
     };
     let usual = configuration(of(Role::Planner).1);
     Arc::new(Configuration {
-        formulation: Formulation::Iterative,
+        formulation: Formulation::OneTime,
         models: [of(Role::Planner), of(Role::Grounder)].into(),
         ..(*usual).clone()
     })
@@ -245,7 +245,7 @@ fn pair() -> Arc<Configuration> {
 
 #[tokio::test]
 async fn models_that_do_not_fit_together_take_turns() {
-    let bench = Bench::new(Some(24_000_000));
+    let bench = Bench::new(Some(48_000_000));
     let run = Run::new("pair", vec![pair()]);
     bench.note(&run).await;
     bench.source.publish(&run.notice.shards[0], run.message(0, 0)).await;
@@ -272,7 +272,7 @@ async fn models_that_do_not_fit_together_take_turns() {
 
 #[tokio::test]
 async fn models_that_may_not_take_turns_are_left_to_others() {
-    let bench = Bench::with_swap(Some(24_000_000), models(), Swap::Never);
+    let bench = Bench::with_swap(Some(48_000_000), models(), Swap::Never);
     let run = Run::new("pair", vec![pair()]);
     bench.note(&run).await;
     bench.source.publish(&run.notice.shards[0], run.message(0, 0)).await;
