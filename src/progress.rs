@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use comfy_table::Table;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lumos_coordinator::Event;
-use lumos_tasks::{DraftCounts, Throughput};
+use lumos_tasks::Throughput;
 
 /// The visible progress bar, which log lines must not overwrite.
 static CURRENT: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -48,8 +48,6 @@ struct Tally {
     faulted: u64,
     correct: u64,
     scored: u64,
-    /// Tokens that lookup decoding drafted in this session.
-    drafts: DraftCounts,
     /// Units of this session; `None` before it starts.
     throughput: Option<Throughput>,
     /// Episodes in progress, if no more are started.
@@ -117,9 +115,6 @@ impl Tally {
                 parts.push((0, format!("{} left", HumanDuration(seconds))));
             }
         }
-        if self.drafts.drafted > 0 {
-            parts.push((5, format!("drafts {:.0} % accepted", 100.0 * self.drafts.acceptance())));
-        }
         if self.faulted > 0 {
             parts.push((2, format!("{} faulted attempts", self.faulted)));
         }
@@ -161,9 +156,8 @@ impl Progress {
                 tracing::info!(run, planned, settled, "run started");
                 self.start(run, *planned, *settled, configurations.len());
             }
-            Event::Settled { unit, correct, prompt_tokens, completion_tokens, status, seconds, drafts, .. } => {
+            Event::Settled { unit, correct, prompt_tokens, completion_tokens, status, seconds, .. } => {
                 tracing::debug!(%unit, status, ?correct, seconds, "settled");
-                self.tally.drafts += drafts.unwrap_or_default();
                 self.tally.settle(now, *correct, prompt_tokens + completion_tokens);
                 self.show(now);
             }
@@ -278,12 +272,6 @@ mod tests {
         assert_eq!(narrow(40), "accuracy 50.0 %, 20 seconds left");
         assert_eq!(narrow(20), "20 seconds left");
         assert_eq!(narrow(5), "20 seconds left");
-        (tally.faulted, tally.drafts) = (0, DraftCounts { drafted: 200, accepted: 126 });
-        assert_eq!(
-            line(&tally, 90),
-            "accuracy 50.0 %, 1.0 items/s, 50 tokens/s, 20 seconds left, drafts 63 % accepted"
-        );
-        assert_eq!(line(&tally, 70), "accuracy 50.0 %, 1.0 items/s, 50 tokens/s, 20 seconds left");
     }
 
     /// Bar, counts and figures together must fit in eighty columns.

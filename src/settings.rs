@@ -17,7 +17,7 @@ use lumos_coordinator::spec::{
     BatchSize, FailOnError, GenerationSpec, LimitsSpec, ModelSet, Partition, Preset, ResolvedSpec,
     RulePlaces, RunSpec, expand_names, parse_samples, read_task_file,
 };
-use lumos_engine::{DType, ModelSource};
+use lumos_engine::{DType, ModelSource, Speculation};
 use lumos_http::AccessPolicy;
 use lumos_models::ModelName;
 use lumos_models::hub::Hub;
@@ -428,7 +428,7 @@ fn engine_settings(
         backend: BackendChoice::Auto,
         max_sequence_length: None,
         reuse_prefixes: arguments.speed.prefix_cache != Some(Switch::Off),
-        speculation: arguments.speed.speculate.unwrap_or_default(),
+        speculation: arguments.speed.speculate.unwrap_or(Speculation::Auto),
         device,
         memory: None,
     })

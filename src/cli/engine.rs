@@ -43,12 +43,12 @@ pub(crate) struct SpeedArgs {
     /// Does not change results. Example: --prefix-cache off
     #[arg(long, value_name = "on|off", env = "LUMOS_PREFIX_CACHE")]
     pub(crate) prefix_cache: Option<Switch>,
-    /// Verify drafts of the next tokens: off, lookup or auto [default: off]
+    /// Verify drafts of the next tokens: off, lookup or auto [default: auto]
     ///
     /// `lookup` drafts what followed the last tokens where they occurred before in the prompt or the reply, and
     /// computes a draft in one pass. `auto` does so where it saves time, by the measured duration of passes and the
     /// share of accepted tokens. Does not change results. GPUs and candle-transformers reject `lookup`, and `auto`
-    /// is `off` there. Example: --speculate auto
+    /// is `off` there. Example: --speculate off
     #[arg(long, value_name = "off|lookup|auto", env = "LUMOS_SPECULATE")]
     pub(crate) speculate: Option<Speculation>,
     /// Set the number of compute threads [default: all cores]

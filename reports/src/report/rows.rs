@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lumos_benchmarks::{Estimate, Unit};
 use lumos_coordinator::Computing;
 use lumos_coordinator::manifest::PlannedConfiguration;
-use lumos_tasks::{Device, Role, ServerUse};
+use lumos_tasks::{Device, DraftCounts, Role, ServerUse};
 
 use crate::display::thousands;
 use crate::judge::JudgeReport;
@@ -230,32 +230,36 @@ pub(super) fn usages(report: &Report) -> Vec<Vec<String>> {
 pub(super) fn lines(report: &Report) -> Vec<String> {
     std::iter::once(models(report))
         .chain(wall_time(report))
-        .chain(drafts(report))
         .chain(costs(report))
         .chain(stops(report))
         .chain(tools(report).into_iter().map(|(line, _)| line))
         .chain(formats(report))
         .chain(computing(report))
         .chain(servers(report))
+        .chain(drafts(report))
         .collect()
 }
 
-/// Returns one line per configuration with lookup decoding.
-fn drafts(report: &Report) -> Vec<String> {
-    let line = |configuration: &ConfigurationReport| {
-        let usage = &configuration.usage;
-        let drafts = usage.telemetry.drafts?;
-        Some(format!(
-            "{}: lookup decoding drafted {} tokens and accepted {} ({:.1} %), which saved {} of {} passes",
-            configuration.label,
-            thousands(drafts.drafted),
+/// Returns a line about lookup decoding, if a configuration used it.
+fn drafts(report: &Report) -> Option<String> {
+    let mut drafts = DraftCounts::default();
+    let mut tokens = 0;
+    for usage in report.configurations.iter().map(|configuration| &configuration.usage) {
+        if let Some(counts) = usage.telemetry.drafts {
+            drafts += counts;
+            tokens += usage.completion_tokens;
+        }
+    }
+    (drafts.drafted > 0).then(|| {
+        format!(
+            "lookup decoding: {} of {} drafted tokens accepted ({:.1} %), which saved {} of {} passes",
             thousands(drafts.accepted),
+            thousands(drafts.drafted),
             100.0 * drafts.acceptance(),
             thousands(drafts.accepted),
-            thousands(usage.completion_tokens),
-        ))
-    };
-    report.configurations.iter().filter_map(line).collect()
+            thousands(tokens),
+        )
+    })
 }
 
 /// Returns one line per configuration whose models have a cost, and one for the judge.
