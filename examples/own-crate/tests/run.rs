@@ -39,8 +39,6 @@ fn the_benchmark_runs_with_its_tool_and_is_reported() {
     let tools = &manifest["configurations"][0]["configuration"]["tools"];
     assert_eq!((&tools[0]["tool"], &tools[0]["version"]), (&"abacus".into(), &1.into()), "{tools}");
 
-    let shown = text(folder, "show first 0");
-    assert!(shown.contains("abacus") && shown.contains("Calculator("), "{shown}");
     let report: Value = serde_json::from_str(&text(folder, "report first --json")).unwrap();
     let metrics = &report["lumos"]["configurations"]["stamps"]["scores"][0]["metrics"];
     assert_eq!((&metrics[0]["metric"], &metrics[1]["metric"]), (&"solved".into(), &"distance".into()));
@@ -57,7 +55,14 @@ fn the_benchmark_runs_with_its_tool_and_is_reported() {
         assert_eq!(row["solved"].as_f64(), Some(if distance == 0.0 { 1.0 } else { 0.0 }), "{row}");
     }
 
-    // A backend of models: every prompt gets the same reply.
+    // A backend of models: every prompt gets the same reply, here an action that calls the tool.
+    let reply = ["--model", "says:R1 = Calculator(3 + 5)"];
+    let mut run = stamps();
+    run.args(["run", "--tasks", "stamps", "--name", "tool"]).args(reply).env("LUMOS_OUTPUT_PATH", folder);
+    assert!(run.output().unwrap().status.success());
+    let shown = text(folder, "show tool 0");
+    assert!(shown.contains("abacus: ") && shown.contains("answered   8"), "{shown}");
+
     program(folder, "run --tasks stamps --model says:nonsense --name says");
     let manifest: Value =
         serde_json::from_slice(&std::fs::read(folder.join("says/manifest.json")).unwrap()).unwrap();
