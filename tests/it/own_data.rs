@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use axum::routing::post;
 use axum::{Json, Router};
@@ -331,6 +332,8 @@ fn rates() -> (String, tokio::runtime::Runtime) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let convert = async |Json(call): Json<Value>| {
         assert_eq!(call["operation"], "convert");
+        // So that a run does not end before the test interrupts it.
+        tokio::time::sleep(Duration::from_millis(200)).await;
         Json(match call["arguments"]["currency"].as_str() {
             Some("yen") => json!({"text": {"value": 160.0 * call["arguments"]["amount"].as_f64().unwrap()}}),
             _ => json!({"refused": "unknown currency"}),
