@@ -133,7 +133,7 @@ impl QuantizedPath {
         // alignment.
         unsafe {
             match self {
-                Self::Portable => tile::run::<Portable, 2>(unit, panel_blocks, row_blocks),
+                Self::Portable => tile::run::<Portable, 2, 2>(unit, panel_blocks, row_blocks),
                 #[cfg(target_arch = "x86_64")]
                 Self::Avx2 => x86::avx2(unit, panel_blocks, row_blocks),
                 #[cfg(target_arch = "x86_64")]

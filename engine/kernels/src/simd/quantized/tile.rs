@@ -18,8 +18,6 @@ use unpacked::{Unpacked, UnpackedQ4K, UnpackedQ6K};
 
 /// The maximum number of rows per tile.
 const MOST_ROWS: usize = 6;
-/// Vectors of outputs that one tile computes at a time.
-const VECTORS: usize = 2;
 /// Size of a cache line in bytes.
 const LINE_BYTES: usize = 64;
 
@@ -34,7 +32,7 @@ struct Tile {
     prefetch: Option<Ahead>,
 }
 
-/// Computes all rows of a unit, in tiles of at most `MOST` rows. `panel_blocks`: blocks of the panel in the stretch;
+/// Computes all rows of a unit, in tiles of at most `MOST` rows × `VECTORS` vectors of outputs. `panel_blocks`: blocks of the panel in the stretch;
 /// `row_blocks`: blocks of activations in a whole row. Sums are added to the output unless the stretch is the first one.
 ///
 /// # Safety
@@ -42,7 +40,7 @@ struct Tile {
 /// [`QuantizedPath::multiply`](super::QuantizedPath::multiply) checks, and blocks of activations have the rows of
 /// [`next_block`].
 #[inline(always)]
-pub(super) unsafe fn run<L: QuantizedLanes, const MOST: usize>(
+pub(super) unsafe fn run<L: QuantizedLanes, const VECTORS: usize, const MOST: usize>(
     unit: QuantizedUnit<'_>,
     panel_blocks: usize,
     row_blocks: usize,
@@ -51,9 +49,15 @@ pub(super) unsafe fn run<L: QuantizedLanes, const MOST: usize>(
     // SAFETY: the caller's promise.
     unsafe {
         match unit.format {
-            QuantizedFormat::Q8_0 => run_format::<L, Q8_0, MOST>(unit, weights, panel_blocks, row_blocks),
-            QuantizedFormat::Q4K => run_format::<L, Q4K, MOST>(unit, weights, panel_blocks, row_blocks),
-            QuantizedFormat::Q6K => run_format::<L, Q6K, MOST>(unit, weights, panel_blocks, row_blocks),
+            QuantizedFormat::Q8_0 => {
+                run_format::<L, Q8_0, VECTORS, MOST>(unit, weights, panel_blocks, row_blocks)
+            }
+            QuantizedFormat::Q4K => {
+                run_format::<L, Q4K, VECTORS, MOST>(unit, weights, panel_blocks, row_blocks)
+            }
+            QuantizedFormat::Q6K => {
+                run_format::<L, Q6K, VECTORS, MOST>(unit, weights, panel_blocks, row_blocks)
+            }
         }
     }
 }
@@ -64,14 +68,14 @@ pub(super) unsafe fn run<L: QuantizedLanes, const MOST: usize>(
 /// As for [`run`].
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "AVX2 only"))]
 #[inline(always)]
-pub(super) unsafe fn run_unpacked<L: QuantizedLanes, const MOST: usize>(
+pub(super) unsafe fn run_unpacked<L: QuantizedLanes, const VECTORS: usize, const MOST: usize>(
     unit: QuantizedUnit<'_>,
     panel_blocks: usize,
     row_blocks: usize,
 ) {
     if unit.format == QuantizedFormat::Q8_0 || panel_blocks != 1 {
         // SAFETY: the caller's promise.
-        return unsafe { run::<L, MOST>(unit, panel_blocks, row_blocks) };
+        return unsafe { run::<L, VECTORS, MOST>(unit, panel_blocks, row_blocks) };
     }
     let mut unpacked = MaybeUninit::<Unpacked>::uninit();
     let weights = unit.weights.as_ptr();
@@ -80,10 +84,10 @@ pub(super) unsafe fn run_unpacked<L: QuantizedLanes, const MOST: usize>(
         let target = unpacked.as_mut_ptr();
         if unit.format == QuantizedFormat::Q4K {
             UnpackedQ4K::unpack::<L>(weights, target);
-            run_format::<L, UnpackedQ4K, MOST>(unit, target.cast(), 1, row_blocks);
+            run_format::<L, UnpackedQ4K, VECTORS, MOST>(unit, target.cast(), 1, row_blocks);
         } else {
             UnpackedQ6K::unpack::<L>(weights, target);
-            run_format::<L, UnpackedQ6K, MOST>(unit, target.cast(), 1, row_blocks);
+            run_format::<L, UnpackedQ6K, VECTORS, MOST>(unit, target.cast(), 1, row_blocks);
         }
     }
 }
@@ -91,7 +95,7 @@ pub(super) unsafe fn run_unpacked<L: QuantizedLanes, const MOST: usize>(
 /// # Safety
 /// As for [`run`]; `weights` has the blocks of the stretch.
 #[inline(always)]
-unsafe fn run_format<L: QuantizedLanes, F: Format, const MOST: usize>(
+unsafe fn run_format<L: QuantizedLanes, F: Format, const VECTORS: usize, const MOST: usize>(
     mut unit: QuantizedUnit<'_>,
     weights: *const u8,
     panel_blocks: usize,
@@ -116,7 +120,7 @@ unsafe fn run_format<L: QuantizedLanes, F: Format, const MOST: usize>(
             prefetch: (first == 0).then_some(ahead),
         };
         // SAFETY: the caller's promise; `count` is at most `MOST`.
-        unsafe { tile.run_rows::<L, F, MOST>(count) };
+        unsafe { tile.run_rows::<L, F, VECTORS, MOST>(count) };
         unit.output.close((first, count), &copy);
         first += count;
     }
@@ -124,38 +128,44 @@ unsafe fn run_format<L: QuantizedLanes, F: Format, const MOST: usize>(
 
 impl Tile {
     #[inline(always)]
-    unsafe fn run_rows<L: QuantizedLanes, F: Format, const MOST: usize>(&self, rows: usize) {
+    unsafe fn run_rows<L: QuantizedLanes, F: Format, const VECTORS: usize, const MOST: usize>(
+        &self,
+        rows: usize,
+    ) {
         const { assert!(MOST == 2 || MOST == 4 || MOST == MOST_ROWS) };
         // SAFETY: the caller's promise.
         unsafe {
             match rows {
-                1 => self.run_columns::<L, F, 1>(),
-                2 => self.run_columns::<L, F, 2>(),
+                1 => self.run_columns::<L, F, VECTORS, 1>(),
+                2 => self.run_columns::<L, F, VECTORS, 2>(),
                 _ if MOST == 2 => unreachable!("a tile has at most two rows"),
-                3 => self.run_columns::<L, F, 3>(),
-                4 => self.run_columns::<L, F, 4>(),
+                3 => self.run_columns::<L, F, VECTORS, 3>(),
+                4 => self.run_columns::<L, F, VECTORS, 4>(),
                 _ if MOST == 4 => unreachable!("a tile has at most four rows"),
-                5 => self.run_columns::<L, F, 5>(),
-                _ => self.run_columns::<L, F, 6>(),
+                5 => self.run_columns::<L, F, VECTORS, 5>(),
+                _ => self.run_columns::<L, F, VECTORS, 6>(),
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn run_columns<L: QuantizedLanes, F: Format, const ROWS: usize>(&self) {
+    unsafe fn run_columns<L: QuantizedLanes, F: Format, const VECTORS: usize, const ROWS: usize>(&self) {
         const { assert!(PANEL.is_multiple_of(VECTORS * L::LANES)) };
         for column in (0..PANEL).step_by(VECTORS * L::LANES) {
             // SAFETY: the caller's promise.
-            unsafe { self.run::<L, F, ROWS>(column) };
+            unsafe { self.run::<L, F, VECTORS, ROWS>(column) };
         }
     }
 
-    /// Computes the outputs of [`VECTORS`] vectors starting with `column`.
+    /// Computes the outputs of `VECTORS` vectors starting with `column`.
     ///
     /// # Safety
     /// As for [`run`], where the block has `ROWS` rows.
     #[inline(always)]
-    unsafe fn run<L: QuantizedLanes, F: Format, const ROWS: usize>(&self, column: usize) {
+    unsafe fn run<L: QuantizedLanes, F: Format, const VECTORS: usize, const ROWS: usize>(
+        &self,
+        column: usize,
+    ) {
         let (inputs, bytes) = (F::FORMAT.block_values(), F::FORMAT.panel_bytes());
         // SAFETY: the caller's promise; every row of the output has `PANEL` floats.
         unsafe {
@@ -175,7 +185,7 @@ impl Tile {
                     activations: self.activations.add(block * words),
                     prefetch: self.prefetch.filter(|_| column == 0),
                 };
-                F::multiply::<L, ROWS>(block, &mut sums);
+                F::multiply::<L, VECTORS, ROWS>(block, &mut sums);
             }
             for (row, sums) in sums.iter().enumerate() {
                 for (vector, sum) in sums.iter().enumerate() {
@@ -187,7 +197,7 @@ impl Tile {
 }
 
 /// Float sums of a tile.
-type Sums<L, const ROWS: usize> = [[<L as Lanes>::Vector; VECTORS]; ROWS];
+type Sums<L, const VECTORS: usize, const ROWS: usize> = [[<L as Lanes>::Vector; VECTORS]; ROWS];
 
 /// How a panel's block is multiplied in one format.
 trait Format {
@@ -197,7 +207,10 @@ trait Format {
     ///
     /// # Safety
     /// As for [`QuantizedLanes`]; the pointers of the block are valid for what their descriptions say.
-    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>);
+    unsafe fn multiply<L: QuantizedLanes, const VECTORS: usize, const ROWS: usize>(
+        block: Block,
+        sums: &mut Sums<L, VECTORS, ROWS>,
+    );
 }
 
 /// A block of a panel with the activations that it is multiplied with.
@@ -205,7 +218,7 @@ trait Format {
 struct Block {
     /// The block.
     weights: *const u8,
-    /// First of the outputs; [`VECTORS`] vectors are computed.
+    /// First of the outputs.
     column: usize,
     /// Blocks of activations that cover the same inputs.
     activations: *const i32,
@@ -279,7 +292,7 @@ impl Block {
 }
 
 /// Integer sums of a tile over a part of the inputs that has one scale.
-struct Dots<L: QuantizedLanes, const ROWS: usize> {
+struct Dots<L: QuantizedLanes, const VECTORS: usize, const ROWS: usize> {
     sums: [[L::Integers; VECTORS]; ROWS],
     /// Sums of 16 bits that are not part of `sums` yet, if the instruction set uses them.
     pairs: [[L::Integers; VECTORS]; ROWS],
@@ -287,7 +300,7 @@ struct Dots<L: QuantizedLanes, const ROWS: usize> {
     activations: *const i32,
 }
 
-impl<L: QuantizedLanes, const ROWS: usize> Dots<L, ROWS> {
+impl<L: QuantizedLanes, const VECTORS: usize, const ROWS: usize> Dots<L, VECTORS, ROWS> {
     /// Starts with zero, or with a word of the activations.
     ///
     /// # Safety
@@ -368,7 +381,11 @@ impl<L: QuantizedLanes, const ROWS: usize> Dots<L, ROWS> {
     /// # Safety
     /// As for [`QuantizedLanes`]; `activations` is one block.
     #[inline(always)]
-    unsafe fn add_minima(activations: *const i32, minima: [L::Vector; VECTORS], sums: &mut Sums<L, ROWS>) {
+    unsafe fn add_minima(
+        activations: *const i32,
+        minima: [L::Vector; VECTORS],
+        sums: &mut Sums<L, VECTORS, ROWS>,
+    ) {
         for (row, sums) in sums.iter_mut().enumerate() {
             // SAFETY: the caller's promise.
             unsafe {
@@ -385,7 +402,7 @@ impl<L: QuantizedLanes, const ROWS: usize> Dots<L, ROWS> {
     /// # Safety
     /// As for [`QuantizedLanes`].
     #[inline(always)]
-    unsafe fn finish(self, scales: [L::Vector; VECTORS], sums: &mut Sums<L, ROWS>) {
+    unsafe fn finish(self, scales: [L::Vector; VECTORS], sums: &mut Sums<L, VECTORS, ROWS>) {
         for (row, (dots, sums)) in self.sums.iter().zip(sums).enumerate() {
             // SAFETY: the caller's promise.
             unsafe {
@@ -398,21 +415,16 @@ impl<L: QuantizedLanes, const ROWS: usize> Dots<L, ROWS> {
     }
 }
 
-/// One value per vector of the tile. A macro, because a closure might not be compiled for the instruction
-/// set.
+/// One value per vector of the tile (`VECTORS`), initialised with another. A macro, because a closure might not be compiled
+/// for the instruction set.
 macro_rules! vectors {
-    ($vector:ident => $value:expr) => {
-        [
-            {
-                let $vector = 0;
-                $value
-            },
-            {
-                let $vector = 1;
-                $value
-            },
-        ]
-    };
+    ($vector:ident, $initial:expr => $value:expr) => {{
+        let mut values = [$initial; VECTORS];
+        for $vector in 0..VECTORS {
+            values[$vector] = $value;
+        }
+        values
+    }};
 }
 
 use vectors;
@@ -422,9 +434,9 @@ use vectors;
 /// # Safety
 /// As for [`QuantizedLanes`]; `bytes` is what belongs to the first of the outputs.
 #[inline(always)]
-unsafe fn load_four<L: QuantizedLanes>(bytes: *const u8) -> [L::Integers; VECTORS] {
+unsafe fn load_four<L: QuantizedLanes, const VECTORS: usize>(bytes: *const u8) -> [L::Integers; VECTORS] {
     // SAFETY: the caller's promise.
-    unsafe { vectors!(vector => L::load_bytes(bytes.add(vector * 4 * L::LANES))) }
+    unsafe { vectors!(vector, L::zero_integers() => L::load_bytes(bytes.add(vector * 4 * L::LANES))) }
 }
 
 /// Loads the vectors' float16 scales.
@@ -432,9 +444,9 @@ unsafe fn load_four<L: QuantizedLanes>(bytes: *const u8) -> [L::Integers; VECTOR
 /// # Safety
 /// As for [`load_four`].
 #[inline(always)]
-unsafe fn load_scales<L: QuantizedLanes>(bytes: *const u8) -> [L::Vector; VECTORS] {
+unsafe fn load_scales<L: QuantizedLanes, const VECTORS: usize>(bytes: *const u8) -> [L::Vector; VECTORS] {
     // SAFETY: the caller's promise.
-    unsafe { vectors!(vector => L::load_f16(bytes.add(vector * 2 * L::LANES).cast())) }
+    unsafe { vectors!(vector, L::zero() => L::load_f16(bytes.add(vector * 2 * L::LANES).cast())) }
 }
 
 /// Scales or minima from unsigned bytes.
@@ -442,7 +454,12 @@ unsafe fn load_scales<L: QuantizedLanes>(bytes: *const u8) -> [L::Vector; VECTOR
 /// # Safety
 /// As for [`load_four`].
 #[inline(always)]
-unsafe fn scaled<L: QuantizedLanes>(bytes: *const u8, scales: [L::Vector; VECTORS]) -> [L::Vector; VECTORS] {
+unsafe fn scaled<L: QuantizedLanes, const VECTORS: usize>(
+    bytes: *const u8,
+    scales: [L::Vector; VECTORS],
+) -> [L::Vector; VECTORS] {
     // SAFETY: the caller's promise.
-    unsafe { vectors!(vector => L::multiply(scales[vector], L::load_unsigned(bytes.add(vector * L::LANES)))) }
+    unsafe {
+        vectors!(vector, L::zero() => L::multiply(scales[vector], L::load_unsigned(bytes.add(vector * L::LANES))))
+    }
 }

@@ -7,7 +7,7 @@ use super::super::layout::{
     FOUR, Q4K_BLOCK_MINIMA, Q4K_BLOCK_SCALES, Q4K_MINIMUM_SCALES, Q4K_VALUES, Q6K_BLOCK_SCALES,
     Q6K_BLOCK_VALUES, Q6K_VALUES, QuantizedFormat,
 };
-use super::{Ahead, Block, Dots, Format, Sums, VECTORS, load_four, vectors};
+use super::{Ahead, Block, Dots, Format, Sums, load_four, vectors};
 
 /// One block of a panel with all weights as bytes and all scales as floats.
 #[repr(C, align(64))]
@@ -103,16 +103,19 @@ impl UnpackedQ6K {
 /// # Safety
 /// As for [`load_four`].
 #[inline(always)]
-unsafe fn load_floats<L: QuantizedLanes>(floats: *const f32) -> [L::Vector; VECTORS] {
+unsafe fn load_floats<L: QuantizedLanes, const VECTORS: usize>(floats: *const f32) -> [L::Vector; VECTORS] {
     // SAFETY: the caller's promise.
-    unsafe { vectors!(vector => L::load(floats.add(vector * L::LANES))) }
+    unsafe { vectors!(vector, L::zero() => L::load(floats.add(vector * L::LANES))) }
 }
 
 impl Format for UnpackedQ4K {
     const FORMAT: QuantizedFormat = QuantizedFormat::Q4K;
 
     #[inline(always)]
-    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>) {
+    unsafe fn multiply<L: QuantizedLanes, const VECTORS: usize, const ROWS: usize>(
+        block: Block,
+        sums: &mut Sums<L, VECTORS, ROWS>,
+    ) {
         let Block { weights, column, activations, .. } = block;
         // SAFETY: the caller's promise; `weights` is an `Unpacked`.
         unsafe {
@@ -123,14 +126,14 @@ impl Format for UnpackedQ4K {
             for part in 0..8 {
                 let activations = activations.add(part * ROW_WORDS * ROWS);
                 let values = values.add(8 * part * FOUR + 4 * column);
-                let mut dots = Dots::<L, ROWS>::new(activations, None);
+                let mut dots = Dots::<L, VECTORS, ROWS>::new(activations, None);
                 for four in 0..8 {
-                    dots.add(four, load_four::<L>(values.add(four * FOUR)));
+                    dots.add(four, load_four::<L, VECTORS>(values.add(four * FOUR)));
                 }
                 dots.add_pairs();
-                dots.finish(load_floats::<L>(scales.add(part * PANEL + column)), sums);
-                let minima = load_floats::<L>(minima.add(part * PANEL + column));
-                Dots::<L, ROWS>::add_minima(activations, minima, sums);
+                dots.finish(load_floats::<L, VECTORS>(scales.add(part * PANEL + column)), sums);
+                let minima = load_floats::<L, VECTORS>(minima.add(part * PANEL + column));
+                Dots::<L, VECTORS, ROWS>::add_minima(activations, minima, sums);
             }
         }
     }
@@ -140,7 +143,10 @@ impl Format for UnpackedQ6K {
     const FORMAT: QuantizedFormat = QuantizedFormat::Q6K;
 
     #[inline(always)]
-    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>) {
+    unsafe fn multiply<L: QuantizedLanes, const VECTORS: usize, const ROWS: usize>(
+        block: Block,
+        sums: &mut Sums<L, VECTORS, ROWS>,
+    ) {
         let Block { weights, column, activations, .. } = block;
         // SAFETY: the caller's promise; `weights` is an `Unpacked`.
         unsafe {
@@ -150,14 +156,14 @@ impl Format for UnpackedQ6K {
             for part in 0..16 {
                 let activations = activations.add(part / 2 * ROW_WORDS * ROWS);
                 let values = values.add(4 * part * FOUR + 4 * column);
-                let mut dots = Dots::<L, ROWS>::new(activations, Some(START_Q6K + part % 2));
+                let mut dots = Dots::<L, VECTORS, ROWS>::new(activations, Some(START_Q6K + part % 2));
                 for four in 0..4 {
-                    dots.add(part % 2 * 4 + four, load_four::<L>(values.add(four * FOUR)));
+                    dots.add(part % 2 * 4 + four, load_four::<L, VECTORS>(values.add(four * FOUR)));
                     if four % 2 == 1 {
                         dots.add_pairs();
                     }
                 }
-                dots.finish(load_floats::<L>(scales.add(part * PANEL + column)), sums);
+                dots.finish(load_floats::<L, VECTORS>(scales.add(part * PANEL + column)), sums);
             }
         }
     }
