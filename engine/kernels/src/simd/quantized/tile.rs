@@ -50,13 +50,13 @@ pub(super) unsafe fn run<L: QuantizedLanes, const VECTORS: usize, const MOST: us
     unsafe {
         match unit.format {
             QuantizedFormat::Q8_0 => {
-                run_format::<L, Q8_0, VECTORS, MOST>(unit, weights, panel_blocks, row_blocks)
+                run_format::<L, Q8_0, VECTORS, MOST>(unit, weights, panel_blocks, row_blocks);
             }
             QuantizedFormat::Q4K => {
-                run_format::<L, Q4K, VECTORS, MOST>(unit, weights, panel_blocks, row_blocks)
+                run_format::<L, Q4K, VECTORS, MOST>(unit, weights, panel_blocks, row_blocks);
             }
             QuantizedFormat::Q6K => {
-                run_format::<L, Q6K, VECTORS, MOST>(unit, weights, panel_blocks, row_blocks)
+                run_format::<L, Q6K, VECTORS, MOST>(unit, weights, panel_blocks, row_blocks);
             }
         }
     }
