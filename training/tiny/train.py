@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from lumos_tiny import asdiv, gpu, gsm8k, mawps
 from lumos_tiny.copying import with_copying
 from lumos_tiny.examples import CONVERSATIONS, SHARES, Example, encoded
-from lumos_tiny.export import load, save
+from lumos_tiny.export import load, save, save_mixed
 from lumos_tiny.generator import stream
 from lumos_tiny.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_tiny.loop import Schedule, fit
@@ -41,6 +41,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--role", choices=SHARES, default="both", help="conversations to train on")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the model to")
     parser.add_argument("--init", type=Path, help="folder of a model to start from")
+    parser.add_argument("--keep", type=float, default=0.0, help="with --init: share of the initial weights in the weights that are written, beside the trained ones")
     parser.add_argument("--grow", type=int, default=0, help="with --init: layers to add, which change nothing at first")
     parser.add_argument("--gsm8k", type=Path, help="GSM8K's train.jsonl")
     parser.add_argument("--mawps", type=Path, help="MAWPS as a CSV file of the SVAMP repository")
@@ -152,6 +153,9 @@ def main() -> None:
     print(f"{sum(p.numel() for p in model.parameters())} parameters; copies {copied_share(model, vocabulary):.0%} of random tokens", flush=True)
     schedule = Schedule(args.steps, args.minutes, args.rate, True, args.hold, args.muon, STARTED if args.device else None)
     finish = partial(save, model, tokenizer, args.out)
+    if args.keep:
+        initial = {name: value.clone() for name, value in model.state_dict().items()}
+        finish = partial(save_mixed, model, tokenizer, args.out, initial, args.keep)
     if args.device:
 
         def chunk(number: int) -> Store:

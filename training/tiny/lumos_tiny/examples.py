@@ -8,7 +8,7 @@ from random import Random
 
 from tokenizers import Tokenizer
 
-from . import protocol
+from . import protocol, words
 from .calculator import evaluate_actions, show
 from .onetime import marked
 from .protocol import Turn
@@ -18,6 +18,36 @@ from .tokens import newline_id
 
 IGNORE = -100
 GENERIC_GOALS = ("the answer", "the final answer", "the result", "what is asked", "the unknown number", "the final amount")
+
+#: Share of the grounder's conversations that have another list of actions.
+OTHER_ACTIONS = 0.5
+CALCULATIONS = (
+    "Calculate the formula", "Calculate the input formula", "Calculate a formula", "Compute the formula", "Evaluate the formula", "Work out a calculation",
+    "Compute an arithmetic expression", "Add, subtract, multiply or divide numbers", "Calculate with numbers and earlier results",
+)  # fmt: skip
+#: Actions that an agent of mathematics might have beside the calculator, with their arguments and descriptions.
+BESIDE = (
+    ("Convert", "amount, from, to", "Convert an amount of money"), ("Convert", "value, unit", "Convert a value to another unit"),
+    ("Round", "number, digits", "Round a number"), ("Count", "list", "Count the number of elements in the given list"), ("Define", "variable", "Define a variable"),
+    ("SetEquation", "equation", "Set up an equation to be solved"), ("SolveEquation", "equation", "Solve the previous set equation"),
+    ("Code", "pseudo_code", "Generate a function that corresponds to the pseudo code"), ("Search", "query", "Search for pages"), ("Lookup", "name", "Look up a value"),
+    ("Price", "item", "Find the price of an item"), ("Date", "day, month, year", "Find the day of the week of a date"), ("Distance", "from, to", "Find the distance between two places"),
+)  # fmt: skip
+
+
+def ground_head(r: Random) -> str:
+    """Returns the beginning of the grounder's prompt: the benchmark's actions, or a calculator and some others, as an agent of one's own may have."""
+    if r.random() >= OTHER_ACTIONS:
+        return protocol.GROUND_HEAD
+    actions = [("Calculator", r.choice(("formula", "formula", "expression", "calculation", "input")), r.choice(CALCULATIONS))]
+    for _ in range(r.choice((0, 0, 0, 1, 1, 2, 3, 4))):
+        name, arguments, text = r.choice(BESIDE)
+        if r.random() < 0.2:
+            name = words.invented_noun(r).capitalize()
+        if name not in (action[0] for action in actions):
+            actions.append((name, arguments, text))
+    r.shuffle(actions)
+    return protocol.other_ground_head(actions)
 
 
 def goals_of(problem: Problem, formulas: bool) -> list[str]:
@@ -65,11 +95,12 @@ def grounder(problem: Problem, r: Random) -> list[Turn]:
     if len(goals) == 1 and not formulas:
         goals = [_goal_as_read(problem, goals[0], r)]
     subgoals = [protocol.subgoal(i, goal) for i, goal in enumerate(goals, 1)]
+    head = ground_head(r)
     if r.random() < 0.5:
-        prompt = protocol.ground_prompt(problem.question, "; ".join(subgoals), onetime=True)
+        prompt = protocol.ground_prompt(problem.question, "; ".join(subgoals), onetime=True, head=head)
         return [Turn(prompt, protocol.actions(problem.formulas, 1))]
     turns, variable = [], 1
-    prompt = protocol.ground_prompt(problem.question, subgoals[0], onetime=False)
+    prompt = protocol.ground_prompt(problem.question, subgoals[0], onetime=False, head=head)
     for number, step in enumerate(problem.steps):
         if number:
             prompt = protocol.next_ground_prompt(protocol.KEEP + subgoals[number])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
@@ -26,6 +27,15 @@ def save(model: TinyLlama, tokenizer: Tokenizer, folder: Path) -> None:
     partial = folder / "model.safetensors.partial"
     save_file(weights, partial, metadata={"format": "pt"})
     partial.replace(folder / "model.safetensors")
+
+
+def save_mixed(model: TinyLlama, tokenizer: Tokenizer, folder: Path, other: dict[str, torch.Tensor], share: float) -> None:
+    """Writes the model with a share of other weights in each of its own: between a model and what was trained from it, little of either is lost."""
+    mixed = copy.deepcopy(model).cpu()
+    with torch.no_grad():
+        for name, value in mixed.state_dict().items():
+            value.copy_(share * other[name].to(value) + (1 - share) * value)
+    save(mixed, tokenizer, folder)
 
 
 def load(folder: Path) -> tuple[TinyLlama, Tokenizer]:

@@ -1,4 +1,4 @@
-"""Training steps on a GPU: padded batches of sequences of similar length, attention of PyTorch, products in bfloat16.
+"""Training steps on a GPU: padded batches of sequences of similar length, attention of PyTorch.
 
 The same code runs on a CPU, where it serves for tests; `packed.py` is several times faster there. Nothing is compiled, and no step waits for
 the GPU, which therefore always has work queued.
@@ -20,7 +20,8 @@ from .loop import Schedule, fit
 from .model import TinyLlama
 from .store import Store
 
-BF16 = torch.bfloat16
+#: The type of products: bfloat16 where the GPU or the processor multiplies it.
+PRODUCTS = torch.bfloat16 if torch.cuda.is_available() or torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
 
 
 def moved(batch: tuple[np.ndarray, np.ndarray], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,7 +38,7 @@ def moved(batch: tuple[np.ndarray, np.ndarray], device: torch.device) -> tuple[T
 
 
 def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return F.rms_norm(x, (x.shape[-1],), weight, eps).to(BF16)
+    return F.rms_norm(x, (x.shape[-1],), weight, eps).to(PRODUCTS)
 
 
 def _dropped(x: Tensor, share: float) -> Tensor:
@@ -46,11 +47,11 @@ def _dropped(x: Tensor, share: float) -> Tensor:
 
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     first, second = x.chunk(2, dim=-1)
-    return (x * cos + torch.cat((-second, first), dim=-1) * sin).to(BF16)
+    return (x * cos + torch.cat((-second, first), dim=-1) * sin).to(PRODUCTS)
 
 
 def logits(model: TinyLlama, ids: Tensor, asked: Tensor, dropout: float = 0.0) -> Tensor:
-    """Returns the logits at positions of the flattened `ids` `[rows, width]`, in bfloat16 with a residual stream in float32.
+    """Returns the logits at positions of the flattened `ids` `[rows, width]`, of products in `PRODUCTS` with a residual stream in float32.
 
     `dropout` is the share of what each block adds to the residual stream that is left out.
     """
@@ -65,20 +66,20 @@ def logits(model: TinyLlama, ids: Tensor, asked: Tensor, dropout: float = 0.0) -
         own, mlp = layer.self_attn, layer.mlp
         qkv = F.linear(
             _norm(x, layer.input_layernorm.weight, config.rms_norm_eps),
-            torch.cat((own.q_proj.weight, own.k_proj.weight, own.v_proj.weight)).to(BF16),
+            torch.cat((own.q_proj.weight, own.k_proj.weight, own.v_proj.weight)).to(PRODUCTS),
         ).view(rows, width, 3, heads, size)
         q, k = _rotated(qkv[:, :, :2], cos, sin).unbind(2)
         # Padding is on the right, where no other position attends to it.
         out = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), qkv[:, :, 2].transpose(1, 2), is_causal=True)
-        x = x + _dropped(F.linear(out.transpose(1, 2).reshape(rows * width, -1), own.o_proj.weight.to(BF16)), dropout)
+        x = x + _dropped(F.linear(out.transpose(1, 2).reshape(rows * width, -1), own.o_proj.weight.to(PRODUCTS)), dropout)
         if index == last:
             x = x.index_select(0, asked)
         gate, up = F.linear(
             _norm(x, layer.post_attention_layernorm.weight, config.rms_norm_eps),
-            torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight)).to(BF16),
+            torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight)).to(PRODUCTS),
         ).chunk(2, dim=-1)
-        x = x + _dropped(F.linear(F.silu(gate) * up, mlp.down_proj.weight.to(BF16)), dropout)
-    return F.linear(_norm(x, model.model.norm.weight, config.rms_norm_eps), model.model.embed_tokens.weight.to(BF16))
+        x = x + _dropped(F.linear(F.silu(gate) * up, mlp.down_proj.weight.to(PRODUCTS)), dropout)
+    return F.linear(_norm(x, model.model.norm.weight, config.rms_norm_eps), model.model.embed_tokens.weight.to(PRODUCTS))
 
 
 def loss(model: TinyLlama, ids: Tensor, asked: Tensor, targets: Tensor, dropout: float = 0.0) -> Tensor:

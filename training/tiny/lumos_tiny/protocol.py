@@ -15,10 +15,12 @@ RESULT_TAIL = ". Should we stop planning?" + ASSISTANT
 KEEP = "No, I will keep planning. "
 STOP = "Yes, I will stop planning."
 
-GROUND_HEAD = (
+GROUND_START = (
     USER + "Please ground the given subgoal to corresponding executable actions for solving the given task. "
     "The grounded actions must be the one in available action list.\n\n"
-    "The available action list is 'Calculator', 'SetEquation', 'SolveEquation', 'Count', 'SolveInequality', "
+)
+GROUND_HEAD = (
+    GROUND_START + "The available action list is 'Calculator', 'SetEquation', 'SolveEquation', 'Count', 'SolveInequality', "
     "'Code', and 'Define'.\n"
     "Calculator(formula): Calculate the input formula; SetEquation(equation): Set up an equation to be solved; "
     "SolveEquation(equation): Solve the previous set equation; Count(list): Count the number of elements in the "
@@ -59,9 +61,17 @@ def result_prompt(number: int, result: str) -> str:
     return f"{RESULT_HEAD}{number} is {result}{RESULT_TAIL}"
 
 
-def ground_prompt(question: str, subgoals: str, onetime: bool) -> str:
+def other_ground_head(actions: list[tuple[str, str, str]]) -> str:
+    """Returns the beginning of the grounder's prompt for other actions: names, arguments and descriptions, as for an agent of a task file."""
+    quoted = [f"'{name}'" for name, _, _ in actions]
+    names = " and ".join(quoted) if len(quoted) < 3 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
+    described = "; ".join(f"{name}({arguments}): {text}" for name, arguments, text in actions)
+    return f"{GROUND_START}The available action list is {names}.\n{described}.\n\nTask: "
+
+
+def ground_prompt(question: str, subgoals: str, onetime: bool, head: str = GROUND_HEAD) -> str:
     """Returns the first prompt of the grounder."""
-    return GROUND_HEAD + question + (ALL_SUBGOALS if onetime else ONE_SUBGOAL) + subgoals + ASSISTANT
+    return head + question + (ALL_SUBGOALS if onetime else ONE_SUBGOAL) + subgoals + ASSISTANT
 
 
 def next_ground_prompt(reply: str) -> str:
