@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
-from lumos_tiny import asdiv, gpu, gsm8k, mawps
+from lumos_tiny import asdiv, gpu, gsm8k, mawps, protocol
 from lumos_tiny.calculator import evaluate_actions, show
-from lumos_tiny.examples import CONVERSATIONS, IGNORE, Example, encode, encoded
-from lumos_tiny.export import load
+from lumos_tiny.examples import CONVERSATIONS, IGNORE, Example, encode, encoded, ground_head
+from lumos_tiny.export import load, save_mixed
 from lumos_tiny.generator import SPLITS, split_of, stream
 from lumos_tiny.loop import Schedule
 from lumos_tiny.model import ModelConfig, TinyLlama
@@ -58,6 +58,39 @@ class Generator(unittest.TestCase):
     def test_show(self) -> None:
         shown = [show(evaluate_actions([formula])) for formula in ("6 * 2", "7 / 2", "7 / 3", "0 - 1 / 4")]
         self.assertEqual(shown, ["12", "3.5", "7/3", "-0.25"])
+
+
+class OtherActions(unittest.TestCase):
+    """Prompts with other lists of actions, and models between two others."""
+
+    def test_lists_are_those_of_task_files(self) -> None:
+        one, two = ("Calculator", "formula", "Calculate the formula"), ("Convert", "amount, from", "Convert money")
+        start = "The grounded actions must be the one in available action list.\n\nThe available action list is "
+        for actions, listed in (
+            ([one], "'Calculator'.\nCalculator(formula): Calculate the formula.\n\nTask: "),
+            ([one, two], "'Calculator' and 'Convert'.\nCalculator(formula): Calculate the formula; Convert(amount, from): Convert money.\n\nTask: "),
+            ([one, two, two], "'Calculator', 'Convert', and 'Convert'.\n"),
+        ):
+            self.assertIn(start + listed, protocol.other_ground_head(actions))
+        # The benchmark's own list has the same form.
+        self.assertTrue(protocol.GROUND_HEAD.startswith(protocol.other_ground_head([one]).split("The available")[0]))
+
+    def test_every_list_has_the_calculator_once(self) -> None:
+        r = Random(1)
+        heads = [ground_head(r) for _ in range(400)]
+        self.assertTrue(all(head.count("Calculator(") == 1 for head in heads))
+        self.assertTrue(150 < heads.count(protocol.GROUND_HEAD) < 250)
+        self.assertGreater(len(set(heads)), 100)
+
+    def test_mixed_weights_are_between_both(self) -> None:
+        tokenizer = Tokenizer.from_file(str(ASSETS / "tokenizer.json"))
+        model = TinyLlama(ModelConfig(tokenizer.get_vocab_size(), 64, 96, 2, 2, 2, 256, rope_theta=1e6))
+        initial = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
+        with TemporaryDirectory() as folder:
+            save_mixed(model, tokenizer, Path(folder), initial, 0.75)
+            written, _ = load(Path(folder))
+        for name, value in written.state_dict().items():
+            self.assertTrue(torch.allclose(value, model.state_dict()[name] / 4, atol=1e-3), name)
 
 
 class Packed(unittest.TestCase):

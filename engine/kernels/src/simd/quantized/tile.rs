@@ -32,8 +32,9 @@ struct Tile {
     prefetch: Option<Ahead>,
 }
 
-/// Computes all rows of a unit, in tiles of at most `MOST` rows × `VECTORS` vectors of outputs. `panel_blocks`: blocks of the panel in the stretch;
-/// `row_blocks`: blocks of activations in a whole row. Sums are added to the output unless the stretch is the first one.
+/// Computes all rows of a unit, in tiles of at most `MOST` rows × `VECTORS` vectors of outputs. `panel_blocks`: blocks of the
+/// panel in the stretch; `row_blocks`: blocks of activations in a whole row. Sums are added to the output unless the stretch is
+/// the first one.
 ///
 /// # Safety
 /// As for [`QuantizedLanes`]; the lengths of the unit are those that
