@@ -2,8 +2,6 @@
 
 use half::f16;
 
-use super::PANEL;
-
 /// Vectors of one instruction set.
 ///
 /// # Safety
@@ -56,8 +54,6 @@ pub(super) trait Weight<L: Lanes> {
     const STEP: usize;
     /// Stored numbers per output and step.
     const ELEMENTS: usize;
-    /// Outputs from the weights of one step to those of the next.
-    const STRIDE: usize = PANEL;
 
     /// The weights of one vector of outputs, the first of which is stored at `first`, for one word of the step.
     unsafe fn load(first: *const Self::Element, word: usize) -> L::Vector;
@@ -105,25 +101,6 @@ impl<L: Widen> Weight<L> for Bfloat16Pairs {
     unsafe fn load(first: *const u16, word: usize) -> L::Vector {
         // SAFETY: the caller's promise.
         unsafe { if word == 0 { L::load_even(first) } else { L::load_odd(first) } }
-    }
-}
-
-/// Float32 weights of [`WIDENED`] outputs, which a tile has widened.
-pub(super) struct Widened;
-
-/// Outputs of [`Widened`] weights.
-pub(super) const WIDENED: usize = 16;
-
-impl<L: Lanes> Weight<L> for Widened {
-    type Element = f32;
-    const STEP: usize = 1;
-    const ELEMENTS: usize = 1;
-    const STRIDE: usize = WIDENED;
-
-    #[inline(always)]
-    unsafe fn load(first: *const f32, _: usize) -> L::Vector {
-        // SAFETY: the caller's promise.
-        unsafe { L::load(first) }
     }
 }
 

@@ -123,8 +123,7 @@ impl Path {
     /// Rows of the next block of activations if `rest` rows remain.
     pub(crate) fn next_block(self, rest: usize) -> usize {
         match self {
-            Self::Portable => next_block(3, rest),
-            Self::Avx2 => next_block(6, rest),
+            Self::Portable | Self::Avx2 => next_block(3, rest),
             Self::Avx512 | Self::Avx512Bf16 => next_block(12, rest),
             Self::Amx => rest.min(AMX_ROWS),
         }

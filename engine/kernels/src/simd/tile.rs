@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::lanes::{Lanes, WIDENED, Weight, Widened};
+use super::lanes::{Lanes, Weight, Words};
 use super::{LINE, PANEL, STRETCH_LINES, Unit};
 
 /// The maximum number of rows per tile.
@@ -88,9 +88,8 @@ pub(super) unsafe fn run<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOS
     }
 }
 
-/// As [`run`], for many rows: the weights of a tile's outputs are first copied to a buffer as float32, which stays in the
-/// first-level cache while it is multiplied with all rows. They are widened once for all rows, and lie in adjacent cache
-/// lines.
+/// As [`run`], for many rows: the weights are first copied to a buffer as float32, which stays in the first-level cache
+/// while it is multiplied with all rows, so that they are widened once for all of them.
 ///
 /// # Safety
 /// As for [`run`].
@@ -101,30 +100,28 @@ pub(super) unsafe fn run_widened<L: Lanes, W: Weight<L>, const VECTORS: usize, c
     row_lines: usize,
 ) {
     #[repr(C, align(64))]
-    struct Buffer(MaybeUninit<[f32; STRETCH_LINES * LINE * WIDENED]>);
+    struct Buffer(MaybeUninit<[f32; STRETCH_LINES * LINE * PANEL]>);
 
-    const { assert!(VECTORS * L::LANES == WIDENED) };
+    const { assert!(VECTORS * L::LANES == PANEL) };
     let mut buffer = Buffer(MaybeUninit::uninit());
-    for column in (0..unit.output.width()).step_by(WIDENED) {
-        // SAFETY: the caller's promise; a panel has the weights of `PANEL` outputs for each input, and a stretch has at
-        // most `STRETCH_LINES` lines.
-        unsafe {
-            let mut weights = unit.weights.as_ptr().cast::<W::Element>().add(column * W::ELEMENTS);
-            let mut widened = buffer.0.as_mut_ptr().cast::<f32>();
-            for _ in 0..unit.lines * LINE / W::STEP {
-                for word in 0..W::STEP {
-                    for vector in 0..VECTORS {
-                        let values = W::load(weights.add(vector * L::LANES * W::ELEMENTS), word);
-                        L::store(widened.add(vector * L::LANES), values);
-                    }
-                    widened = widened.add(WIDENED);
+    // SAFETY: the caller's promise; a panel has the weights of `PANEL` outputs for each input, and a stretch has at most
+    // `STRETCH_LINES` lines.
+    unsafe {
+        let mut weights = unit.weights.as_ptr().cast::<W::Element>();
+        let mut widened = buffer.0.as_mut_ptr().cast::<f32>();
+        for _ in 0..unit.lines * LINE / W::STEP {
+            for word in 0..W::STEP {
+                for vector in 0..VECTORS {
+                    let values = W::load(weights.add(vector * L::LANES * W::ELEMENTS), word);
+                    L::store(widened.add(vector * L::LANES), values);
                 }
-                weights = weights.add(W::STRIDE * W::ELEMENTS);
+                widened = widened.add(PANEL);
             }
-            let widened = buffer.0.as_ptr().cast::<f32>();
-            let prefetch = Prefetch::new::<L, W>(&unit, column, WIDENED);
-            run_column::<L, Widened, VECTORS, MOST>(&mut unit, row_lines, column, widened, prefetch);
+            weights = weights.add(PANEL * W::ELEMENTS);
         }
+        let widened = buffer.0.as_ptr().cast::<f32>();
+        let prefetch = Prefetch::new::<L, W>(&unit, 0, PANEL);
+        run_column::<L, Words, VECTORS, MOST>(&mut unit, row_lines, 0, widened, prefetch);
     }
 }
 
@@ -193,7 +190,7 @@ impl<E> Tile<E> {
         &self,
         rows: usize,
     ) {
-        const { assert!(MOST == 3 || MOST == 6 || MOST == MOST_ROWS) };
+        const { assert!(MOST == 3 || MOST == MOST_ROWS) };
         // SAFETY: the caller's promise.
         unsafe {
             match rows {
@@ -204,7 +201,6 @@ impl<E> Tile<E> {
                 4 => self.run::<L, W, VECTORS, 4>(),
                 5 => self.run::<L, W, VECTORS, 5>(),
                 6 => self.run::<L, W, VECTORS, 6>(),
-                _ if MOST == 6 => unreachable!("a tile has at most six rows"),
                 7 => self.run::<L, W, VECTORS, 7>(),
                 8 => self.run::<L, W, VECTORS, 8>(),
                 9 => self.run::<L, W, VECTORS, 9>(),
@@ -241,18 +237,28 @@ impl<E> Tile<E> {
                 }
                 for step in 0..LINE / W::STEP {
                     for word in 0..W::STEP {
-                        let mut columns = [L::zero(); VECTORS];
-                        for (vector, column) in columns.iter_mut().enumerate() {
-                            *column = W::load(weights.add(vector * L::LANES * W::ELEMENTS), word);
-                        }
-                        for (row, sums) in sums.iter_mut().enumerate() {
-                            let activation = L::splat(activations.add(row * LINE + step * W::STEP + word));
-                            for (sum, column) in sums.iter_mut().zip(&columns) {
-                                *sum = L::multiply_add(activation, *column, *sum);
+                        let column = |vector| W::load(weights.add(vector * L::LANES * W::ELEMENTS), word);
+                        let activation = |row| L::splat(activations.add(row * LINE + step * W::STEP + word));
+                        // The smaller side is held in registers.
+                        if ROWS < VECTORS {
+                            let activations: [_; ROWS] = std::array::from_fn(activation);
+                            for vector in 0..VECTORS {
+                                let column = column(vector);
+                                for (sums, activation) in sums.iter_mut().zip(&activations) {
+                                    sums[vector] = L::multiply_add(*activation, column, sums[vector]);
+                                }
+                            }
+                        } else {
+                            let columns: [_; VECTORS] = std::array::from_fn(column);
+                            for (row, sums) in sums.iter_mut().enumerate() {
+                                let activation = activation(row);
+                                for (sum, column) in sums.iter_mut().zip(&columns) {
+                                    *sum = L::multiply_add(activation, *column, *sum);
+                                }
                             }
                         }
                     }
-                    weights = weights.add(W::STRIDE * W::ELEMENTS);
+                    weights = weights.add(PANEL * W::ELEMENTS);
                 }
                 activations = activations.add(ROWS * LINE);
             }

@@ -221,26 +221,21 @@ pub(super) unsafe fn round_line(values: &[f32; 32], rounded: &mut [u16; 32]) {
     }
 }
 
-/// Most rows that are multiplied with all vectors of a panel at once: the sums and one vector of weights fill the registers.
-const FEW_ROWS: usize = 3;
-/// Rows from which weights are widened once for all of them, because several blocks multiply them.
-const MANY_ROWS: usize = 13;
+/// Rows from which 16-bit weights are widened once for all of them, because several blocks multiply them.
+const MANY_ROWS: usize = 5;
 
-/// Chooses tiles by the number of rows.
+/// 16-bit weights, in tiles that depend on the number of rows.
 ///
 /// # Safety
 /// The processor has AVX2, FMA and F16C; see [`run`] for the lengths.
 #[inline(always)]
 unsafe fn avx2<W: Weight<Avx2>>(unit: Unit<'_>, row_lines: usize) {
-    // SAFETY: the caller's promise. All of these have the same blocks: three rows are one.
+    // SAFETY: the caller's promise.
     unsafe {
-        let rows = unit.output.rows();
-        if rows <= FEW_ROWS {
-            run::<Avx2, W, 4, FEW_ROWS>(unit, row_lines);
-        } else if rows < MANY_ROWS {
-            run::<Avx2, W, 2, 6>(unit, row_lines);
+        if unit.output.rows() < MANY_ROWS {
+            run::<Avx2, W, 4, 3>(unit, row_lines);
         } else {
-            run_widened::<Avx2, W, 2, 6>(unit, row_lines);
+            run_widened::<Avx2, W, 4, 3>(unit, row_lines);
         }
     }
 }
@@ -259,7 +254,7 @@ macro_rules! products {
 }
 
 products! {
-    avx2_f32: "avx2,fma,f16c", avx2::<Words>;
+    avx2_f32: "avx2,fma,f16c", run::<Avx2, Words, 4, 3>;
     avx2_bf16: "avx2,fma,f16c", avx2::<Bfloat16Pairs>;
     avx2_f16: "avx2,fma,f16c", avx2::<Float16>;
     avx512_f32: "avx512f", run::<Avx512, Words, 2, 12>;
