@@ -464,10 +464,9 @@ pub(crate) fn fixed(batch_size: BatchSize) -> Option<usize> {
 /// Concurrency if models take turns: more waiting requests make longer phases and fewer loads.
 const PHASE_CONCURRENCY: usize = 256;
 
-/// Concurrency per core, and its minimum, on the CPU: two cores compute 16 sequences as fast as 64, and after
-/// an interrupt 16 episodes end four times sooner.
-const PER_CORE: usize = 8;
-const LEAST_ON_CPU: usize = 8;
+/// Concurrency per core on the CPU: with AVX2, two cores generate a third more tokens per second for 32 sequences than for
+/// 16, but few more for 64, and after an interrupt 32 episodes end sooner.
+const PER_CORE: usize = 16;
 
 /// Returns the default concurrency.
 fn auto_concurrency(spec: &ResolvedSpec, cores: usize) -> usize {
@@ -478,7 +477,7 @@ fn auto_concurrency(spec: &ResolvedSpec, cores: usize) -> usize {
     };
     let devices = || spec.models.iter().flatten().filter_map(device);
     if devices().any(|device| device == Device::Cpu) {
-        (cores * PER_CORE).clamp(LEAST_ON_CPU, AUTO_CONCURRENCY)
+        (cores * PER_CORE).min(AUTO_CONCURRENCY)
     } else if devices().any(|device| matches!(device, Device::Cuda(_))) {
         GPU_CONCURRENCY
     } else {
@@ -558,11 +557,11 @@ mod tests {
     #[test]
     fn as_many_episodes_at_once_as_the_models_can_use() {
         let tiny = spec(ModelSet::of("builtin:tiny"), Device::Cpu);
-        assert_eq!([1, 2, 4, 64].map(|cores| auto_concurrency(&tiny, cores)), [8, 16, 32, AUTO_CONCURRENCY]);
+        assert_eq!([1, 2, 4, 64].map(|cores| auto_concurrency(&tiny, cores)), [16, 32, AUTO_CONCURRENCY, AUTO_CONCURRENCY]);
         let remote = spec(ModelSet::of("openai:tiny@http://host/v1"), Device::Cpu);
         assert_eq!(auto_concurrency(&remote, 2), AUTO_CONCURRENCY);
         let one = ModelSet { planner: Some("candle:models/plan".to_owned()), ..ModelSet::of("script:cases") };
-        assert_eq!(auto_concurrency(&spec(one.clone(), Device::Cpu), 2), 16);
+        assert_eq!(auto_concurrency(&spec(one.clone(), Device::Cpu), 2), 32);
         assert_eq!(auto_concurrency(&spec(one, Device::Cuda(0)), 2), GPU_CONCURRENCY);
         let asked = ResolvedSpec { concurrency: Some(5), ..tiny.clone() };
         assert_eq!((concurrency(&asked, false), concurrency(&tiny, true)), (5, PHASE_CONCURRENCY));

@@ -98,7 +98,7 @@ pub(crate) struct MemoryArgs {
     pub(crate) swap: Option<Swap>,
     /// Set the number of episodes in progress at the same time
     ///
-    /// Default: as --batch-size. With --batch-size auto, 8 per core (at most 64) if models are computed on
+    /// Default: as --batch-size. With --batch-size auto, 16 per core (at most 64) if models are computed on
     /// the CPU, 256 if they are computed on GPUs, else 64. At least 256 if models are loaded in turns.
     /// Example: --concurrency 32
     #[arg(long, value_name = "N", env = "LUMOS_CONCURRENCY", alias = "places")]
