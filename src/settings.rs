@@ -557,7 +557,10 @@ mod tests {
     #[test]
     fn as_many_episodes_at_once_as_the_models_can_use() {
         let tiny = spec(ModelSet::of("builtin:tiny"), Device::Cpu);
-        assert_eq!([1, 2, 4, 64].map(|cores| auto_concurrency(&tiny, cores)), [16, 32, AUTO_CONCURRENCY, AUTO_CONCURRENCY]);
+        assert_eq!(
+            [1, 2, 4, 64].map(|cores| auto_concurrency(&tiny, cores)),
+            [16, 32, AUTO_CONCURRENCY, AUTO_CONCURRENCY]
+        );
         let remote = spec(ModelSet::of("openai:tiny@http://host/v1"), Device::Cpu);
         assert_eq!(auto_concurrency(&remote, 2), AUTO_CONCURRENCY);
         let one = ModelSet { planner: Some("candle:models/plan".to_owned()), ..ModelSet::of("script:cases") };

@@ -29,8 +29,9 @@ pub struct Execution {
 const GROUP: usize = 4;
 /// Minimum number of rows for which panels are grouped.
 const MANY_ROWS: usize = 64;
-/// Minimum number of multiply-adds for which a product uses several threads.
-const PARALLEL_WORK: usize = 1 << 20;
+/// Minimum number of multiply-adds for which a product uses several threads. Reading a megabyte of weights for a single row
+/// takes long enough.
+const PARALLEL_WORK: usize = 1 << 18;
 /// Minimum number of activations for which packing uses several threads.
 const PARALLEL_ACTIVATIONS: usize = 1 << 17;
 
