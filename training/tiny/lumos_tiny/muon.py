@@ -12,14 +12,16 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from .model import PRODUCTS
+
 #: Coefficients of the quintic iteration (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/).
 A, B, C = 3.4445, -4.7750, 2.0315
 STEPS = 5
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Returns matrices `[count, rows, columns]` with singular values near one, in bfloat16."""
-    x = matrices.to(torch.bfloat16)
+    """Returns matrices `[count, rows, columns]` with singular values near one, in bfloat16 (or float32, see `PRODUCTS`)."""
+    x = matrices.to(torch.bfloat16 if matrices.is_cuda else PRODUCTS)
     tall = x.shape[1] > x.shape[2]
     if tall:
         x = x.mT

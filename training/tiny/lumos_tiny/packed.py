@@ -1,7 +1,8 @@
 """Training steps on packed sequences, several times faster than on padded ones.
 
 Sequences follow each other in one row of tokens, and each attends to itself only. C++ kernels (`kernels.cpp`) compute attention for exactly
-the pairs of tokens that need it, and the activation; the rest is compiled by `torch.compile` for one shape of batches. Products are in bfloat16.
+the pairs of tokens that need it, and the activation; the rest is compiled by `torch.compile` for one shape of batches. Products are in bfloat16,
+or in float32 on processors that have AVX2 only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .examples import IGNORE, Example
-from .model import TinyLlama
+from .model import PRODUCTS, TinyLlama
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
 FLAGS = ["-O3", "-march=native", "-mprefer-vector-width=512", "-ffast-math", "-fopenmp-simd", "-shared", "-fPIC"]
@@ -118,7 +119,11 @@ swiglu.register_autograd(
 
 
 def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight).to(BF16)
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    return F.linear(x.to(PRODUCTS), weight.to(PRODUCTS))
 
 
 def loss(model: TinyLlama, ids: Tensor, starts: Tensor, asked: Tensor, targets: Tensor) -> Tensor:
@@ -130,20 +135,20 @@ def loss(model: TinyLlama, ids: Tensor, starts: Tensor, asked: Tensor, targets: 
     last = len(model.model.layers) - 1
     for index, layer in enumerate(model.model.layers):
         own, mlp = layer.self_attn, layer.mlp
-        qkv = F.linear(
+        qkv = _product(
             _norm(x, layer.input_layernorm.weight, config.rms_norm_eps),
-            torch.cat((own.q_proj.weight, own.k_proj.weight, own.v_proj.weight)).to(BF16),
+            torch.cat((own.q_proj.weight, own.k_proj.weight, own.v_proj.weight)),
         )
-        out, _ = attention(qkv.view(len(ids), 3, -1, HEAD), starts, cos, sin)
-        x = x + F.linear(out.view(len(ids), -1), own.o_proj.weight.to(BF16))
+        out, _ = attention(qkv.to(BF16).view(len(ids), 3, -1, HEAD), starts, cos, sin)
+        x = x + _product(out.view(len(ids), -1), own.o_proj.weight)
         if index == last:
             x = x[asked]
-        both = F.linear(
+        both = _product(
             _norm(x, layer.post_attention_layernorm.weight, config.rms_norm_eps),
-            torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight)).to(BF16),
+            torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight)),
         )
-        x = x + F.linear(swiglu(both), mlp.down_proj.weight.to(BF16))
-    logits = F.linear(_norm(x, model.model.norm.weight, config.rms_norm_eps), model.model.embed_tokens.weight.to(BF16))
+        x = x + _product(swiglu(both.to(BF16)), mlp.down_proj.weight)
+    logits = _product(_norm(x, model.model.norm.weight, config.rms_norm_eps), model.model.embed_tokens.weight)
     return F.cross_entropy(logits.float(), targets, ignore_index=IGNORE)
 
 
