@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-#: Type of products on this processor. With AVX2 alone, PyTorch's products of bfloat16 are eleven times slower than those of float32.
+#: Type of products on this processor. With AVX2 alone, PyTorch computes products of bfloat16 many times slower than those of float32.
 PRODUCTS = torch.float32 if torch.backends.cpu.get_cpu_capability() == "AVX2" else torch.bfloat16
 
 
