@@ -20,11 +20,6 @@ fn command(folder: &Path, name: &str, model: &str) -> Lumos {
     lumos().args(RUN).args(format!("--model {model} --batch-size {AT_ONCE}")).output(folder, name)
 }
 
-/// Performs a run with the built-in model.
-fn finish(folder: &Path, name: &str) {
-    command(folder, name, "builtin:tiny").ok();
-}
-
 /// Returns the command of a run with the paced model, which may begin this many episodes.
 fn paced_run(paced: &Paced, folder: &Path, name: &str, episodes: usize) -> Lumos {
     paced.admit(command(folder, name, &paced.model()), episodes)
@@ -160,14 +155,16 @@ fn interrupted_twice_it_stops_at_once_and_resumes() {
 #[test]
 fn a_full_disk_ends_the_run_with_a_message_and_space_lets_it_go_on() {
     let folder = tempfile::tempdir().unwrap();
-    finish(folder.path(), "whole");
+    let paced = Paced::start();
+    let run = |folder: &Path, name: &str| paced_run(&paced, folder, name, usize::MAX);
+    run(folder.path(), "whole").ok();
     // Not enough for the checkpoint; enough for the checkpoint but not for the results.
     for kilobytes in [240, 640] {
         let small = folder.path().join(format!("small-{kilobytes}"));
         let Some(disk) = SmallDisk::mount(&small, kilobytes) else { return };
-        command(&small, "full", "builtin:tiny").exits(1).reports(["full/", "free disk space"]);
+        run(&small, "full").exits(1).reports(["full/", "free disk space"]);
         disk.grow();
-        finish(&small, "full");
+        run(&small, "full").ok();
         assert_complete(&small.join("full"));
         assert_eq!(content(&folder.path().join("whole")), content(&small.join("full")));
     }

@@ -16,7 +16,7 @@ fn on_gpu() -> Option<Lumos> {
 }
 
 /// One item with two built-in models: in this formulation, planner and grounder have different tokenizers.
-const RUN: &str = "run --tasks gsm8k --formulation onetime --model builtin:tiny --limit 1";
+const RUN: &str = "run --tasks svamp --formulation onetime --model builtin:tiny --limit 1";
 
 /// A run of built-in models on the fake GPU.
 fn run(folder: &Path, name: &str) -> Option<Lumos> {
@@ -125,7 +125,7 @@ fn a_run_equals_the_cpu_and_is_recorded_as_computed_on_a_gpu() {
     assert!(!computed.stderr.contains("fake driver:"), "{computed}");
     assert_eq!((counts(&log)["products"], counts(&log)["poisoned"]), (0, 0));
     // Most steps of decoding are started with one call.
-    assert!(counts(&log)["graphs"] > 20, "{:?}", counts(&log));
+    assert!(counts(&log)["graphs"] > 10, "{:?}", counts(&log));
     lumos().args(RUN).args("-q").output(folder.path(), "cpu").ok();
     let (gpu, cpu) = (folder.path().join("gpu"), folder.path().join("cpu"));
     let texts = |folder: &Path| -> Vec<Value> {
@@ -199,7 +199,7 @@ fn a_lost_gpu_ends_the_run_which_is_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let Some(whole) = run(folder.path(), "whole") else { return };
     whole.ok();
-    let lost = run(folder.path(), "lost").unwrap().env("LUMOS_FAKE_FAIL", "700").run();
+    let lost = run(folder.path(), "lost").unwrap().env("LUMOS_FAKE_FAIL", "400").run();
     // The run ends: the failure is not counted as one of the unit, and no further attempts are made.
     assert_eq!(lost.code, 1, "{lost}");
     assert!(!lost.stdout.contains("faulted") && !lost.stderr.contains("attempt"), "{lost}");
@@ -213,7 +213,7 @@ fn a_lost_gpu_ends_the_run_which_is_resumed() {
     on_gpu().unwrap().args("resume").arg(&lost).ok();
     assert_eq!(replies(&lost), replies(&folder.path().join("whole")));
     let hung = run(folder.path(), "hung").unwrap();
-    let hung = hung.env("LUMOS_FAKE_HANG", "700").env("LUMOS_GPU_TIMEOUT", "1").run();
+    let hung = hung.env("LUMOS_FAKE_HANG", "400").env("LUMOS_GPU_TIMEOUT", "1").run();
     assert_ne!(hung.code, 0, "{hung}");
     hung.reports(["GPU cuda:0 stopped working", "did not end within 1 s"]);
 }

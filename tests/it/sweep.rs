@@ -35,6 +35,10 @@ limit = 2
 generation = { temperature = 0, max_new_tokens = 48 }
 
 [[override]]
+match = { task = "svamp", seed = 0 }
+limit = 12
+
+[[override]]
 match = { task = "svamp", seed = 1 }
 limit = 7
 
@@ -44,7 +48,7 @@ priority = 5
 "#;
 
 /// Numbers of units by configuration, in the order of reports.
-const UNITS: [u64; 6] = [30, 7, 30, 7, 2, 2];
+const UNITS: [u64; 6] = [12, 7, 12, 7, 2, 2];
 
 /// Writes the settings file, its list file and the models into `exp`.
 fn sweep(folder: &Path, text: &str) {
@@ -85,7 +89,7 @@ fn the_plan_is_a_table_and_nothing_is_written() {
         "benchmark  formulation  seed  models",
         "priority",
         "tokens  priority",
-        "6 configurations, 78 units, order round-robin",
+        "6 configurations, 42 units, order round-robin",
         "settings, data and models are valid",
     ]);
     for line in plan.stdout.lines() {
@@ -102,7 +106,7 @@ fn the_plan_is_a_table_and_nothing_is_written() {
     assert_eq!(configurations[4]["generation"], json!({"sampling": "greedy", "max_new_tokens": 48}));
     // 253.0 computed and 45.9 written tokens per item of SVAMP, 464.8 and 110.8 of GSM8K.
     assert_eq!(column("tokens"), [8967, 2092, 8967, 2092, 1151, 1151].map(Value::from));
-    assert_eq!((&document["units"], &document["tokens"]), (&json!(78), &json!(24_420)));
+    assert_eq!((&document["units"], &document["tokens"]), (&json!(42), &json!(24_420)));
     assert_eq!((&document["exists"], &document["seconds"]), (&json!(false), &Value::Null));
     assert!(all(folder) == before, "a dry run wrote files");
     run(folder, "--bench bench.json").exits(2).reports(["--bench and --like", "hint: add --dry-run"]);
@@ -120,10 +124,10 @@ fn a_sweep_is_interrupted_resumed_split_and_merged() {
             settled.push(event["configuration"].as_u64().unwrap());
         }
     }
-    assert_eq!(settled.len(), 78);
+    assert_eq!(settled.len(), 42);
     // One episode at a time, so units settle in the order of dispatch: the higher priority first, and in each priority
     // one unit of each configuration in turn.
-    let (first, second) = settled.split_at(39);
+    let (first, second) = settled.split_at(21);
     assert_eq!(&first[..5], [2, 3, 5, 2, 3], "{settled:?}");
     assert!(first.iter().all(|one| [2, 3, 5].contains(one)), "{settled:?}");
     assert_eq!(&second[..5], [0, 1, 4, 0, 1], "{settled:?}");
@@ -131,7 +135,7 @@ fn a_sweep_is_interrupted_resumed_split_and_merged() {
     let expected = content(&folder.join("runs/whole"));
     let rows: BTreeMap<&str, usize> =
         expected.0.iter().map(|(task, rows)| (task.as_str(), rows.len())).collect();
-    assert_eq!(rows, BTreeMap::from([("gsm8k", 4), ("svamp", 74)]));
+    assert_eq!(rows, BTreeMap::from([("gsm8k", 4), ("svamp", 38)]));
 
     let mut interrupted = run(folder, "--json --name interrupted").follow();
     interrupted.until("settled", 3);
@@ -168,15 +172,16 @@ fn a_sweep_is_interrupted_resumed_split_and_merged() {
     assert_eq!(manifest["spec"]["exclude"], json!([{"task": ["gsm8k"], "seed": [1]}]));
 
     // An item that a configuration does not have is not shown as outstanding.
-    let shown = lumos().within(folder).args("show whole 20 --task svamp --json").ok();
+    let shown = lumos().within(folder).args("show whole 9 --task svamp --json").ok();
     let configurations: Vec<Value> = shown.lines().iter().map(|unit| unit["configuration"].clone()).collect();
     assert_eq!(configurations, [0, 2], "{shown}");
     lumos().within(folder).args("report whole").ok().prints(["svamp"]);
 }
 
-/// Two configurations, of which one is clearly below 50 % after 15 of 30 items.
+/// Two configurations, of which one is clearly below 50 % after 10 of 18 items.
 const STOPS: &str = r#"
 tasks = ["svamp"]
+limit = 18
 batch_size = 1
 
 [[models]]
@@ -185,7 +190,7 @@ grounder = "ground"
 
 [[override]]
 match.task = "svamp"
-stop = { after = 15, below = 50 }
+stop = { after = 10, below = 50 }
 "#;
 
 #[test]
@@ -193,22 +198,22 @@ fn stop_rules_end_configurations_early() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     sweep(folder, STOPS);
-    run(folder, "--dry-run").ok().prints(["stop after", "15 if below 50", "2 configurations, 60 units"]);
+    run(folder, "--dry-run").ok().prints(["stop after", "10 if below 50", "2 configurations, 36 units"]);
     let events = run(folder, "--json --name whole").ok().lines();
     let stops: Vec<&Value> = events.iter().filter(|event| event["event"] == "stopped").collect();
     let [stop] = stops[..] else { panic!("{stops:?}") };
-    assert_eq!((&stop["configuration"], &stop["units"]), (&json!(1), &json!(15)));
-    assert_eq!(events.iter().filter(|event| event["event"] == "settled").count(), 45);
+    assert_eq!((&stop["configuration"], &stop["units"]), (&json!(1), &json!(10)));
+    assert_eq!(events.iter().filter(|event| event["event"] == "settled").count(), 28);
 
     let expected = content(&folder.join("runs/whole"));
-    assert_eq!(expected.0["svamp"].len(), 45);
+    assert_eq!(expected.0["svamp"].len(), 28);
     let said = stop["reason"].as_str().unwrap();
-    assert!(said.starts_with("stopped after 15 of 30 items: exact_match "), "{said}");
+    assert!(said.starts_with("stopped after 10 of 18 items: exact_match "), "{said}");
     let report = lumos().within(folder).args("report whole").ok().prints(["outstanding 0"]);
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words(&report.stdout).contains(said), "{report}");
-    lumos().within(folder).args("ls runs").ok().prints(["45/45", "complete"]);
-    lumos().within(folder).args("compare whole --by model").ok().prints(["15 items settled on both sides"]);
+    lumos().within(folder).args("ls runs").ok().prints(["28/28", "complete"]);
+    lumos().within(folder).args("compare whole --by model").ok().prints(["10 items settled on both sides"]);
 
     let mut interrupted = run(folder, "--json --name interrupted").follow();
     interrupted.until("settled", 3);
@@ -237,8 +242,8 @@ fn stop_rules_end_configurations_early() {
     let events = run(folder, &format!("{on_queue} --name priorities")).ok().lines();
     let settled = events.iter().filter(|event| event["event"] == "settled");
     let order: Vec<u64> = settled.map(|event| event["configuration"].as_u64().unwrap()).collect();
-    assert_eq!(order.len(), 78);
-    assert!(order[..37].iter().all(|one| [2, 3, 5].contains(one)), "{order:?}");
+    assert_eq!(order.len(), 42);
+    assert!(order[..19].iter().all(|one| [2, 3, 5].contains(one)), "{order:?}");
     for worker in workers {
         worker.drained();
     }

@@ -164,8 +164,8 @@ pub(super) fn compile(name: &str, element: usize, options: &[&str]) -> Result<Pa
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     let program = folder.join(format!("{name}-{element}-{}", options.concat().replace(['=', ','], "-")));
     let output = Command::new(&compiler)
-        // Checked versions of `longjmp` refuse to change stacks. Reports of the sanitizers need line numbers only.
-        .args(["-std=c++20", "-O1", "-g1", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE"])
+        // Reports of the sanitizers need line numbers only.
+        .args(["-std=c++20", "-O1", "-g1", "-Wno-unknown-pragmas"])
         .args(options)
         .arg(format!("-DLUMOS_ELEMENT={element}"))
         .arg(folder.join(format!("{name}.cpp")))

@@ -61,16 +61,7 @@ fn compiled() -> Result<PathBuf, String> {
     let library = folder.join(format!("building-{}", std::process::id()));
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     let output = Command::new(&compiler)
-        // Checked versions of `longjmp` refuse to change stacks.
-        .args([
-            "-std=c++20",
-            "-O2",
-            "-fPIC",
-            "-shared",
-            "-fvisibility=hidden",
-            "-pthread",
-            "-U_FORTIFY_SOURCE",
-        ])
+        .args(["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread"])
         .args(["-Wno-unknown-pragmas", "-I"])
         .arg(&source)
         .arg(source.join(SOURCES[0]))

@@ -1,6 +1,6 @@
 // Runs the kernels under ThreadSanitizer, one host thread for each thread of a block: finds barriers that are missing within
-// a warp or across warps, whatever the order of the threads. Compiled for each LUMOS_ELEMENT. DROPPED leaves out that barrier
-// of every thread, to show that it would be found.
+// a warp or across warps, whatever the order of the threads. Compiled for each LUMOS_ELEMENT. A number as argument leaves out
+// that barrier of every thread, to show that it would be found.
 
 #include <array>
 #include <barrier>
@@ -25,9 +25,8 @@ static std::vector<std::unique_ptr<std::barrier<>>> warp_barriers;
 using Shown = std::array<uint64_t, 4>;
 static std::vector<Shown> exchanged[2];
 static thread_local uint32_t shuffles;
-#ifdef DROPPED
 static thread_local int barriers;
-#endif
+static int dropped;
 alignas(16) static float shared_memory[1 << 16];
 
 #define LUMOS_EMULATOR
@@ -40,9 +39,7 @@ alignas(16) static float shared_memory[1 << 16];
 #define INFINITE INFINITY
 
 static void __syncthreads() {
-#ifdef DROPPED
-    if (++barriers == DROPPED) return;
-#endif
+    if (++barriers == dropped) return;
     block_barrier->arrive_and_wait();
 }
 
@@ -149,7 +146,8 @@ static void run_attention(Kernel kernel, u32 head_size, u32 length, u32 window, 
     });
 }
 
-int main() {
+int main(int count, char** arguments) {
+    if (count > 1) dropped = std::atoi(arguments[1]);
     run_attention(attention, 20, 70, 16, false);
     run_attention(attention_64, 64, 70, 0, false);
     run_attention(attention_32, 32, 160, 0, true);

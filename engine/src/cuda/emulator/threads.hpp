@@ -6,9 +6,6 @@
 // missing barrier shows. One host thread runs blocks at a time.
 #pragma once
 
-#include <setjmp.h>
-#include <ucontext.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -42,19 +39,69 @@ static Index threadIdx, blockIdx, blockDim, gridDim;
 constexpr size_t STACK = 256 << 10;
 constexpr uint32_t WARP = 32;
 
-struct Context {
-    ucontext_t start;
-    // Where it was left, once it has run.
-    jmp_buf left;
-    bool started = false;
-};
+// Puts the registers that a call preserves onto the stack and the stack's end into `*from`, and goes on with the stack `to`,
+// which such a call has left or `prepare` has filled. `swapcontext` makes system calls, and `setjmp` takes longer, too.
+void switch_stacks(void** from, void* to) asm("lumos_switch_stacks");
+#if defined(__x86_64__)
+constexpr size_t REGISTERS = 8, RETURN_ADDRESS = 6;
+asm(R"(
+.text
+lumos_switch_stacks:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+)");
+#elif defined(__aarch64__)
+constexpr size_t REGISTERS = 20, RETURN_ADDRESS = 1;
+asm(R"(
+.text
+lumos_switch_stacks:
+    stp x29, x30, [sp, #-160]!
+    stp x19, x20, [sp, #16]
+    stp x21, x22, [sp, #32]
+    stp x23, x24, [sp, #48]
+    stp x25, x26, [sp, #64]
+    stp x27, x28, [sp, #80]
+    stp d8, d9, [sp, #96]
+    stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]
+    stp d14, d15, [sp, #144]
+    mov x9, sp
+    str x9, [x0]
+    mov sp, x1
+    ldp x19, x20, [sp, #16]
+    ldp x21, x22, [sp, #32]
+    ldp x23, x24, [sp, #48]
+    ldp x25, x26, [sp, #64]
+    ldp x27, x28, [sp, #80]
+    ldp d8, d9, [sp, #96]
+    ldp d10, d11, [sp, #112]
+    ldp d12, d13, [sp, #128]
+    ldp d14, d15, [sp, #144]
+    ldp x29, x30, [sp], #160
+    ret
+)");
+#else
+#error "fibers are switched on x86-64 and AArch64"
+#endif
 
 struct Fiber {
-    Fiber() { getcontext(&context.start); }
-
-    Context context;
     // Touched as far as it is used only.
     std::unique_ptr<char[]> stack{new char[STACK]};
+    // The end of the stack while another one runs.
+    void* left = nullptr;
     bool done = false;
     // Shuffles alternate between two rows of values, so that one barrier each is enough.
     uint32_t shuffles = 0;
@@ -72,7 +119,8 @@ static Barrier block_barrier;
 using Shown = std::array<uint64_t, 4>;
 static std::vector<Shown> exchanged[2];
 static std::vector<unsigned char> shared_bytes;
-static Context scheduler;
+// The end of the scheduler's stack while a fiber runs.
+static void* scheduler;
 static uint32_t running;
 // The state of the generator that draws the next thread; 0 for the two fixed orders.
 static uint64_t schedule = 0;
@@ -81,36 +129,57 @@ static uint32_t most_additions = 0;
 static std::vector<uint32_t> additions;
 static const std::function<void()>* body;
 
-static void switch_to(Context* from, Context* to, const void* stack, size_t size, bool last) {
+static void switch_to(void** from, void* to, const void* stack, size_t size) {
 #if defined(__SANITIZE_ADDRESS__)
     void* fake = nullptr;
-    __sanitizer_start_switch_fiber(last ? nullptr : &fake, stack, size);
-    swapcontext(&from->start, &to->start);
+    __sanitizer_start_switch_fiber(&fake, stack, size);
+    switch_stacks(from, to);
     __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #else
-    (void)stack, (void)size, (void)last;
-    // `swapcontext` makes two system calls, for the mask of signals.
-    if (_setjmp(from->left)) return;
-    from->started = true;
-    if (to->started) _longjmp(to->left, 1);
-    setcontext(&to->start);
+    (void)stack, (void)size;
+    switch_stacks(from, to);
 #endif
 }
 
 static const void* scheduler_stack;
 static size_t scheduler_size;
 
-static void to_scheduler(bool last) {
-    switch_to(&fibers[running].context, &scheduler, scheduler_stack, scheduler_size, last);
+static void to_scheduler() {
+    switch_to(&fibers[running].left, scheduler, scheduler_stack, scheduler_size);
 }
 
-static void start_fiber() {
+// Runs a thread of one block after the other.
+[[noreturn]] static void run_fiber() {
 #if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
+    // The first one is started by the scheduler, others may be started by a thread that waits.
+    const bool first = scheduler_stack == nullptr;
+    __sanitizer_finish_switch_fiber(nullptr, first ? &scheduler_stack : nullptr, first ? &scheduler_size : nullptr);
 #endif
-    (*body)();
-    fibers[running].done = true;
-    to_scheduler(true);
+    for (;;) {
+        (*body)();
+        fibers[running].done = true;
+        to_scheduler();
+    }
+}
+
+// Makes the next switch to the fiber of a thread begin `run_fiber`. The stacks end in different sets of the processor's cache.
+static void prepare(Fiber& fiber, size_t thread) {
+    const auto address = reinterpret_cast<uintptr_t>(fiber.stack.get() + STACK) - thread % 64 * 320;
+    void** end = reinterpret_cast<void**>(address & ~uintptr_t{15});
+    std::fill_n(end - REGISTERS, REGISTERS, nullptr);
+    fiber.left = end - REGISTERS;
+    static_cast<void**>(fiber.left)[RETURN_ADDRESS] = reinterpret_cast<void*>(&run_fiber);
+}
+
+// Takes one of the threads that can go on.
+static void choose_thread() {
+    if (schedule != 0) {
+        schedule ^= schedule << 13, schedule ^= schedule >> 7, schedule ^= schedule << 17;
+        std::swap(ready.front(), ready[schedule % ready.size()]);
+    }
+    running = ready.front();
+    ready.pop_front();
+    threadIdx = {running, 0, 0};
 }
 
 static void wait_at(Barrier& barrier, uint32_t threads) {
@@ -119,23 +188,19 @@ static void wait_at(Barrier& barrier, uint32_t threads) {
         ready.insert(ready.end(), barrier.waiting.begin(), barrier.waiting.end());
         barrier.waiting.clear();
     }
-    to_scheduler(false);
-}
-
-// Takes one of the threads that can go on.
-static uint32_t next_thread() {
-    if (schedule != 0) {
-        schedule ^= schedule << 13, schedule ^= schedule >> 7, schedule ^= schedule << 17;
-        std::swap(ready.front(), ready[schedule % ready.size()]);
-    }
-    const uint32_t thread = ready.front();
-    ready.pop_front();
-    return thread;
+    if (ready.empty()) return to_scheduler();
+    Fiber& waiting = fibers[running];
+    choose_thread();
+    Fiber& next = fibers[running];
+    if (&next != &waiting) switch_to(&waiting.left, next.left, next.stack.get(), STACK);
 }
 
 static void run_block(uint32_t threads, size_t shared, const std::function<void()>& kernel) {
     body = &kernel;
-    if (fibers.size() < threads) fibers = std::vector<Fiber>(threads);
+    if (fibers.size() < threads) {
+        fibers = std::vector<Fiber>(threads);
+        for (uint32_t thread = 0; thread < threads; ++thread) prepare(fibers[thread], thread);
+    }
     warp_barriers.assign((threads + WARP - 1) / WARP, {});
     block_barrier.waiting.clear();
     for (auto& row : exchanged) row.assign(threads, Shown{~uint64_t{0}});
@@ -147,12 +212,6 @@ static void run_block(uint32_t threads, size_t shared, const std::function<void(
         Fiber& fiber = fibers[thread];
         fiber.done = false;
         fiber.shuffles = 0;
-        ucontext_t& start = fiber.context.start;
-        start.uc_stack.ss_sp = fiber.stack.get();
-        start.uc_stack.ss_size = STACK;
-        start.uc_link = nullptr;
-        makecontext(&start, start_fiber, 0);
-        fiber.context.started = false;
         if (blockIdx.x % 2 == 0) {
             ready.push_back(thread);
         } else {
@@ -161,13 +220,9 @@ static void run_block(uint32_t threads, size_t shared, const std::function<void(
     }
     uint32_t done = 0;
     while (!ready.empty()) {
-        running = next_thread();
-        threadIdx = {running, 0, 0};
-        Fiber& fiber = fibers[running];
-        switch_to(&scheduler, &fiber.context, fiber.stack.get(), STACK, false);
-        // `swapcontext` clears the sanitizer's data about a stack of this size, which is needed only at the start.
-        fiber.context.start.uc_stack.ss_size = 0;
-        done += fiber.done;
+        choose_thread();
+        switch_to(&scheduler, fibers[running].left, fibers[running].stack.get(), STACK);
+        done += fibers[running].done;
     }
     if (done != threads) fail("threads wait at a barrier that the others never reach");
 }
