@@ -84,7 +84,7 @@ fn the_plan_is_a_table_and_nothing_is_written() {
     sweep(folder, SWEEP);
     let before = all(folder);
     let plan = run(folder, "--dry-run").ok().prints([
-        "svamp: 30 of 30 records",
+        "svamp: 12 of 12 records",
         "gsm8k: 2 of 2 records",
         "benchmark  formulation  seed  models",
         "priority",
@@ -105,8 +105,8 @@ fn the_plan_is_a_table_and_nothing_is_written() {
     assert_eq!(models(&configurations[5]), ["candle:exp/checkpoints/step-10", "candle:exp/ground"]);
     assert_eq!(configurations[4]["generation"], json!({"sampling": "greedy", "max_new_tokens": 48}));
     // 253.0 computed and 45.9 written tokens per item of SVAMP, 464.8 and 110.8 of GSM8K.
-    assert_eq!(column("tokens"), [8967, 2092, 8967, 2092, 1151, 1151].map(Value::from));
-    assert_eq!((&document["units"], &document["tokens"]), (&json!(42), &json!(24_420)));
+    assert_eq!(column("tokens"), [3587, 2092, 3587, 2092, 1151, 1151].map(Value::from));
+    assert_eq!((&document["units"], &document["tokens"]), (&json!(42), &json!(13_660)));
     assert_eq!((&document["exists"], &document["seconds"]), (&json!(false), &Value::Null));
     assert!(all(folder) == before, "a dry run wrote files");
     run(folder, "--bench bench.json").exits(2).reports(["--bench and --like", "hint: add --dry-run"]);
@@ -202,7 +202,7 @@ fn stop_rules_end_configurations_early() {
     let events = run(folder, "--json --name whole").ok().lines();
     let stops: Vec<&Value> = events.iter().filter(|event| event["event"] == "stopped").collect();
     let [stop] = stops[..] else { panic!("{stops:?}") };
-    assert_eq!((&stop["configuration"], &stop["units"]), (&json!(1), &json!(10)));
+    assert_eq!((&stop["configuration"], &stop["units"]), (&json!(1), &json!(8)));
     assert_eq!(events.iter().filter(|event| event["event"] == "settled").count(), 28);
 
     let expected = content(&folder.join("runs/whole"));
@@ -297,7 +297,7 @@ fn mistakes_name_file_line_and_key() {
         ),
         (
             SWEEP.replace("\"step-10\"", "\"step-3\""),
-            "exp/sweep.toml:28: `override`: matches no configuration",
+            "exp/sweep.toml:32: `override`: matches no configuration",
         ),
         (SWEEP.replace("round-robin", "random"), "exp/sweep.toml:5:9: `order`: unknown value `random`"),
         (SWEEP.replace("priority = 5", "priorty = 5"), "did you mean `priority`?"),
