@@ -93,15 +93,11 @@ run() {
   cat "$logs/$name"
 }
 run program --workspace --test program -- "$@" &
-# Unit tests of sessions and browsers wait for servers and pages. With names of tests, they are not a part of their own.
-sessions=()
-[ $# -gt 0 ] || sessions=(sessions:: browser::)
 # These parts compute most of the time, and their browsers have time limits.
-RUST_TEST_THREADS=$(nproc) run unit --workspace --lib --bins -- "${sessions[@]/#/--skip=}" "$@" &
+RUST_TEST_THREADS=$(nproc) run unit --workspace --lib --bins -- "$@" &
 RUST_TEST_THREADS=$(nproc) run integration --workspace --test it -- "$@" &
 (
   run campaign --workspace --test campaign -- "$@"
-  [ $# -gt 0 ] || RUST_TEST_THREADS=$(nproc) run sessions --workspace --lib -- "${sessions[@]}"
   run documentation --workspace --doc -- "$@"
   run own-crate --workspace --test stamps -- "$@"
 ) &
@@ -116,5 +112,5 @@ awk -v skipped="$(awk -F'\t' '$1 == "skipped" { print $2 }' "$LUMOS_SKIPPED" | s
     printf "%d passed, %d failed, %d skipped", passed - skipped, failed, skipped
     if (ignored) printf " (and %d ignored: measurements, and helpers that other tests run)", ignored
     print ""
-  }' "$logs"/*
+  }' "$logs"/{program,unit,integration,campaign,documentation,own-crate}
 exit "$status"
