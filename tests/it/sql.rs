@@ -134,7 +134,7 @@ fn items_on_both_databases() {
     let file = data.join("intercode_sql/ic_spider_dev.json");
     script(&DataSource::File(file), folder.path());
     let all = std::env::var("LUMOS_VARIATIONS").is_ok_and(|which| which == "all");
-    let items = if all { 1034 } else { 300 };
+    let (items, unsolved) = if all { (1034, 6) } else { (300, 1) };
     let run = |name: &str| {
         formulations("iterative", folder.path(), name).args(&data_text).args(format!("--limit {items}"))
     };
@@ -148,6 +148,6 @@ fn items_on_both_databases() {
     // the answer may differ from the gold row. The script has no reply to an error or to a reward below 1.
     ended.with_code(5);
     let (solved, settled) = successes(folder.path(), "mariadb");
-    assert!((items - 12..=items - 1).contains(&solved), "{solved}");
+    assert!((items - 12..=items - unsolved).contains(&solved), "{solved}");
     assert_eq!(settled, items);
 }
