@@ -5,7 +5,7 @@
 //! (mathematics) and `training/agents` (the others).
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Mutex, PoisonError};
 
 use lumos_engine::{ModelFiles, ModelSource};
 use lumos_tasks::{ContentHash, Formulation, Role};
@@ -176,10 +176,7 @@ pub fn builtin_source(domain: BuiltinDomain, role: Role, formulation: Formulatio
 
 /// Returns the embedded model with an identity; `None` if this program contains other models.
 pub(crate) fn builtin_with(content: &ContentHash) -> Option<&'static ModelFiles> {
-    static BY_CONTENT: LazyLock<BTreeMap<ContentHash, &'static ModelFiles>> = LazyLock::new(|| {
-        PAIRS.iter().flat_map(Pair::all).map(|files| (identity(&builtin_listed(files)), files)).collect()
-    });
-    BY_CONTENT.get(content).copied()
+    PAIRS.iter().flat_map(Pair::all).find(|files| identity(&builtin_listed(files)) == *content)
 }
 
 /// Size of the embedded files of a domain's pair in bytes. Files of several models count once.
@@ -197,11 +194,26 @@ pub fn builtin_bytes(domain: BuiltinDomain) -> u64 {
 
 /// Returns the embedded files for the model's identity.
 pub(crate) fn builtin_listed(files: &ModelFiles) -> Vec<ModelFile> {
+    let listed = |name: &str, content: &'static [u8]| ModelFile {
+        name: name.to_owned(),
+        sha256: hash_of(content),
+        bytes: content.len() as u64,
+    };
     vec![
-        ModelFile::embedded("config.json", files.config),
-        ModelFile::embedded("model.safetensors", files.weights),
-        ModelFile::embedded("tokenizer.json", files.tokenizer),
+        listed("config.json", files.config),
+        listed("model.safetensors", files.weights),
+        listed("tokenizer.json", files.tokenizer),
     ]
+}
+
+/// Returns the SHA-256 of an embedded file, which is computed when it is first needed: a run needs few of the models.
+fn hash_of(content: &'static [u8]) -> ContentHash {
+    static KNOWN: Mutex<BTreeMap<(usize, usize), ContentHash>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known
+        .entry((content.as_ptr().addr(), content.len()))
+        .or_insert_with(|| ContentHash::of_bytes(content))
+        .clone()
 }
 
 #[cfg(test)]

@@ -26,11 +26,6 @@ impl ModelFile {
         Ok(Self { name, sha256: hash_file(path)?, bytes: fs::metadata(path)?.len() })
     }
 
-    /// Hashes a file embedded in the binary.
-    pub(crate) fn embedded(name: &str, content: &[u8]) -> Self {
-        Self { name: name.to_owned(), sha256: ContentHash::of_bytes(content), bytes: content.len() as u64 }
-    }
-
     /// Whether the file takes memory when the model is loaded.
     pub(crate) fn is_weights(&self) -> bool {
         is_weights(&self.name)

@@ -163,10 +163,12 @@ impl ModelRegistry {
         role: Role,
         formulation: Formulation,
     ) -> Result<Identified, IdentifyError> {
-        match (self.permitted(&planned.name)?, builtin_with(&planned.content)) {
-            (ModelName::BuiltinTiny, Some(files)) => Ok(self.identified_builtin(&planned.name, role, files)),
-            _ => self.identify(&planned.name, role, formulation),
+        if let ModelName::BuiltinTiny = self.permitted(&planned.name)?
+            && let Some(files) = builtin_with(&planned.content)
+        {
+            return Ok(self.identified_builtin(&planned.name, role, files));
         }
+        self.identify(&planned.name, role, formulation)
     }
 
     fn identified_builtin(&self, name: &str, role: Role, files: &ModelFiles) -> Identified {
