@@ -334,10 +334,12 @@ async fn requests_keep_to_the_pace_and_identical_ones_are_made_once() {
     let paced = WikiSettings { pace: Duration::from_millis(60), ..settings(&endpoint, None) };
     let wiki = Remembering::new(Arc::new(LiveWiki::new(paced).unwrap()));
     let queries = ["/wiki/Kyoto", "/wiki/Mercury", "/wiki/Latin", "/wiki/Kyoto", "/wiki/Kyoto"];
+    let began = Instant::now();
     assert!(join_all(queries.map(|query| ask(&wiki, query))).await.iter().all(Result::is_ok));
     let mut asked: Vec<Instant> = site.asked.lock().unwrap().iter().map(|(_, at)| *at).collect();
     asked.sort();
     assert_eq!(asked.len(), 3);
-    let whole = asked[2].duration_since(asked[0]);
-    assert!(whole >= Duration::from_millis(100), "three requests within {whole:?}, 60 ms apart");
+    // From the beginning, because the first request may take longer to arrive than the last.
+    let whole = asked[2].duration_since(began);
+    assert!(whole >= Duration::from_millis(120), "three requests within {whole:?}, 60 ms apart");
 }
