@@ -16,13 +16,10 @@ const UNITS: usize = 120;
 /// Number of episodes in progress at the same time.
 const AT_ONCE: usize = 8;
 
-fn command(folder: &Path, name: &str, model: &str) -> Lumos {
-    lumos().args(RUN).args(format!("--model {model} --batch-size {AT_ONCE}")).output(folder, name)
-}
-
 /// Returns the command of a run with the paced model, which may begin this many episodes.
 fn paced_run(paced: &Paced, folder: &Path, name: &str, episodes: usize) -> Lumos {
-    paced.admit(command(folder, name, &paced.model()), episodes)
+    let run = lumos().args(RUN).args(format!("--model {} --batch-size {AT_ONCE}", paced.model()));
+    paced.admit(run.output(folder, name), episodes)
 }
 
 /// Asserts that the samples contain every unit exactly once.

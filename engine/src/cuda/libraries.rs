@@ -256,7 +256,7 @@ mod tests {
     }
 
     /// Needs NVRTC, but not a GPU. Reads the machine code, too, if there is a disassembler. Compiles for three architectures,
-    /// each type for at least one; with `LUMOS_EMULATED` for all, and every type for the oldest.
+    /// each type for one; with `LUMOS_EMULATED` for all, and every type for the oldest.
     #[test]
     fn the_kernels_compile_for_every_architecture_and_type() {
         let folder = std::env::var_os("LUMOS_NVRTC").filter(|folder| !folder.is_empty());
@@ -277,16 +277,16 @@ mod tests {
         use DType::{Bf16, F16, F32};
         let cases = [
             ((8, 0), F32),
-            ((8, 0), Bf16),
             ((9, 0), F16),
             ((12, 0), Bf16),
+            ((8, 0), Bf16),
             ((8, 0), F16),
             ((8, 6), F32),
             ((8, 9), Bf16),
             ((10, 0), F32),
             ((12, 0), F16),
         ];
-        let count = if std::env::var_os("LUMOS_EMULATED").is_some() { cases.len() } else { 4 };
+        let count = if std::env::var_os("LUMOS_EMULATED").is_some() { cases.len() } else { 3 };
         for (capability, dtype) in cases.into_iter().take(count) {
             let code = compile(capability, dtype).unwrap();
             assert_eq!(code[..4], *b"\x7fELF");

@@ -113,15 +113,16 @@ async fn check_variations(
     }
 }
 
+/// Each model in half of the variations, neighbours in different ones. Random models run in all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_models_are_invariant_to_the_bit() {
-    for name in FOLDERS {
+    for (index, name) in FOLDERS.into_iter().enumerate() {
         let Some(folder) = cases::folder(name) else { return };
         let requests: Vec<GenerateRequest> = cases::cases(&folder)
             .iter()
             .map(|case| greedy(Prompt::Text(case.prompt.clone()), 24, 768))
             .collect();
-        check_invariance(|options| engine(&folder, options), &requests).await;
+        check_half(|options| engine(&folder, options), &requests, index % 2 == 1).await;
     }
 }
 

@@ -331,7 +331,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #![proptest_config(ProptestConfig::with_cases(500))]
 
         #[test]
         fn writing_at_once_is_replacing_in_the_xml(children in proptest::collection::vec(element(), 0..4)) {

@@ -39,6 +39,28 @@ pub fn programs() -> Vec<PathBuf> {
     program().into_iter().chain(current_program()).collect()
 }
 
+/// Which of the servers a long test runs with by default.
+#[derive(Clone, Copy)]
+pub enum Release {
+    /// The distribution's.
+    Installed,
+    /// The additional one.
+    Current,
+}
+
+/// Returns the server for a long test, or all servers with `LUMOS_VARIATIONS=all`. If there is only one, returns that one.
+pub fn programs_of(release: Release) -> Vec<PathBuf> {
+    let mut all = programs();
+    if all.len() > 1 && std::env::var("LUMOS_VARIATIONS").is_ok_and(|which| which == "all") {
+        return all;
+    }
+    match release {
+        Release::Installed => all.truncate(1),
+        Release::Current => all = all.split_off(all.len().saturating_sub(1)),
+    }
+    all
+}
+
 /// A running server. Killed when dropped.
 pub struct NatsServer {
     program: PathBuf,

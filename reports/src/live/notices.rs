@@ -293,11 +293,11 @@ pub(super) mod tests {
         hostile.configurations = vec![hostile.configurations[0].clone(); 2000];
         hostile.recent_faults = vec![hostile.recent_faults[0].clone(); 200];
         let mut noisy = notice("w\u{9b}31m", i64::MIN);
-        noisy.refusals = vec!["\u{7}".repeat(5000); 500];
+        noisy.refusals = vec!["\u{7}".repeat(5000); 50];
         noisy.units_per_second = f64::INFINITY;
         let mut heartbeats = Heartbeats::default();
         let mut run = LiveRun::of_status(&hostile, &mut heartbeats, NOW);
-        run.add_workers(&vec![noisy; 2000], &mut heartbeats, NOW);
+        run.add_workers(&vec![noisy; 1001], &mut heartbeats, NOW);
         let text = serde_json::to_string(&run).unwrap();
         assert!(!text.chars().any(|character| character.is_control() || character == '\u{202e}'));
         assert!(!text.contains("\\u001b") && !text.contains("\\u0007"));

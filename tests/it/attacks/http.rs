@@ -134,7 +134,7 @@ fn v05_forms_and_visits_of_serve_shop() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                for _ in 0..100 {
+                for _ in 0..55 {
                     let visit = server.form("/visits", "goal=0").1.expect("failed to start a session");
                     let (status, _) = server.form(&format!("{visit}/search"), &words);
                     assert!(["303", "404"].contains(&status.as_str()), "{status}");
@@ -146,7 +146,7 @@ fn v05_forms_and_visits_of_serve_shop() {
     });
     line(
         "V5",
-        "800 sessions with searches of 32 KiB and 8 forms of 1 MiB to serve shop",
+        "440 sessions with searches of 32 KiB and 8 forms of 1 MiB to serve shop",
         &format!("the oldest sessions end, long forms are rejected; {} MiB", server.peak()),
     );
     assert_eq!(server.form("/visits", "goal=0").0, "303", "the server responds");

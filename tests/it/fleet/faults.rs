@@ -7,7 +7,7 @@ use async_nats::jetstream::{self, Context};
 
 use crate::fleet::Rehearsed;
 use crate::support::disk::SmallDisk;
-use crate::support::nats::{NatsServer, programs};
+use crate::support::nats::{NatsServer, Release, programs_of};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::{Fleet, PATIENCE, Process, block_on, lumos, rows, settled};
 
@@ -32,7 +32,7 @@ fn until_further(fleet: &Fleet, coordinator: &mut Process, units: u64) {
 
 #[test]
 fn what_is_deleted_or_purged_comes_back_and_the_run_goes_on() {
-    for program in programs() {
+    for program in programs_of(Release::Installed) {
         let rehearsed = Rehearsed::new(600);
         let nats = NatsServer::with_jetstream(&program);
         let fleet = Fleet::new(rehearsed.folder.path(), &nats.url());
@@ -92,7 +92,7 @@ fn what_is_deleted_or_purged_comes_back_and_the_run_goes_on() {
 
 #[test]
 fn an_interrupted_run_ends_within_its_grace_time_whatever_is_in_the_way() {
-    for program in programs() {
+    for program in programs_of(Release::Current) {
         let rehearsed = Rehearsed::new(60);
         let nats = NatsServer::with_jetstream(&program);
         let fleet = Fleet::new(rehearsed.folder.path(), &nats.url());
@@ -135,7 +135,7 @@ fn an_interrupted_run_ends_within_its_grace_time_whatever_is_in_the_way() {
 
 #[test]
 fn a_full_store_that_is_freed_lets_the_run_go_on() {
-    for program in programs() {
+    for program in programs_of(Release::Current) {
         let rehearsed = Rehearsed::new(300);
         let Some(disk) = SmallDisk::mount(&rehearsed.folder.path().join("disk"), 24 << 10) else { return };
         let store = disk.folder().join("store");
@@ -169,7 +169,7 @@ fn a_full_store_that_is_freed_lets_the_run_go_on() {
 
 #[test]
 fn flipped_bits_on_the_wire_change_no_record() {
-    for program in programs() {
+    for program in programs_of(Release::Installed) {
         let rehearsed = Rehearsed::new(60);
         let nats = NatsServer::with_jetstream(&program);
         let (of_worker, of_coordinator) = (Proxy::before(nats.address()), Proxy::before(nats.address()));

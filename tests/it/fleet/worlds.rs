@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 use serde_json::Value;
 
 use crate::shopping::script;
-use crate::support::nats::{NatsServer, programs};
+use crate::support::nats::{NatsServer, Release, programs_of};
 use crate::support::{Fleet, content, lumos, scripts, settled};
 
 /// Writes the samples of Mind2Web with the first task's pages enlarged beyond the maximum message size, even
@@ -53,7 +53,7 @@ fn two_workers_keep_worlds_apart_as_one_machine_does() {
     for (name, arguments, _) in &runs {
         lumos().args("run").args(arguments).output(folder.path(), name).ok();
     }
-    for program in programs() {
+    for program in programs_of(Release::Current) {
         let nats = NatsServer::with_jetstream(&program);
         let below = tempfile::tempdir().unwrap();
         let fleet = Fleet::new(below.path(), &nats.url());

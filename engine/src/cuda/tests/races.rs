@@ -21,7 +21,7 @@ fn program() -> Option<PathBuf> {
 fn run(program: &Path, dropped: Option<u32>) -> Option<Output> {
     let mut command = Command::new(program);
     command.args(dropped.map(|barrier| barrier.to_string()));
-    let output = command.env("TSAN_OPTIONS", "exitcode=66").output().unwrap();
+    let output = command.env("TSAN_OPTIONS", "exitcode=66 halt_on_error=1").output().unwrap();
     // ThreadSanitizer does not start with some layouts of the address space.
     if String::from_utf8_lossy(&output.stderr).contains("FATAL: ThreadSanitizer") {
         lumos_capabilities::skip(

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::browser::webdriver::{BrowserError, BrowserFault, BrowserLease, BrowserPool};
 use crate::browser::{BrowserName, BrowserSettings};
 
-/// A pool whose browsers have short time limits.
+/// A pool whose browsers have time limits that a busy machine does not reach.
 pub(crate) struct TestPool {
     pub(crate) pool: BrowserPool,
     pub(crate) folder: tempfile::TempDir,
@@ -26,8 +26,8 @@ pub(crate) fn settings(folder: &Path, sessions: usize) -> BrowserSettings {
     let mut settings = BrowserSettings::new(BrowserName::Chromedriver);
     settings.sessions = Some(sessions);
     settings.start_limit = Duration::from_secs(60);
-    settings.page_limit = Duration::from_secs(15);
-    settings.command_limit = Duration::from_secs(15);
+    settings.page_limit = Duration::from_secs(60);
+    settings.command_limit = Duration::from_secs(60);
     settings.folder = folder.to_owned();
     settings
 }

@@ -63,12 +63,7 @@ async fn pages_beyond_measure_are_refused_and_those_within_are_shown() {
         (around("<a:b c='d'/><x-y/><constructor/><plaintext/><dialog>Open</dialog>"), DONE),
     ];
     let steps = pages.iter().map(|(page, _)| step(page, &["1"])).collect();
-    let stage = Stage::with(
-        TestPool::with(1, |settings| settings.command_limit = Duration::from_secs(30)),
-        steps,
-        None,
-    )
-    .await;
+    let stage = Stage::with(TestPool::new(1), steps, None).await;
     for (index, (_, expected)) in (0..).zip(&pages) {
         let carried = stage.carry(index, Click, "1", None).await;
         assert_eq!(carried.as_ref(), Ok(expected), "page {index}");
