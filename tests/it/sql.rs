@@ -133,7 +133,7 @@ fn items_on_both_databases() {
     let folder = tempfile::tempdir().unwrap();
     let file = data.join("intercode_sql/ic_spider_dev.json");
     script(&DataSource::File(file), folder.path());
-    let all = std::env::var("LUMOS_VARIATIONS").is_ok_and(|which| which == "all");
+    let all = lumos_capabilities::all_variations();
     let (items, unsolved) = if all { (1034, 6) } else { (300, 1) };
     let run = |name: &str| {
         formulations("iterative", folder.path(), name).args(&data_text).args(format!("--limit {items}"))

@@ -30,7 +30,7 @@ struct Variation {
 }
 
 fn variations() -> impl Iterator<Item = Variation> {
-    let all = std::env::var("LUMOS_VARIATIONS").is_ok_and(|which| which == "all");
+    let all = lumos_capabilities::all_variations();
     (0..if all { 32u32 } else { 8 }).map(move |number| {
         let bit = |place: u32| number >> place & 1 == 1;
         let (a, b, c) = (bit(0), bit(1), bit(2));

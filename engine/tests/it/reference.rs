@@ -74,7 +74,7 @@ pub(crate) async fn check_half(
     requests: &[GenerateRequest],
     is_odd: bool,
 ) {
-    let all = std::env::var("LUMOS_VARIATIONS").is_ok_and(|which| which == "all");
+    let all = lumos_capabilities::all_variations();
     check_variations(load, requests, |seed| all || (seed % 2 == 1) == is_odd).await;
 }
 

@@ -91,7 +91,7 @@ fn error(case: &Case, generation: &Generation) -> f32 {
 /// Every fourth case; all of them with `LUMOS_VARIATIONS=all`.
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_folders_are_computed_like_transformers() {
-    let all = std::env::var("LUMOS_VARIATIONS").is_ok_and(|which| which == "all");
+    let all = lumos_capabilities::all_variations();
     for name in EQUAL {
         let Some(folder) = lumos_capabilities::shared(&format!("golden/{name}")) else { return };
         let model = InProcessModel::load(folder_of(&folder), &settings(None)).unwrap();

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lumos_capabilities::{Capability, on_path, skip, skip_part};
+use lumos_capabilities::{Capability, all_variations, on_path, skip, skip_part};
 use tempfile::TempDir;
 
 /// Returns the server to test with. If it is not installed, returns `None`, and the test is skipped.
@@ -51,7 +51,7 @@ pub enum Release {
 /// Returns the server for a long test, or all servers with `LUMOS_VARIATIONS=all`. If there is only one, returns that one.
 pub fn programs_of(release: Release) -> Vec<PathBuf> {
     let mut all = programs();
-    if all.len() > 1 && std::env::var("LUMOS_VARIATIONS").is_ok_and(|which| which == "all") {
+    if all_variations() {
         return all;
     }
     match release {

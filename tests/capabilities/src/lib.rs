@@ -152,6 +152,11 @@ pub fn has_browser() -> bool {
     found
 }
 
+/// Whether long tests run in their long form: all cases and combinations of settings (`LUMOS_VARIATIONS=all`).
+pub fn all_variations() -> bool {
+    std::env::var("LUMOS_VARIATIONS").is_ok_and(|which| which == "all")
+}
+
 /// The seed of the current test's random cases: `LUMOS_TEST_SEED`, or `default`. Prints the seed, so that the output
 /// of a failed test says how to repeat it.
 ///
