@@ -64,7 +64,8 @@ fn assert_devices_are_told(run: &Path, said: &str) {
         assert!(engines.iter().all(|one| one["device"] == "cpu" && one["weights"] == "f32"), "{engines:?}");
         let loads: Vec<u64> = engines.iter().map(|one| one["loads"].as_u64().unwrap()).collect();
         // If all models fit, each is loaded once.
-        assert!(loads.len() > 1 && loads.iter().all(|count| if in_turns { *count > 0 } else { *count == 1 }));
+        let are_right = loads.iter().all(|count| if in_turns { *count > 0 } else { *count == 1 });
+        assert!(loads.len() > 1 && are_right, "{engines:?}");
         let sum: u64 = loads.iter().sum();
         assert!(!in_turns || sum > loads.len() as u64, "{engines:?}");
         all += sum;

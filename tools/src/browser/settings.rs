@@ -83,8 +83,6 @@ pub struct BrowserSettings {
     pub command_limit: Duration,
     /// Width and height of the window, in pixels.
     pub window: [u32; 2],
-    /// Maximum size of a page that is passed as text, in bytes.
-    pub most_html: usize,
     /// Path of chromedriver.
     pub chromedriver: PathBuf,
     /// Path of the browser on the driver's machine. Default: found by the driver.
@@ -95,8 +93,8 @@ pub struct BrowserSettings {
 
 impl BrowserSettings {
     /// Returns the default settings: only this machine as allowed host; 100 leases per session; time limits
-    /// of 30 s to start, 30 s for a page and 20 s for other commands; windows of 1280 × 1024 pixels; pages of
-    /// up to 8 MiB; programs from `PATH`; profiles in the system's temporary folder, or in `/tmp` if that
+    /// of 30 s to start, 30 s for a page and 20 s for other commands; windows of 1280 × 1024 pixels;
+    /// programs from `PATH`; profiles in the system's temporary folder, or in `/tmp` if that
     /// folder's path is too long for Chromium.
     pub fn new(browser: BrowserName) -> Self {
         Self {
@@ -109,7 +107,6 @@ impl BrowserSettings {
             page_limit: Duration::from_secs(30),
             command_limit: Duration::from_secs(20),
             window: [1280, 1024],
-            most_html: 8 << 20,
             chromedriver: PathBuf::from("chromedriver"),
             chromium: None,
             folder: folder_below(&std::env::temp_dir()),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use fantoccini::Locator;
 use fantoccini::elements::{Element, ElementRef};
 use lumos_tasks::UnitId;
 use serde_json::{Value, json};
@@ -16,13 +15,13 @@ use tokio::time::{Instant, sleep};
 use super::error::{BrowserError, BrowserFault, BrowserRefusal};
 use super::hosts::{BLANK, checked};
 use super::pool::Shared;
-use super::session::Session;
+use super::session::{Session, Shown};
 
 /// Finds elements by role and accessible name.
 const FIND: &str = include_str!("scripts/find.js");
 /// Selects an option of a select element.
 const OPTION: &str = include_str!("scripts/option.js");
-/// Records whether a click leaves the page.
+/// Records whether the click on an element leaves the page. Returns whether the element is disabled.
 const WATCH: &str = include_str!("scripts/watch.js");
 /// Returns whether the page is about to be left after the click that [`WATCH`] recorded.
 const LEAVING: &str = include_str!("scripts/leaving.js");
@@ -36,9 +35,10 @@ const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 const MOST_FOUND: usize = 1000;
 /// Maximum number of bytes typed.
 const MOST_TYPED: usize = 10_000;
-/// Prepended to a page that is passed as text: blocks its scripts, all requests and form submissions.
-const CONTAINED: &str = "<!DOCTYPE html><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-                         style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'\">";
+/// Begins a document whose scripts, requests and form submissions are blocked.
+const CONTAIN: &str = "document.open(); document.write(`<!DOCTYPE html><meta http-equiv=\"Content-Security-Policy\" \
+                       content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; \
+                       base-uri 'none'\">`); document.close();";
 
 /// A leased browser. Dropping it returns the browser to the pool, or ends the browser if its last command
 /// failed or was cancelled.
@@ -89,29 +89,26 @@ impl BrowserLease {
         let url = checked(&self.shared.settings.hosts, address)?;
         let session = self.session()?;
         session.set_offline(false).await?;
+        session.shown = Shown::Site;
         let client = session.client();
         session.loading(DOING, client.goto(url.as_str())).await?;
         self.script(DOING, "", Vec::new()).await.map(drop)
     }
 
-    /// Shows a page that is passed as text, without network access and with its scripts blocked.
+    /// Builds a page with a function body that reads its arguments from `arguments` and adds to the empty document.
+    /// The page has no network access, and its own scripts are blocked, so that it cannot be left: commands on it do
+    /// not wait for another page and do not check whether an element is disabled.
     ///
     /// # Errors
-    /// Refused if the page is too large. A fault with a browser other than Chromium.
-    pub(crate) async fn load_html(&mut self, html: &str) -> Result<(), BrowserError> {
-        const DOING: &str = "showing a page";
-        let (bytes, most) = (html.len(), self.shared.settings.most_html);
-        if bytes > most {
-            return Err(BrowserRefusal::TooLarge { bytes, most }.into());
-        }
+    /// A fault if the script fails, or with a browser other than Chromium.
+    pub(crate) async fn build(&mut self, body: &str, arguments: Vec<Value>) -> Result<(), BrowserError> {
         let session = self.session()?;
-        session.show_nothing().await?;
+        if session.shown != Shown::Nothing {
+            session.reset().await?;
+        }
         session.set_offline(true).await?;
-        let frames = session.devtools("Page.getFrameTree", json!({})).await?;
-        let frame = frames.pointer("/frameTree/frame/id").cloned().unwrap_or_default();
-        let content = json!({ "frameId": frame, "html": format!("{CONTAINED}{html}") });
-        session.devtools("Page.setDocumentContent", content).await?;
-        self.script(DOING, "", Vec::new()).await.map(drop)
+        session.shown = Shown::Built;
+        self.script("building a page", &format!("{CONTAIN}\n{body}"), arguments).await.map(drop)
     }
 
     /// Returns the page's address.
@@ -158,34 +155,27 @@ impl BrowserLease {
         Ok(found.iter().filter_map(|value| element(session, value)).collect())
     }
 
-    /// Returns the first element that matches a CSS selector, visible or not.
-    ///
-    /// # Errors
-    /// Refused if no element matches.
-    pub(crate) async fn find_by_css(&mut self, selector: &str) -> Result<PageElement, BrowserError> {
-        let session = self.session()?;
-        let client = session.client();
-        let found = session.command("finding an element", client.find(Locator::Css(selector))).await?;
-        Ok(PageElement(found))
-    }
-
     /// Clicks in the middle of an element and waits for a page load that results from it.
     ///
     /// # Errors
     /// Refused if the element is hidden, covered, disabled or no longer on the page, or if the click led to an
     /// address that is not allowed.
     pub(crate) async fn click(&mut self, element: &PageElement) -> Result<(), BrowserError> {
-        self.require_enabled(element).await?;
-        self.click_and_load("clicking", &element.0).await
+        const DOING: &str = "clicking";
+        self.prepare(DOING, element).await?;
+        self.click_and_load(DOING, &element.0).await
     }
 
     /// Clicks and waits for a page load that results from it.
     ///
     /// chromedriver waits for page loads that it knows of. It returns before that if the browser reports the
-    /// load late: a form is submitted in a task after the click. The page itself knows at once.
+    /// load late: a form is submitted in a task after the click. The page itself, which [`WATCH`] prepared, knows at
+    /// once.
     async fn click_and_load(&mut self, doing: &'static str, element: &Element) -> Result<(), BrowserError> {
-        self.script(doing, WATCH, Vec::new()).await?;
         self.session()?.loading(doing, element.click()).await?;
+        if self.is_built()? {
+            return Ok(());
+        }
         let until = Instant::now() + LEAVING_LIMIT;
         while self.script(doing, LEAVING, Vec::new()).await? == Value::Bool(true) && Instant::now() < until {
             sleep(LEAVING_PAUSE).await;
@@ -210,7 +200,7 @@ impl BrowserLease {
             .filter(|character| !is_key(*character))
             .map(|character| if character.is_control() { ' ' } else { character })
             .collect();
-        self.require_enabled(element).await?;
+        self.prepare(DOING, element).await?;
         self.session()?.command(DOING, element.0.clear()).await?;
         if text.chars().all(|character| u32::from(character) <= 0xffff) {
             self.session()?.command(DOING, element.0.send_keys(&text)).await?;
@@ -219,6 +209,9 @@ impl BrowserLease {
             // instead.
             self.script(DOING, "arguments[0].focus();", vec![element.argument()]).await?;
             self.session()?.devtools("Input.insertText", json!({ "text": text })).await?;
+        }
+        if self.is_built()? {
+            return Ok(());
         }
         self.script(DOING, "", Vec::new()).await.map(drop)
     }
@@ -229,11 +222,9 @@ impl BrowserLease {
     /// Refused if the option does not exist, or if the element is not a select element.
     pub(crate) async fn select(&mut self, element: &PageElement, option: &str) -> Result<(), BrowserError> {
         const DOING: &str = "choosing an option";
-        self.require_enabled(element).await?;
+        self.prepare(DOING, element).await?;
         let arguments = vec![element.argument(), json!(option)];
-        let found = self.script(DOING, OPTION, arguments).await?;
-        let session = self.session()?;
-        let Some(PageElement(chosen)) = self::element(session, &found) else {
+        let Ok(PageElement(chosen)) = self.find(OPTION, arguments).await? else {
             return Err(BrowserRefusal::NotFound(format!("option {option:?}")).into());
         };
         self.click_and_load(DOING, &chosen).await
@@ -248,6 +239,20 @@ impl BrowserLease {
         self.script("running a script", body, arguments).await
     }
 
+    /// Runs a function body, as [`execute`](Self::execute) does, that returns an element. The inner error is another
+    /// value that it returned.
+    ///
+    /// # Errors
+    /// See [`execute`](Self::execute).
+    pub(crate) async fn find(
+        &mut self,
+        body: &str,
+        arguments: Vec<Value>,
+    ) -> Result<Result<PageElement, Value>, BrowserError> {
+        let found = self.script("finding an element", body, arguments).await?;
+        Ok(element(self.session()?, &found).ok_or(found))
+    }
+
     /// Returns a screenshot of the visible part of the page, as PNG.
     ///
     /// # Errors
@@ -258,14 +263,21 @@ impl BrowserLease {
         session.command("taking a screenshot", client.screenshot()).await
     }
 
-    /// Clicks and keys on a disabled element have no effect and cause no error.
-    async fn require_enabled(&mut self, element: &PageElement) -> Result<(), BrowserError> {
-        const BODY: &str = "return arguments[0].matches(':disabled, [aria-disabled=\"true\"]');";
-        let is_disabled = self.script("checking an element", BODY, vec![element.argument()]).await?;
+    /// Prepares the page for an action on an element. Refused if the element is disabled: clicks and keys on it would
+    /// have no effect and cause no error.
+    async fn prepare(&mut self, doing: &'static str, element: &PageElement) -> Result<(), BrowserError> {
+        if self.is_built()? {
+            return Ok(());
+        }
+        let is_disabled = self.script(doing, WATCH, vec![element.argument()]).await?;
         if is_disabled == Value::Bool(true) {
             return Err(BrowserRefusal::NotUsable("the element is disabled".to_owned()).into());
         }
         Ok(())
+    }
+
+    fn is_built(&mut self) -> Result<bool, BrowserFault> {
+        Ok(self.session()?.shown == Shown::Built)
     }
 
     /// Runs a script and checks that the page it ran on is allowed.

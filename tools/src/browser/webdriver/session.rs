@@ -20,9 +20,9 @@ use crate::browser::{BrowserName, BrowserSettings};
 const GRACE: Duration = Duration::from_secs(5);
 /// Time limit for ending a session on a remote server.
 const CLOSING: Duration = Duration::from_secs(10);
-/// Time limit for loading the empty page before a browser is reused. It needs no network, so a browser that
-/// does not respond is replaced early.
-const BLANK_LIMIT: Duration = Duration::from_secs(10);
+/// Time limit for resetting a browser before it is lent again. It needs no network, so a browser that does not respond is
+/// replaced early.
+const REFRESH_LIMIT: Duration = Duration::from_secs(10);
 
 /// Whether commands can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,17 @@ enum State {
     /// A command is in progress, or was cancelled.
     Busy,
     Ended,
+}
+
+/// What a browser shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// An empty page; no site has left any data.
+    Nothing,
+    /// A page that was built in the empty one, without network access.
+    Built,
+    /// A page of a site, or the first page of a new browser.
+    Site,
 }
 
 /// A browser. Dropping it ends the browser.
@@ -42,6 +53,7 @@ pub(super) struct Session {
     is_chromium: bool,
     /// Whether the network is disabled.
     pub(super) is_offline: bool,
+    pub(super) shown: Shown,
     /// Number of leases so far.
     pub(super) leases: usize,
     page_limit: Duration,
@@ -98,6 +110,7 @@ impl Session {
             state: State::Ready,
             is_chromium,
             is_offline: false,
+            shown: Shown::Site,
             leases: 0,
             page_limit: settings.page_limit,
             command_limit: settings.command_limit,
@@ -217,16 +230,28 @@ impl Session {
         self.loading("leaving the page", client.goto(BLANK)).await
     }
 
-    /// Resets the browser to its initial state: one empty window and no data of visited sites. Fails if the
-    /// browser no longer works.
+    /// Resets the browser to its initial state before it is lent again: one empty window and no data of visited sites.
+    /// Fails if the browser no longer works; if it does not respond, early.
     pub(super) async fn refresh(&mut self) -> Result<(), BrowserError> {
+        let reset = timeout(REFRESH_LIMIT.min(self.page_limit), self.reset()).await;
+        reset
+            .unwrap_or_else(|_| Err(BrowserFault::new("resetting the browser", "it does not respond").into()))
+    }
+
+    /// Resets the browser to its initial state.
+    pub(super) async fn reset(&mut self) -> Result<(), BrowserError> {
         const DOING: &str = "resetting the browser";
         let client = self.client();
         if !self.is_chromium {
             // Deletes only the cookies of the current page; WebDriver has no command for the others.
             self.command(DOING, client.delete_all_cookies()).await?;
         }
-        self.bounded("leaving the page", BLANK_LIMIT.min(self.page_limit), client.goto(BLANK)).await?;
+        self.show_nothing().await?;
+        // Without network access, scripts and an origin, a page leaves neither windows nor data.
+        if self.shown == Shown::Built {
+            self.shown = Shown::Nothing;
+            return Ok(());
+        }
         let windows = self.command(DOING, client.windows()).await?;
         if windows.len() > 1 {
             let own = self.command(DOING, client.window()).await?;
@@ -237,11 +262,11 @@ impl Session {
             self.command(DOING, client.switch_to_window(own)).await?;
         }
         if self.is_chromium {
-            self.set_offline(false).await?;
             self.devtools("Network.clearBrowserCookies", json!({})).await?;
             let everything = json!({ "origin": "*", "storageTypes": "all" });
             self.devtools("Storage.clearDataForOrigin", everything).await?;
         }
+        self.shown = Shown::Nothing;
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-// Records on the document what the next click leads to. A new page has no such record.
+// Records on the document what the next click leads to. A new page has no such record. Returns whether the element that
+// is to be used is disabled.
 const key = Symbol.for("lumos.click");
 document[key]?.listeners.abort();
 const listeners = new AbortController();
@@ -28,3 +29,4 @@ navigation?.addEventListener("navigate", (event) => {
 for (const name of ["navigatesuccess", "navigateerror"]) {
   navigation?.addEventListener(name, () => { watch.navigate = watch.submit = null; }, options);
 }
+return arguments[0].matches(':disabled, [aria-disabled="true"]');

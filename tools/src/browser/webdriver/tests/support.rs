@@ -13,7 +13,7 @@ use axum::routing::get;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::browser::webdriver::{BrowserError, BrowserFault, BrowserLease, BrowserPool};
+use crate::browser::webdriver::{BrowserError, BrowserFault, BrowserLease, BrowserPool, PageElement};
 use crate::browser::{BrowserName, BrowserSettings};
 
 /// A pool whose browsers have time limits that a busy machine does not reach.
@@ -74,6 +74,17 @@ impl BrowserLease {
         let texts = self.execute(TEXTS, arguments).await?;
         let texts = texts.as_array().map(Vec::as_slice).unwrap_or_default();
         Ok(texts.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect())
+    }
+
+    /// Returns the first element that matches a CSS selector, visible or not.
+    pub(crate) async fn find_by_css(&mut self, selector: &str) -> PageElement {
+        const BODY: &str = "return document.querySelector(arguments[0]);";
+        self.find(BODY, vec![json!(selector)]).await.unwrap().unwrap()
+    }
+
+    /// Builds a page with a text.
+    pub(crate) async fn build_from(&mut self, html: &str) -> Result<(), BrowserError> {
+        self.build("document.documentElement.innerHTML = arguments[0];", vec![json!(html)]).await
     }
 }
 

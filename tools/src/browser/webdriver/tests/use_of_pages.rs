@@ -34,7 +34,7 @@ async fn forms_are_filled_in_and_sent() {
     // be typed.
     let texts = search(&mut lease, &site, "a\nb\u{e007}\u{e012}c \u{1f9e6} é", "b").await;
     assert_eq!(texts, ["words: a bc \u{1f9e6} é", "kind: b"]);
-    let field = lease.find_by_css("p").await.unwrap();
+    let field = lease.find_by_css("p").await;
     let tag = lease.execute("return arguments[0].localName;", vec![field.argument()]).await.unwrap();
     assert_eq!(tag, json!("p"));
     assert!(lease.address().await.unwrap().starts_with(&site.page("/results?words=a+bc")));

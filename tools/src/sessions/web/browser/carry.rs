@@ -18,16 +18,12 @@ use crate::tool::{ToolFault, blocking};
 
 /// Builds the page.
 const BUILD: &str = include_str!("scripts/build.js");
-/// Finds the element that an action really applies to, or returns the obstacle.
+/// Finds the element that an action really applies to and prepares it, or returns the obstacle.
 const LOOK: &str = include_str!("scripts/look.js");
-/// Records what is clicked.
-const LISTEN: &str = include_str!("scripts/listen.js");
 /// Returns whether an action took effect.
 const EFFECT: &str = include_str!("scripts/effect.js");
 /// Marks the prediction and the true element.
 const MARK: &str = include_str!("scripts/mark.js");
-/// Selector of the element that [`LOOK`] marks: the one that an action really applies to.
-const TARGET: &str = "[data-carried-on]";
 /// Time limit for executing an action, once a browser is leased.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -60,6 +56,18 @@ pub(super) async fn carry(
 enum Stopped {
     Refused(Obstacle),
     Fault(BrowserFault),
+}
+
+impl Stopped {
+    /// Reads the obstacle that [`LOOK`] returns.
+    fn of(found: Value) -> Self {
+        match serde_json::from_value(found) {
+            Ok(obstacle) => Self::Refused(obstacle),
+            Err(error) => {
+                Self::Fault(BrowserFault { doing: "finding an element", reason: error.to_string() })
+            }
+        }
+    }
 }
 
 impl From<BrowserError> for Stopped {
@@ -132,24 +140,17 @@ impl Stage {
     }
 
     async fn build(&mut self, rows: String) -> Result<(), Stopped> {
-        self.lease.load_html("").await?;
-        self.lease.execute(BUILD, vec![json!(rows)]).await?;
-        Ok(())
+        Ok(self.lease.build(BUILD, vec![json!(rows)]).await?)
     }
 
     /// Executes an action on the element with this id and checks that it took effect.
     async fn act(&mut self, id: &str, action: ActionName, text: &str) -> Result<(), Stopped> {
-        let element = self.lease.find_by_css(&sheet::selector(id)).await?;
-        let looked = self.lease.execute(LOOK, vec![element.argument(), json!(action)]).await?;
-        if let Some(obstacle) = serde_json::from_value::<Option<Obstacle>>(looked).unwrap_or_default() {
-            return Err(Stopped::Refused(obstacle));
-        }
-        let target = self.lease.find_by_css(TARGET).await?;
+        let target = match self.lease.find(LOOK, vec![json!(sheet::selector(id)), json!(action)]).await? {
+            Ok(target) => target,
+            Err(found) => return Err(Stopped::of(found)),
+        };
         match action {
-            ActionName::Click => {
-                self.lease.execute(LISTEN, vec![target.argument()]).await?;
-                self.lease.click(&target).await?;
-            }
+            ActionName::Click => self.lease.click(&target).await?,
             ActionName::Type => self.lease.type_text(&target, text).await?,
             ActionName::Select => self.select(&target, text).await?,
         }
@@ -181,11 +182,8 @@ impl Stage {
             WebResult::Done => format!("prediction: {word}"),
             WebResult::Refused(obstacle) => format!("prediction: {word} ({})", obstacle.words()),
         };
-        let prediction = self.find(&attempt.element).await?;
-        let truth = match truth {
-            Some(id) => self.find(id).await?,
-            None => Value::Null,
-        };
+        let [prediction, truth] =
+            [Some(attempt.element.as_str()), truth].map(|id| json!(id.map(sheet::selector)));
         let marked = self.lease.execute(MARK, vec![prediction, truth, json!(label), json!("truth")]).await;
         let pictured = match marked {
             Ok(_) => self.lease.screenshot().await,
@@ -197,15 +195,6 @@ impl Stage {
                 BrowserFault { doing: "taking a screenshot", reason: refusal.to_string() }
             }
         })
-    }
-
-    /// Returns the element with this id as a script argument, or null if it does not exist.
-    async fn find(&mut self, id: &str) -> Result<Value, BrowserFault> {
-        match self.lease.find_by_css(&sheet::selector(id)).await {
-            Ok(element) => Ok(element.argument()),
-            Err(BrowserError::Refused(_)) => Ok(Value::Null),
-            Err(BrowserError::Fault(fault)) => Err(fault),
-        }
     }
 }
 

@@ -1,6 +1,8 @@
-// Marks the element that an action is really done to and scrolls it into view. Returns what is in the way, or null.
-const [element, action] = arguments;
-const MARK = 'data-carried-on';
+// Scrolls the element that an action is really done to into view and returns it, or what is in the way. What is clicked
+// is taken down.
+const [selector, action] = arguments;
+const element = document.querySelector(selector);
+if (!element) return 'no_element';
 const TYPES = [
   'date', 'datetime-local', 'email', 'month', 'number', 'password', 'search', 'tel', 'text', 'time', 'url', 'week',
 ];
@@ -25,8 +27,6 @@ const host = (of) => {
   }
   return around;
 };
-
-for (const marked of document.querySelectorAll(`[${MARK}]`)) marked.removeAttribute(MARK);
 
 let target = element;
 if (action === 'TYPE') {
@@ -53,5 +53,20 @@ const hit = document.elementFromPoint(
 );
 if (!hit) return 'hidden';
 if (!shown.contains(hit)) return 'covered';
-target.setAttribute(MARK, '');
-return null;
+
+// Nothing comes of a click. An option is chosen by its click, so that is left alone.
+if (action === 'CLICK' && target.localName !== 'option' && !window.clicked) {
+  window.clicked = [];
+  const stop = (event) => event.preventDefault();
+  addEventListener('mousedown', stop, true);
+  addEventListener('submit', stop, true);
+  addEventListener(
+    'click',
+    (event) => {
+      event.preventDefault();
+      window.clicked.push(event.target);
+    },
+    true
+  );
+}
+return target;

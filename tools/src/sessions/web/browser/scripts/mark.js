@@ -1,6 +1,10 @@
-// Outlines prediction and truth, each with a label; what lies outside of the picture is named at its edge.
+// Outlines prediction and truth, given by their selectors, each with a label; what lies outside of the picture is named at
+// its edge.
 const [prediction, truth, predictionLabel, truthLabel] = arguments;
-const shown = (element) => (element && element.localName === 'option' && element.closest('select')) || element;
+const shown = (selector) => {
+  const element = selector && document.querySelector(selector);
+  return (element && element.localName === 'option' && element.closest('select')) || element;
+};
 const marks = [
   { element: shown(truth), label: truthLabel, colour: '#1a7f37', outset: 4, below: true },
   { element: shown(prediction), label: predictionLabel, colour: '#0969da', outset: 1, below: false },
