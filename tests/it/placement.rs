@@ -9,8 +9,8 @@ use crate::support::{Lumos, content, lumos, repository, results as written};
 /// The two models of [`run`] need 14 MB each, of which 8.4 MB are for a sequence of full length.
 const ONE_FITS: &str = "20MB";
 
-/// 30 items of each benchmark under two formulations.
-const UNITS: usize = 120;
+/// 16 items of each benchmark under two formulations.
+const UNITS: usize = 64;
 
 /// A run with a planner and a grounder that are different models, and fast: those for web pages, which know nothing about
 /// mathematics.
@@ -40,9 +40,9 @@ fn computing(folder: &Path) -> Value {
 #[test]
 fn models_that_take_turns_give_the_same_results_with_few_loads() {
     let folder = tempfile::tempdir().unwrap();
-    let whole = run(folder.path(), "whole", 30).ok().prints(["models computed on cpu"]);
+    let whole = run(folder.path(), "whole", 16).ok().prints(["models computed on cpu"]);
     assert!(!whole.stdout.contains("loaded in turns"), "{whole}");
-    let limited = run(folder.path(), "limited", 30).args("--memory").arg(ONE_FITS).ok();
+    let limited = run(folder.path(), "limited", 16).args("--memory").arg(ONE_FITS).ok();
     limited.prints(["loaded in turns, 256 episodes at once"]);
     let (whole, limited) = (folder.path().join("whole"), folder.path().join("limited"));
     assert_eq!(results(&whole), results(&limited));
@@ -52,7 +52,7 @@ fn models_that_take_turns_give_the_same_results_with_few_loads() {
         (&true.into(), &256.into(), &1.into())
     );
     // Two before the run starts, then two for each round of the longest episode and one extra round, but not
-    // two for each of sixty items.
+    // two for each of the 32 items.
     let loads = told["loads"].as_u64().unwrap();
     assert!((4..=2 + 2 * (8 + 1)).contains(&loads), "{told}");
     assert!(told["load_seconds"].as_f64().unwrap() > 0.0, "{told}");
@@ -80,7 +80,7 @@ fn a_memory_that_is_too_small_is_refused_with_sizes_and_a_way_out() {
 #[test]
 fn killed_between_phases_it_ends_as_if_nothing_had_happened() {
     let folder = tempfile::tempdir().unwrap();
-    let start = |name: &str| run(folder.path(), name, 30).args("--formulation iterative,onetime");
+    let start = |name: &str| run(folder.path(), name, 16).args("--formulation iterative,onetime");
     start("whole").ok();
     // Settled units that the next session finds.
     let mut recorded = 0..=0;

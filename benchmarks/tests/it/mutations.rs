@@ -18,7 +18,7 @@ mod exempt;
 use exempt::EXEMPT;
 
 /// Default number of leaves changed per path.
-const LEAVES: usize = 4;
+const LEAVES: usize = 2;
 
 /// A recorded case and its folder.
 struct Case {

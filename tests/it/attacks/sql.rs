@@ -93,7 +93,7 @@ fn v03_hostile_statements_on_sqlite_are_refused() {
 /// Runs sample items with an agent whose statements take seconds each, and interrupts the run during the
 /// first one.
 fn interrupted(folder: &Path, signals: usize) -> (Option<i32>, Duration, SqlAgent) {
-    let long = long_values().swap_remove(8).replace("i < 100000", "i < 20000");
+    let long = long_values().swap_remove(8).replace("i < 100000", "i < 8000");
     let agent = SqlAgent::sending([long]);
     let mut run = agent.command(folder, &format!("interrupted-{signals}")).follow();
     while agent.tried().is_empty() {
@@ -210,7 +210,7 @@ fn v04_no_statement_on_mariadb_takes_longer_than_it_may() {
     let url = server.url();
     import(&url, "samples").ok();
     let statements = costly_on_mariadb();
-    let statements = if is_full() { statements } else { statements.into_iter().take(2).collect() };
+    let statements = if is_full() { statements } else { statements.into_iter().take(1).collect() };
     let agent = SqlAgent::sending(statements);
     let (tried, _) = tried(&agent, folder.path(), "mysql", Some(&url));
     for one in &tried {

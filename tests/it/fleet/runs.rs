@@ -12,7 +12,7 @@ use crate::support::{Fleet, content, lumos, results, set_up, settled, unwrapped}
 
 #[test]
 fn two_workers_do_the_real_job_as_one_machine_does() {
-    let tasks = "--tasks gsm8k,svamp --model builtin:tiny --formulation iterative,onetime --limit 15";
+    let tasks = "--tasks gsm8k,svamp --model builtin:tiny --formulation iterative,onetime --limit 8";
     let alone = tempfile::tempdir().unwrap();
     lumos().args("run").args(tasks).output(alone.path(), "alone").ok();
     for program in programs() {
@@ -27,7 +27,7 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         fleet.until("both workers", are_known);
         let mut coordinator = fleet.coordinator("together", tasks);
         coordinator.exits(0);
-        let status = fleet.until("all units", |status| settled(status) == 60);
+        let status = fleet.until("all units", |status| settled(status) == 32);
         assert_eq!(status["runs"][0]["duplicates"], 0, "every item is executed once: {status}");
         assert_eq!(status["runs"][0]["recovered"], 0);
         let finished = |status: &Value| -> Vec<u64> {
@@ -35,7 +35,7 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
             workers.iter().map(|worker| worker["finished"].as_u64().unwrap()).collect()
         };
         // A worker's notice is updated one heartbeat later.
-        let are_counted = |status: &Value| finished(status).iter().sum::<u64>() == 60;
+        let are_counted = |status: &Value| finished(status).iter().sum::<u64>() == 32;
         let finished = finished(&fleet.until("all results", are_counted));
         assert!(finished.iter().all(|count| *count > 0), "both workers execute items: {finished:?}");
         for worker in workers {

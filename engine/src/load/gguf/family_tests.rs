@@ -118,9 +118,11 @@ fn widened(weights: &[NamedTensor], dtype: GgmlDType) -> Vec<NamedTensor> {
 /// of rounded activations.
 #[test]
 fn quantized_files_have_the_values_of_the_folder() {
-    for (architecture, config) in configurations(true) {
+    for (index, (architecture, config)) in configurations(true).into_iter().enumerate() {
         let weights = weights(&parsed(&config));
-        for dtype in [GgmlDType::Q8_0, GgmlDType::Q4K, GgmlDType::Q6K] {
+        let of_256 = [GgmlDType::Q4K, GgmlDType::Q6K];
+        let of_256 = if lumos_capabilities::all_variations() { &of_256 } else { &of_256[index % 2..][..1] };
+        for dtype in [GgmlDType::Q8_0].into_iter().chain(of_256.iter().copied()) {
             let (_file, path) = written(&model(architecture, &config, &weights, dtype));
             let (_, _, tensors) = open(&path).unwrap();
             let gemma = architecture.starts_with("gemma");

@@ -65,7 +65,7 @@ async fn ten_who_ask_for_two_wait_in_order() {
         return;
     }
     let site = Arc::new(Site::start().await);
-    let pool = TestPool::with(2, |settings| settings.leases = 4);
+    let pool = TestPool::with(2, |settings| settings.leases = 6);
     let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let served = Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut all = JoinSet::new();

@@ -197,10 +197,15 @@ impl Site {
                 "/stay",
                 page("<input name=a><script>onbeforeunload = (event) => { event.preventDefault(); return 'stay'; }</script>"),
             )
-            .route("/endless", page("<p>begun</p><script>while (true) {}</script>"))
+            // These block the page as a loop does, without computing.
+            .route(
+                "/endless",
+                page(
+                    "<p>begun</p><script>const r = new XMLHttpRequest(); r.open('GET', '/never', false); r.send()</script>",
+                ),
+            )
             .route(
                 "/endless-later",
-                // Blocks the page as a loop does, without computing.
                 page(
                     "<script>function wait() { const r = new XMLHttpRequest(); r.open('GET', '/never', false); r.send() }</script>\
                      <button onclick=\"setTimeout(wait, 50)\">Begin</button>",
