@@ -42,10 +42,10 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
             let workers = status["workers"].as_array().unwrap();
             workers.iter().map(|worker| worker["finished"].as_u64().unwrap()).collect()
         };
-        // A worker's notice is updated one heartbeat later.
-        let are_counted = |status: &Value| finished(status).iter().sum::<u64>() == 32;
-        let finished = finished(&fleet.until("all results", are_counted));
-        assert!(finished.iter().all(|count| *count > 0), "both workers execute items: {finished:?}");
+        // A worker's notice is updated one heartbeat later. It does not count a result that arrived at the end of the run, before
+        // the worker knew that it had.
+        let have_finished = |status: &Value| finished(status).iter().all(|count| *count > 0);
+        fleet.until("results of both workers", have_finished);
         for worker in workers {
             worker.drained();
         }

@@ -328,7 +328,9 @@ impl BrowserLease {
             }
             Ok(_) => return Ok(()),
         };
-        self.session()?.show_nothing().await?;
+        let session = self.session()?;
+        session.shown = Shown::Site;
+        session.show_nothing().await?;
         Err(refusal.into())
     }
 }
