@@ -44,6 +44,10 @@ campaign *arguments:
 long:
     LUMOS_ATTACKS=full LUMOS_DAMAGED=200 LUMOS_EMULATED=1000 LUMOS_GENERATED=50000 LUMOS_LEAVES=1000 LUMOS_SEQUENCES=200 LUMOS_VARIATIONS=all ./test.sh
 
+# Run the tests of browsers with Chromium, where its headless shell is installed, too.
+chromium:
+    LUMOS_CHROMIUM=chromium cargo test --locked -p lumos-tools --lib -- browser
+
 # Lint the program without its optional features, which compiles most dependencies again.
 features:
     cargo clippy --workspace --no-default-features --lib --bins --locked -- -D warnings

@@ -5,4 +5,5 @@ mod settings;
 #[cfg(feature = "browser")]
 pub(crate) mod webdriver;
 
+pub(crate) use settings::found;
 pub use settings::{BrowserName, BrowserSettings, UnknownBrowser};

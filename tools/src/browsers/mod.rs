@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use url::Url;
 
 use crate::browser::webdriver::BrowserPool;
-use crate::browser::{BrowserName, BrowserSettings};
+use crate::browser::{BrowserName, BrowserSettings, found};
 use crate::sessions::browser_shop::BrowserShop;
 use crate::sessions::catalogue::ShopFiles;
 use crate::sessions::web::BrowserPages;
@@ -138,15 +138,6 @@ fn usable(browser: &BrowserName) -> Result<BrowserSettings, String> {
         }
     }
     Ok(settings)
-}
-
-/// Finds a program in the same way as the shell.
-fn found(program: &Path) -> Option<PathBuf> {
-    if program.components().count() > 1 {
-        return program.is_file().then(|| program.to_owned());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// Checks that a server accepts connections.

@@ -1,5 +1,6 @@
 //! A browser and the connection to it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use fantoccini::error::CmdError;
@@ -331,8 +332,12 @@ fn capabilities(settings: &BrowserSettings, driver: Option<&Driver>) -> Value {
         options["binary"] = json!(program);
     }
     options["args"] = json!(arguments);
+    // Under its own name the driver gives a headless shell a first page.
+    let is_shell = |program: &PathBuf| program.to_string_lossy().ends_with("headless-shell");
+    let name =
+        if settings.chromium.as_ref().is_some_and(is_shell) { "chrome-headless-shell" } else { "chrome" };
     json!({
-        "browserName": "chrome",
+        "browserName": name,
         "pageLoadStrategy": "normal",
         "unhandledPromptBehavior": "dismiss",
         "timeouts": {

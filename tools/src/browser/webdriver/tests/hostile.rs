@@ -1,5 +1,6 @@
 //! Hostile pages.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -28,6 +29,38 @@ async fn boxes_are_dismissed() {
     assert!(lease.find_by_role_and_text("button", "Search").await.is_ok());
     let left = lease.goto(&site.page("/leave")).await;
     assert!(left.is_err() || lease.read_visible_texts(None).await.is_err(), "{left:?}");
+}
+
+/// Returns the files in and below a folder whose name begins with `lumos-`, as those of downloads.
+fn downloads(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let found = entries.flat_map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() && entry.file_name() != "target" => downloads(&entry.path()),
+        _ => vec![entry.path()],
+    });
+    found
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("lumos-")))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_downloaded() {
+    if !lumos_capabilities::has_browser() {
+        return;
+    }
+    let site = Site::start().await;
+    let pool = TestPool::new(1);
+    let mut lease = pool.session().await.unwrap();
+    lease.goto(&site.page("/downloads")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let places = [pool.folder.path().to_owned(), std::env::current_dir().unwrap()];
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join("Downloads"));
+    for place in places.into_iter().chain(home) {
+        let found = downloads(&place);
+        assert!(found.is_empty(), "{found:?}");
+    }
+    drop(lease);
+    assert!(pool.left().is_empty());
 }
 
 /// Shows a page that ends. On a busy machine, that may take longer than the pool's time limits, so it is tried again.

@@ -132,7 +132,8 @@ async fn what_a_killed_worker_leaves_behind_is_ended_by_the_next() {
     // Other pools do not touch its browsers while it runs.
     let others = BrowserPool::new(settings(folder.path(), 1)).unwrap();
     let before = processes(folder.path()).len();
-    assert!(before >= 6, "{before}");
+    // Two drivers and two browsers, which have more processes of their own.
+    assert!(before >= 4, "{before}");
     child.kill().unwrap();
     child.wait().unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;

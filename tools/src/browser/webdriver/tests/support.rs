@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::browser::webdriver::{BrowserError, BrowserFault, BrowserLease, BrowserPool, PageElement};
-use crate::browser::{BrowserName, BrowserSettings};
+use crate::browser::{BrowserName, BrowserSettings, found};
 
 /// A pool whose browsers have time limits that a busy machine does not reach.
 pub(crate) struct TestPool {
@@ -29,6 +29,10 @@ pub(crate) fn settings(folder: &Path, sessions: usize) -> BrowserSettings {
     settings.page_limit = Duration::from_secs(60);
     settings.command_limit = Duration::from_secs(60);
     settings.folder = folder.to_owned();
+    // To run these tests with another browser.
+    if let Some(program) = std::env::var_os("LUMOS_CHROMIUM") {
+        settings.chromium = found(program.as_ref());
+    }
     settings
 }
 
@@ -216,6 +220,21 @@ impl Site {
             .route(
                 "/kept",
                 page("<p id=k></p><script>k.textContent = `kept:${document.cookie}${localStorage.b || ''}`</script>"),
+            )
+            .route(
+                "/downloads",
+                page(
+                    "<p>begun</p><script>const a = document.createElement('a'); \
+                     const click = (name, address) => { a.download = name; a.href = address; a.click() }; \
+                     click('lumos-blob', URL.createObjectURL(new Blob(['written by a page']))); \
+                     click('lumos-file', '/file')</script>",
+                ),
+            )
+            .route(
+                "/file",
+                get(|| async {
+                    ([("content-disposition", "attachment; filename=lumos-file")], "sent by a site")
+                }),
             )
             .route(
                 "/counted",
