@@ -21,7 +21,7 @@ title = "Shelves and prices"
 family = "maths"
 [data]
 file = "questions.csv"
-items = 40
+items = 20
 [fields]
 question = "problem"
 answer = "solution"
@@ -34,10 +34,10 @@ percent = 12.5
 source = "our notes"
 "#;
 
-/// Writes a task file over 40 questions whose answers are numbers, fractions and texts.
+/// Writes a task file over 20 questions whose answers are numbers, fractions and texts.
 fn maths(folder: &Path) -> PathBuf {
     let mut csv = "key,kind,problem,solution\n".to_owned();
-    for number in 1..=40u32 {
+    for number in 1..=20u32 {
         let (kind, problem, solution) = match number % 4 {
             0 => (
                 "price",
@@ -123,7 +123,7 @@ fn own_maths_questions_are_run_reported_and_compared() {
     let folder = folder.path();
     let tasks = maths(folder);
     // Replies without an end are cut off early.
-    let rows = in_three_ways_with(&tasks, "builtin:tiny", "--max-new-tokens 12", "", folder, 80);
+    let rows = in_three_ways_with(&tasks, "builtin:tiny", "--max-new-tokens 12", "", folder, 40);
     let doc = |id: &str| rows.iter().find(|row| row["doc"]["key"] == id).unwrap();
     assert_eq!((&doc("q-1")["target"], &doc("q-3")["target"]), (&json!("8.0"), &json!("Odd")));
     assert!(rows.iter().all(|row| row["status"] != "faulted"));
@@ -135,24 +135,26 @@ fn own_maths_questions_are_run_reported_and_compared() {
     }
     let groups = &results(&folder.join("whole"))["lumos"]["configurations"]["shelves_iterative_paper_seed0"]
         ["scores"][0]["metrics"][0]["groups"];
-    assert_eq!((&groups[0]["group"], &groups[0]["estimate"]["items"]), (&json!("price"), &json!(10)));
+    assert_eq!((&groups[0]["group"], &groups[0]["estimate"]["items"]), (&json!("price"), &json!(5)));
     let shown = lumos().args("show").arg(folder.join("whole")).args("q-7 --task shelves").ok();
     shown.prints(["Shelves and prices item 6 (q-7), text", "gold       Odd"]);
     let compared =
         lumos().args("compare --by formulation --format json").arg(folder.join("whole")).ok().json();
     let pair = &compared["comparisons"][0];
     assert_eq!(pair["metrics"][0]["metric"], "exact_match", "{compared}");
-    let gate = lumos().args("gate --must-pass shelves:q-8 --baseline").arg(folder.join("interrupted"));
+    let gate = lumos()
+        .args("gate --min-items 20 --must-pass shelves:q-8 --baseline")
+        .arg(folder.join("interrupted"));
     gate.arg(folder.join("whole")).ok().prints(["must-pass q-8"]);
     let together = lumos().args("compare").arg(folder.join("whole")).arg(folder.join("interrupted")).ok();
-    assert!(unwrapped(&together.stdout).contains("40 items settled on both sides"), "{together}");
+    assert!(unwrapped(&together.stdout).contains("20 items settled on both sides"), "{together}");
 
     let annotations = |name: &str| {
         let export = lumos().args("export --to annotations").arg(folder.join(name));
         export.args("--output").arg(folder.join(format!("annotations-{name}")))
     };
-    annotations("whole").exits(4).reports(["80", "not training data", "training = true"]);
-    fs::write(&tasks, MATHS.replace("items = 40", "items = 40\ntraining = true")).unwrap();
+    annotations("whole").exits(4).reports(["40", "not training data", "training = true"]);
+    fs::write(&tasks, MATHS.replace("items = 20", "items = 20\ntraining = true")).unwrap();
     run(&tasks, "--limit 8", folder, "training").ok();
     annotations("training").ok();
     let cases = folder.join("cases.jsonl");
@@ -203,14 +205,14 @@ fn own_questions_are_answered_from_own_documents() {
     let hotpotqa = lumos_benchmarks::get("hotpotqa").unwrap();
     let documents = folder.join("documents.jsonl");
     fs::write(&documents, hotpotqa.sample_corpus().unwrap()).unwrap();
-    // The questions are HotpotQA's samples under other names, so that the replies of its script fit. Each is there ten
+    // The questions are HotpotQA's samples under other names, so that the replies of its script fit. Each is there five
     // times, so that a run lasts long enough to be interrupted.
     let items: Vec<_> = hotpotqa.open(DataSource::Samples).unwrap().take(20).map(Result::unwrap).collect();
     let line = |number: usize| {
         let record = &items[number % items.len()].record;
         format!("{}\n", json!({"key": number + 3, "ask": record["question"], "gold": record["answer"]}))
     };
-    fs::write(folder.join("questions.jsonl"), (0..10 * items.len()).map(line).collect::<String>()).unwrap();
+    fs::write(folder.join("questions.jsonl"), (0..5 * items.len()).map(line).collect::<String>()).unwrap();
     let script = folder.join("cases.jsonl");
     let wiki = format!("corpus:{}", documents.display());
     let replies = scripts::questions("hotpotqa", &DataSource::Samples, 20, &wiki);
@@ -218,7 +220,7 @@ fn own_questions_are_answered_from_own_documents() {
     let tasks = folder.join("authors.toml");
     fs::write(&tasks, QUESTIONS).unwrap();
     let model = format!("script:{}", script.display());
-    let units = 20 * items.len() as u64;
+    let units = 10 * items.len() as u64;
     let rows = in_three_ways(&tasks, &model, folder, units);
     let answered = rows.iter().filter(|row| row["status"] == "answered").count();
     assert!(answered as u64 * 4 >= units * 3, "{answered} of {units} answered");
@@ -227,7 +229,7 @@ fn own_questions_are_answered_from_own_documents() {
     lumos().args("show").arg(folder.join("whole")).args("3").ok().prints(["authors item 0 (3)"]);
     lumos().args("report").arg(folder.join("whole")).ok().prints(["authors", "exact_match"]);
     let compared = lumos().args("compare --by formulation").arg(folder.join("whole")).ok();
-    assert!(unwrapped(&compared.stdout).contains("200 items settled on both sides"), "{compared}");
+    assert!(unwrapped(&compared.stdout).contains("100 items settled on both sides"), "{compared}");
 }
 
 /// Writes a task file over the samples of a built-in benchmark, and the benchmark's script under the file's name.

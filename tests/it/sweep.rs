@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use crate::support::nats::NatsServer;
 use crate::support::{Fleet, Lumos, all, content, lumos, read_json, repository, set_up};
 
-/// Two planners whose numbers are in another order than their names, two benchmarks and two seeds.
+/// Two planners whose numbers are in another order than their names, two benchmarks and two seeds. Replies are short, because a
+/// planner that knows nothing about mathematics writes until it is stopped.
 const SWEEP: &str = r#"
 name = "sweep"
 tasks = ["svamp", { file = "tasks.txt" }]
@@ -24,6 +25,7 @@ grounder = "ground"
 
 [generation]
 temperature = 0.7
+max_new_tokens = 16
 
 [[exclude]]
 task = "gsm8k"
@@ -32,7 +34,7 @@ seed = 1
 [[override]]
 match.task = "gsm8k"
 limit = 2
-generation = { temperature = 0, max_new_tokens = 48 }
+generation = { temperature = 0, max_new_tokens = 24 }
 
 [[override]]
 match = { task = "svamp", seed = 0 }
@@ -95,7 +97,7 @@ fn the_plan_is_a_table_and_nothing_is_written() {
     for line in plan.stdout.lines() {
         assert!(line.chars().count() <= 80 || line.contains("(content"), "{line}\n{plan}");
     }
-    run(folder, "--dry-run").env("COLUMNS", "120").ok().prints(["temperature 0, max_new_tokens 48"]);
+    run(folder, "--dry-run").env("COLUMNS", "120").ok().prints(["temperature 0, max_new_tokens 24"]);
     let document = run(folder, "--dry-run --json").ok().json();
     let configurations = document["configurations"].as_array().unwrap();
     let column = |key: &str| configurations.iter().map(|one| one[key].clone()).collect::<Vec<_>>();
@@ -103,7 +105,7 @@ fn the_plan_is_a_table_and_nothing_is_written() {
     assert_eq!(column("priority"), [0, 0, 5, 5, 0, 5].map(Value::from));
     assert_eq!(models(&configurations[0]), ["candle:exp/checkpoints/step-2", "candle:exp/ground"]);
     assert_eq!(models(&configurations[5]), ["candle:exp/checkpoints/step-10", "candle:exp/ground"]);
-    assert_eq!(configurations[4]["generation"], json!({"sampling": "greedy", "max_new_tokens": 48}));
+    assert_eq!(configurations[4]["generation"], json!({"sampling": "greedy", "max_new_tokens": 24}));
     // 253.0 computed and 45.9 written tokens per item of SVAMP, 464.8 and 110.8 of GSM8K.
     assert_eq!(column("tokens"), [3587, 2092, 3587, 2092, 1151, 1151].map(Value::from));
     assert_eq!((&document["units"], &document["tokens"]), (&json!(42), &json!(13_660)));
@@ -187,6 +189,9 @@ batch_size = 1
 [[models]]
 planner = "checkpoints/step-*"
 grounder = "ground"
+
+[generation]
+max_new_tokens = 32
 
 [[override]]
 match.task = "svamp"
@@ -293,11 +298,11 @@ fn mistakes_name_file_line_and_key() {
         ),
         (
             SWEEP.replace("seed = 1\n\n", "seed = 2\n\n"),
-            "exp/sweep.toml:15: `exclude`: matches no configuration",
+            "exp/sweep.toml:16: `exclude`: matches no configuration",
         ),
         (
             SWEEP.replace("\"step-10\"", "\"step-3\""),
-            "exp/sweep.toml:32: `override`: matches no configuration",
+            "exp/sweep.toml:33: `override`: matches no configuration",
         ),
         (SWEEP.replace("round-robin", "random"), "exp/sweep.toml:5:9: `order`: unknown value `random`"),
         (SWEEP.replace("priority = 5", "priorty = 5"), "did you mean `priority`?"),

@@ -80,7 +80,7 @@ fn v03_no_statement_on_sqlite_takes_longer_than_it_may() {
 #[test]
 fn v03_hostile_statements_on_sqlite_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let agent = SqlAgent::sending(sampled(fitting(attacks()).collect(), 2));
+    let agent = SqlAgent::sending(sampled(fitting(attacks()).collect(), 4));
     let (tried, peak) = tried(&agent, folder.path(), "sqlite", None);
     let passed: Vec<_> = tried.iter().filter(|one| !one.is_refused()).collect();
     assert!(passed.is_empty(), "{passed:?}");
@@ -93,7 +93,7 @@ fn v03_hostile_statements_on_sqlite_are_refused() {
 /// Runs sample items with an agent whose statements take seconds each, and interrupts the run during the
 /// first one.
 fn interrupted(folder: &Path, signals: usize) -> (Option<i32>, Duration, SqlAgent) {
-    let long = long_values().swap_remove(8).replace("i < 100000", "i < 8000");
+    let long = long_values().swap_remove(8).replace("i < 100000", "i < 5000");
     let agent = SqlAgent::sending([long]);
     let mut run = agent.command(folder, &format!("interrupted-{signals}")).follow();
     while agent.tried().is_empty() {
