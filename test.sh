@@ -41,13 +41,17 @@ run() {
   cat "$logs/$name"
 }
 run program --workspace --test program -- "$@" &
-# These parts compute most of the time, and their browsers have time limits.
-RUST_TEST_THREADS=$(nproc) run unit --workspace --lib --bins -- "$@" &
+# These parts compute most of the time, and their browsers have time limits. Tests of GPUs are behind the short parts, because the
+# unit tests take longest.
+unit=("$@")
+[ $# -gt 0 ] || unit=(--skip cuda::)
+RUST_TEST_THREADS=$(nproc) run unit --workspace --lib --bins -- "${unit[@]}" &
 RUST_TEST_THREADS=$(nproc) run integration --workspace --test it -- "$@" &
 (
   run campaign --workspace --test campaign -- "$@"
   run documentation --workspace --doc -- "$@"
   run own-crate --workspace --test stamps -- "$@"
+  [ $# -gt 0 ] || RUST_TEST_THREADS=$(nproc) run gpu --workspace --lib -- cuda::
 ) &
 wait
 status=0
@@ -60,5 +64,5 @@ awk -v skipped="$(awk -F'\t' '$1 == "skipped" { print $2 }' "$LUMOS_SKIPPED" | s
     printf "%d passed, %d failed, %d skipped", passed - skipped, failed, skipped
     if (ignored) printf " (and %d ignored: measurements, and helpers that other tests run)", ignored
     print ""
-  }' "$logs"/{program,unit,integration,campaign,documentation,own-crate}
+  }' "$logs"/*
 exit "$status"

@@ -20,6 +20,9 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::{Activity, Awaited, EpisodeProgress};
 use crate::drive::{Backends, EpisodeLimits, drive};
 
+/// Time for the publication of a result to be confirmed when its run has ended.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
+
 /// How a worker handles leases. The default fits a queue within the process: no episode is aborted.
 #[derive(Debug, Clone, Default)]
 pub struct LeaseTerms {
@@ -199,11 +202,17 @@ impl Worker {
             return Ok(());
         }
         let id = finished.message_id();
+        let mut publication = results.publish(&id, finished);
         // No timeout: another worker that executed the unit could not publish its result any better.
         tokio::select! {
             biased;
-            () = terms.cancelled.cancelled() => return terminate(lease).await,
-            published = results.publish(&id, finished) => published?,
+            published = &mut publication => published?,
+            () = terms.cancelled.cancelled() => {
+                // The last result of a run ends it, maybe before its publication is confirmed and counted.
+                let confirmed = tokio::time::timeout(CONFIRMED_WITHIN, publication).await;
+                tracing::debug!(unit = lease.id(), ?confirmed, "the run ended during a publication");
+                return terminate(lease).await;
+            }
             never = Self::extend(&lease) => match never {},
         }
         if let Err(error) = lease.acknowledge().await {

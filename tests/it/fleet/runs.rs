@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::nats::{NatsServer, programs};
+use crate::support::nats::{NatsServer, Release, programs, programs_of};
 use crate::support::rehearsal::Rehearsal;
 use crate::support::{Fleet, content, lumos, repository, results, set_up, settled, unwrapped};
 
@@ -21,7 +21,7 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
     );
     let alone = tempfile::tempdir().unwrap();
     lumos().args("run").args(&tasks).output(alone.path(), "alone").ok();
-    for program in programs() {
+    for program in programs_of(Release::Installed) {
         let folder = tempfile::tempdir().unwrap();
         let nats = NatsServer::with_jetstream(&program);
         set_up(&nats);
@@ -42,9 +42,10 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
             let workers = status["workers"].as_array().unwrap();
             workers.iter().map(|worker| worker["finished"].as_u64().unwrap()).collect()
         };
-        // A worker's notice is updated one heartbeat later. It does not count a result that arrived at the end of the run, before
-        // the worker knew that it had.
-        let have_finished = |status: &Value| finished(status).iter().all(|count| *count > 0);
+        // A worker's notice is updated one heartbeat later.
+        let have_finished = |status: &Value| {
+            finished(status).iter().all(|count| *count > 0) && finished(status).iter().sum::<u64>() == 32
+        };
         fleet.until("results of both workers", have_finished);
         for worker in workers {
             worker.drained();

@@ -82,8 +82,8 @@ async fn pages_that_do_not_end_are_faults_and_the_next_session_works() {
     }
     let site = Site::start().await;
     let pool = TestPool::with(1, |settings| {
-        settings.page_limit = Duration::from_secs(5);
-        settings.command_limit = Duration::from_secs(10);
+        settings.page_limit = Duration::from_secs(3);
+        settings.command_limit = Duration::from_secs(5);
     });
     for page in ["/endless", "/never", "/endless-later"] {
         let (mut lease, outcome);

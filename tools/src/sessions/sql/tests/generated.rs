@@ -105,7 +105,7 @@ pub(crate) async fn canaries(tool: &dyn Tools, server: &Server) {
     let mut generator = Generator(TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     let session = Episode::open(tool, "library", "SELECT 1").await;
     let (mut generated, mut accepted, mut executed) = (0, Vec::new(), 0);
-    let count = std::env::var("LUMOS_GENERATED").map_or(1000, |count| count.parse().unwrap());
+    let count = std::env::var("LUMOS_GENERATED").map_or(400, |count| count.parse().unwrap());
     while generated < count {
         generated += 1;
         let statement = generator.statement();

@@ -35,7 +35,7 @@ async fn embedded_databases() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_function_takes_longer_than_a_statement_may() {
-    attacks::costly_functions(&SqlTool::sqlite(None, Some(Duration::from_secs(1))).unwrap()).await;
+    attacks::costly_functions(&SqlTool::sqlite(None, Some(Duration::from_millis(500))).unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
