@@ -7,8 +7,9 @@ set -euo pipefail
 case " $* " in
   *" --crate-type lib "*) exec "$@" -D warnings ;;
   # A profile sets the optimisation of a crate's library, its tests and its benches together. Tests themselves run for less time
-  # than it takes to optimise them, but for those of the kernels. Benches are not run.
-  *" --crate-name lumos_kernels "*) exec clippy-driver "$@" ;;
+  # than it takes to optimise them, but for those of the kernels, which may be slower than the kernels of a program. Benches are
+  # not run.
+  *" --crate-name lumos_kernels "*) exec clippy-driver "$@" -C codegen-units=4 ;;
   *" --test "* | *" benches/"* | *"/benches/"*) exec clippy-driver "$@" -C opt-level=0 -C codegen-units=4 ;;
   *) exec clippy-driver "$@" ;;
 esac
