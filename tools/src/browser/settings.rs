@@ -86,7 +86,8 @@ pub struct BrowserSettings {
     /// Path of chromedriver.
     pub chromedriver: PathBuf,
     /// Path of the browser on the driver's machine. Default: an installed headless shell, which has no windows and therefore
-    /// starts in a fraction of the time of Chromium; without one, or if the driver is elsewhere, found by the driver.
+    /// starts in a fraction of the time of Chromium; without one, or with another driver than that of `PATH`, found by
+    /// the driver.
     pub chromium: Option<PathBuf>,
     /// Folder for the profiles of running sessions, with a subfolder and a lock file for each pool.
     pub folder: PathBuf,
@@ -145,6 +146,8 @@ impl BrowserSettings {
         }
         if let Some(program) = set("LUMOS_CHROMEDRIVER") {
             settings.chromedriver = program.into();
+            // An installed headless shell may be of another version than this driver.
+            settings.chromium = None;
         }
         if let Some(program) = set("LUMOS_CHROMIUM") {
             let program = PathBuf::from(program);

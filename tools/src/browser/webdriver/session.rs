@@ -317,7 +317,7 @@ fn capabilities(settings: &BrowserSettings, driver: Option<&Driver>) -> Value {
     // address.
     arguments.push("--force-webrtc-ip-handling-policy=disable_non_proxied_udp".to_owned());
     let mut options = json!({
-        // Downloads are disabled.
+        // Downloads are disabled, as they always are in a headless shell.
         "prefs": { "download_restrictions": 3, "profile.default_content_setting_values.notifications": 2 },
     });
     if let Some(driver) = driver {
@@ -333,7 +333,8 @@ fn capabilities(settings: &BrowserSettings, driver: Option<&Driver>) -> Value {
     }
     options["args"] = json!(arguments);
     // Under its own name the driver gives a headless shell a first page.
-    let is_shell = |program: &PathBuf| program.to_string_lossy().ends_with("headless-shell");
+    let is_shell =
+        |program: &PathBuf| program.to_string_lossy().replace('_', "-").ends_with("headless-shell");
     let name =
         if settings.chromium.as_ref().is_some_and(is_shell) { "chrome-headless-shell" } else { "chrome" };
     json!({

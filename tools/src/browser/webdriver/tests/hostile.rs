@@ -31,16 +31,15 @@ async fn boxes_are_dismissed() {
     assert!(left.is_err() || lease.read_visible_texts(None).await.is_err(), "{left:?}");
 }
 
-/// Returns the files in and below a folder whose name begins with `lumos-`, as those of downloads.
+/// Returns the files of `/downloads` in and below a folder.
 fn downloads(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let found = entries.flat_map(|entry| match entry.file_type() {
         Ok(kind) if kind.is_dir() && entry.file_name() != "target" => downloads(&entry.path()),
         _ => vec![entry.path()],
     });
-    found
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("lumos-")))
-        .collect()
+    let is_download = |name: &str| name.starts_with("lumos-blob") || name.starts_with("lumos-file");
+    found.filter(|path| path.file_name().is_some_and(|name| is_download(&name.to_string_lossy()))).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
