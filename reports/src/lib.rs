@@ -18,9 +18,8 @@ pub mod live;
 mod model_id;
 pub mod report;
 pub mod results;
-mod score;
 pub mod trajectory;
 pub mod viewer;
 
 pub use model_id::{ModelId, ModelNames};
-pub use score::ScoreError;
+pub use results::ScoreError;

@@ -7,10 +7,11 @@ use lumos_benchmarks::statistics::benjamini_hochberg;
 use lumos_tasks::{NanoDollars, ToolBackend, UnknownName};
 
 use super::model::{Comparison, FlippedItem, NotCompared, PairComparison, RunReference, SideUsage};
-use super::pairing::{ItemPairs, pair_items};
 use super::refusal::{CompareError, Refusal};
 use super::settings::differing;
-use super::sides::{Matched, NamedGroup, groups_of, match_groups, model_aliases, within};
+use super::sides::{
+    ItemPairs, Matched, NamedGroup, groups_of, match_groups, model_aliases, pair_items, within,
+};
 use super::unpaired::unpaired;
 use super::{CompareOptions, Side};
 use crate::display::thousands;

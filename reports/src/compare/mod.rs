@@ -1,13 +1,12 @@
 //! Comparison of runs, or of the configurations of one run, item by item (`lumos compare`).
 //!
-//! [`compare`] matches configurations of two [`Side`]s (`sides`), pairs their items by content (`pairing`), refuses what
-//! would mislead ([`Refusal`]) and computes a [`Comparison`]: for every metric the difference b − a with interval and p
+//! [`compare`] matches configurations of two [`Side`]s and pairs their items by content (`sides`), refuses what would
+//! mislead ([`Refusal`]) and computes a [`Comparison`]: for every metric the difference b − a with interval and p
 //! value, the items that changed between right and wrong, and the settings that differ (`settings`). It is a pure
 //! function of [`RunTable`]s; [`Comparison::read_texts`] adds tasks and predictions from the checkpoints.
 
 mod build;
 mod model;
-mod pairing;
 mod refusal;
 mod render;
 mod settings;

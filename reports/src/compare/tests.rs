@@ -133,11 +133,11 @@ fn occurrences_of_a_record_are_paired_in_order() {
     twice.push(Item { id: lumos_tasks::ItemId { occurrence: 1, ..twice[0].id.clone() }, ..twice[0].clone() });
     let side = side("twice", &[configuration(0)], &twice, |_, _| true);
     let items = &side.table.benchmarks[0];
-    let pairs = pairing::pair_items((items, 9), (items, 9));
+    let pairs = sides::pair_items((items, 9), (items, 9));
     assert_eq!(pairs.pairs.last(), Some(&(8, 8)));
     assert_eq!((pairs.pairs.len(), pairs.only_a, pairs.only_b), (9, 0, 0));
     // Configurations with fewer items than their benchmark.
-    let pairs = pairing::pair_items((items, 9), (items, 5));
+    let pairs = sides::pair_items((items, 9), (items, 5));
     assert_eq!((pairs.pairs.len(), pairs.only_a, pairs.only_b), (5, 4, 0));
 }
 

@@ -17,10 +17,9 @@ use lumos_tasks::{ContentHash, Ending, Evidence, Formulation, Message, Role, Ste
 use serde_json::{Value, json};
 
 use crate::display::rounds_exhausted;
-use crate::score::benchmark;
+use crate::results::benchmark;
 
-use super::convert::ExportSummary;
-use super::formats::ExportFormat;
+use super::convert::{ExportFormat, ExportSummary};
 use super::source::{RecordedUnit, RunSource};
 use super::{ExportError, create_folder, write_line};
 

@@ -1,12 +1,15 @@
-//! Exports of a run to a folder of their own.
+//! The table of export formats, and exports of a run to a folder of their own.
 //!
+//! A format is a module with an [`ExportFormat`], and a line of [`EXPORT_FORMATS`].
 //! [`convert()`] writes to a temporary folder and renames it, so that the output folder is complete or missing. A file
 //! in it names the export; only folders with that file are replaced.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use jiff::Timestamp;
 use lumos_benchmarks::Scoring;
@@ -15,13 +18,55 @@ use lumos_coordinator::manifest::Manifest;
 use serde_json::json;
 
 use super::annotations::AnnotationOptions;
-use super::formats::ExportFormat;
 use super::source::RunSource;
 use super::{ExportError, create_folder, write_file};
+use super::{annotations, csv, every_eval_ever, inspect, latex, lm_eval, parquet};
 use crate::model_id::ModelNames;
+use crate::report::format_named;
 
 /// File that identifies the folder of an export.
 const MARK: &str = ".lumos-export.json";
+
+/// All formats, in the order of messages.
+pub static EXPORT_FORMATS: [ExportFormat; 7] = [
+    inspect::FORMAT,
+    lm_eval::FORMAT,
+    every_eval_ever::FORMAT,
+    parquet::FORMAT,
+    csv::FORMAT,
+    latex::FORMAT,
+    annotations::FORMAT,
+];
+
+/// Target of an export.
+#[derive(Clone, Copy)]
+pub struct ExportFormat {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// What it is, for help texts.
+    pub about: &'static str,
+    /// What [`ExportSummary::rows`] counts.
+    pub rows: &'static str,
+    /// Writes the files to an empty folder.
+    pub(super) write: Write,
+}
+
+pub(super) type Write =
+    fn(&Path, &RunSource<'_>, &ExportOptions, Timestamp) -> Result<ExportSummary, ExportError>;
+
+impl fmt::Debug for ExportFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name)
+    }
+}
+
+impl FromStr for ExportFormat {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        format_named(&EXPORT_FORMATS, |format| format.name, word)
+    }
+}
 
 /// Options of an export.
 #[derive(Debug, Clone, Default)]

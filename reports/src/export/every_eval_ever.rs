@@ -20,8 +20,7 @@ use crate::model_id::{ModelId, ModelNames};
 use crate::report::json::generation_kwargs;
 use crate::report::model::{ConfigurationReport, MetricReport};
 
-use super::convert::ExportSummary;
-use super::formats::ExportFormat;
+use super::convert::{ExportFormat, ExportSummary};
 use super::source::{RecordedUnit, RunSource};
 use super::transcript::{exchanges, usage};
 use super::{ExportError, create_folder, write_file, write_line};

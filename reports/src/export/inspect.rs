@@ -27,8 +27,7 @@ use crate::report::json::generation_kwargs;
 use crate::report::model::ConfigurationReport;
 
 use super::ExportError;
-use super::convert::ExportSummary;
-use super::formats::ExportFormat;
+use super::convert::{ExportFormat, ExportSummary};
 use super::source::{RecordedUnit, RunSource};
 use super::transcript::{ToolUse, exchanges, object, stop_reason, tokens_by_role, usage};
 

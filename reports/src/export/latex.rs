@@ -11,8 +11,7 @@ use lumos_benchmarks::Unit;
 
 use crate::results::{Matrix, MatrixCell, MatrixColumn};
 
-use super::convert::ExportSummary;
-use super::formats::ExportFormat;
+use super::convert::{ExportFormat, ExportSummary};
 use super::{ExportError, write_file};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {

@@ -12,8 +12,7 @@ use jiff::tz::TimeZone;
 use crate::model_id::ModelNames;
 use crate::report::json::render;
 
-use super::convert::ExportSummary;
-use super::formats::ExportFormat;
+use super::convert::{ExportFormat, ExportSummary};
 use super::source::RunSource;
 use super::{ExportError, create_folder, sample::sample, write_file, write_line};
 

@@ -5,32 +5,43 @@
 //! an [`ExportFormat`] to a folder of its own. All of them read a `source::RunSource`: the report, and the recorded
 //! units with their scores, one at a time.
 //!
-//! `formats` has the table of them.
+//! `convert` has the table of them.
 //!
 //! | format | module |
 //! |---|---|
 //! | lm-eval | `lm_eval`, `sample` |
 //! | inspect | `inspect`, `transcript` |
 //! | every-eval-ever | `every_eval_ever`, `transcript` |
-//! | csv, parquet | `columns`, `csv`, `parquet` |
+//! | csv, parquet | `csv`, `parquet` |
 //! | latex | `latex` |
 //! | annotations | `annotations` |
 
 mod annotations;
-mod columns;
 mod convert;
 mod csv;
 mod every_eval_ever;
-mod formats;
 mod inspect;
 mod latex;
 mod lm_eval;
-#[cfg_attr(not(feature = "parquet"), path = "parquet_absent.rs")]
+#[cfg(feature = "parquet")]
 mod parquet;
 mod run_folder;
 mod sample;
 mod source;
 mod transcript;
+
+/// The Parquet format in a build without the feature `parquet`.
+#[cfg(not(feature = "parquet"))]
+mod parquet {
+    use super::{ExportError, ExportFormat};
+
+    pub(super) const FORMAT: ExportFormat = ExportFormat {
+        name: "parquet",
+        about: "a row per unit",
+        rows: "units",
+        write: |_, _, _, _| Err(ExportError::NotBuilt("parquet")),
+    };
+}
 
 use std::fs;
 use std::io::{self, Write};
@@ -40,11 +51,10 @@ use lumos_coordinator::CheckpointError;
 use lumos_coordinator::atomic_file::write_whole;
 use thiserror::Error;
 
-use crate::score::ScoreError;
+use crate::results::ScoreError;
 
 pub use annotations::{AnnotatedModule, AnnotationOptions};
-pub use convert::{ExportOptions, ExportSummary, convert};
-pub use formats::{EXPORT_FORMATS, ExportFormat};
+pub use convert::{EXPORT_FORMATS, ExportFormat, ExportOptions, ExportSummary, convert};
 pub use run_folder::{export, is_current};
 
 /// Folder of the item viewer in a run's folder.

@@ -24,9 +24,8 @@ use crate::display::observation_text;
 use crate::model_id::ModelNames;
 
 use super::ExportError;
-use super::columns::{Cell, ColumnKind, Columns};
-use super::convert::ExportSummary;
-use super::formats::ExportFormat;
+use super::convert::{ExportFormat, ExportSummary};
+use super::csv::{Cell, ColumnKind, Columns};
 use super::source::{RecordedUnit, RunSource};
 
 /// Rows in a row group, which are in memory at once.

@@ -13,8 +13,7 @@ use crate::model_id::ModelNames;
 use crate::report::json::keys;
 use crate::report::model::ConfigurationReport;
 use crate::report::{Report, report};
-use crate::results::{Matrix, RunTable, whole_matrix};
-use crate::score::{ScoreError, benchmark};
+use crate::results::{Matrix, RunTable, ScoreError, benchmark, whole_matrix};
 
 use super::ExportError;
 

@@ -28,7 +28,7 @@ use lumos_tasks::{
 };
 use thiserror::Error;
 
-use crate::score::{ScoreError, benchmark};
+use crate::results::{ScoreError, benchmark};
 
 pub(crate) use verdicts::{JudgeReport, Verdicts};
 

@@ -10,7 +10,7 @@ use lumos_tasks::{RunToken, Throughput};
 use thiserror::Error;
 
 use crate::display::visible_text;
-use crate::score::ScoreError;
+use crate::results::ScoreError;
 
 use super::model::{LiveRun, LiveState, LiveWorker};
 use super::notices::{Heartbeats, NAME};

@@ -11,7 +11,6 @@
 //! from the file `status.json` that a run without a queue writes. Everything in a [`LiveRun`] is bounded and safe to
 //! display, whatever other machines sent.
 
-mod delta;
 mod folder;
 mod model;
 mod notices;
@@ -20,9 +19,10 @@ mod status_file;
 mod sums;
 
 pub use {
-    delta::delta,
     folder::{LiveError, LiveFolder},
-    model::{LiveConfiguration, LiveFault, LiveRun, LiveScore, LiveState, LiveUnit, LiveWorker, QueueDepth},
+    model::{
+        LiveConfiguration, LiveFault, LiveRun, LiveScore, LiveState, LiveUnit, LiveWorker, QueueDepth, delta,
+    },
     notices::Heartbeats,
     openmetrics::{CONTENT_TYPE, openmetrics},
     status_file::StatusFile,

@@ -10,7 +10,7 @@ use lumos_tasks::{Ending, FaultKind, Item, Role, Step, Telemetry, UnitId};
 
 use crate::display::visible_text;
 use crate::ledger::Ledger;
-use crate::score::{ScoreError, benchmark};
+use crate::results::{ScoreError, benchmark};
 
 use super::model::{LiveConfiguration, LiveFault, LiveScore};
 use super::notices::{MESSAGE, NAME};

@@ -11,8 +11,7 @@ use lumos_tasks::{Ending, Item, Outcome, UnitId};
 use crate::display::{prediction_text, shortened, task_text, thousands};
 use crate::judge::Verdicts;
 use crate::ledger::{Ledger, Split};
-use crate::results::{Cause, Labels, TableBuilder, group_figures, matrix};
-use crate::score::{ScoreError, benchmark};
+use crate::results::{Cause, Labels, ScoreError, TableBuilder, benchmark, group_figures, matrix};
 
 use super::comparison::obstacles;
 use super::model::{

@@ -22,7 +22,7 @@ mod workers;
 pub(crate) use json::TASK_VERSION as SCORING_VERSION;
 pub use {
     crate::ledger::{Ledger, LedgerError},
-    crate::score::ScoreError,
+    crate::results::ScoreError,
     build::{labelled_report, report},
     model::{ConfigurationReport, Report},
     render::{DocumentFormat, Format, ReportDetail},

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use crate::display::thousands;
-use crate::results::Cause;
-use crate::score::benchmark;
+use crate::results::{Cause, benchmark};
 
 use super::model::{ConfigurationReport, MetricReport, Report};
 use super::numbers::{dash, distance, figure, interval, items};

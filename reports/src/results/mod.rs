@@ -24,8 +24,8 @@ pub(crate) use matrix::{Matrix, MatrixCell, MatrixColumn, MatrixRow, matrix, who
 pub(crate) use pooled::{GroupFigure, group_figures, pooled, sum};
 pub use seeds::SettingsAxis;
 pub(crate) use seeds::{SeedGroup, seed_groups};
-pub use table::RunTable;
-pub(crate) use table::{BenchmarkItems, TableBuilder, UnitRow, UnitState};
+pub(crate) use table::{BenchmarkItems, TableBuilder, UnitRow, UnitState, benchmark};
+pub use table::{RunTable, ScoreError};
 
 #[cfg(test)]
 pub(crate) mod tests;

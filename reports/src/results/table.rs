@@ -1,16 +1,38 @@
-//! The table of a run's scored units.
+//! The table of a run's scored units, and the benchmark of a unit, by which it is scored.
+//!
+//! Scoring needs neither models nor data files, so it can be repeated with another scoring at any time.
 
 use std::collections::HashMap;
 
 use lumos_benchmarks::{Benchmark, ItemScore, MetricDefinition, Scoring, Share};
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
-use lumos_coordinator::{CheckpointReader, UnitView, for_each_unit};
+use lumos_coordinator::spec::{MissingBenchmark, ResolvedSpec};
+use lumos_coordinator::{CheckpointError, CheckpointReader, UnitView, for_each_unit};
 use lumos_tasks::{Ending, Item, ItemId, NanoDollars, UnitId};
+use thiserror::Error;
 
 use crate::judge::{JudgeReport, Verdicts};
-use crate::score::{ScoreError, benchmark};
 
 use super::cause::{Cause, turn_of};
+
+/// Error of scoring a run.
+#[derive(Debug, Error)]
+pub enum ScoreError {
+    /// The checkpoint cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The run uses a benchmark that this program does not have.
+    #[error(transparent)]
+    Benchmark(#[from] MissingBenchmark),
+}
+
+/// Finds a benchmark of a run by name.
+///
+/// # Errors
+/// If this program does not have it, or has another version.
+pub(crate) fn benchmark(spec: &ResolvedSpec, name: &str) -> Result<&'static dyn Benchmark, ScoreError> {
+    Ok(spec.benchmark(name)?)
+}
 
 /// Scored units of a run under one scoring. Texts (tasks, predictions, prompts) stay in the checkpoint.
 ///

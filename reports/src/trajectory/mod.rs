@@ -11,7 +11,7 @@ use lumos_tasks::{Ending, Finish, Item, Step, UnitId};
 use crate::display::{
     ROUNDS_EXHAUSTED, call_text, ending_text, observation_text, reply_text, rounds_exhausted, task_text,
 };
-use crate::score::{ScoreError, benchmark};
+use crate::results::{ScoreError, benchmark};
 
 use layout::Page;
 pub use layout::harmless;

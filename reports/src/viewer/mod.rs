@@ -27,7 +27,7 @@ use crate::compare::{Comparison, Side, comparison_page};
 use crate::export::ExportError;
 use crate::judge::Verdicts;
 use crate::report::{Report, report_page};
-use crate::score::ScoreError;
+use crate::results::ScoreError;
 
 pub use page::PAGE_STYLE;
 pub(crate) use page::{PageMode, escaped, render_page};

@@ -17,8 +17,7 @@ use crate::display::{
     rounds_exhausted, task_text,
 };
 use crate::judge::Verdicts;
-use crate::results::Cause;
-use crate::score::{ScoreError, benchmark};
+use crate::results::{Cause, ScoreError, benchmark};
 
 /// Maximum length of a text in bytes, of all texts of a unit, and of a text after that.
 const TEXT_BYTES: usize = 64 << 10;

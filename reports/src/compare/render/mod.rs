@@ -1,9 +1,8 @@
 //! Output formats of a comparison.
 
 mod html;
-mod markdown;
 mod rows;
-mod terminal;
+mod text;
 
 use std::io::{self, Write};
 use std::str::FromStr;
@@ -58,8 +57,8 @@ impl Comparison {
     /// If writing to `out` fails.
     pub fn render(&self, format: CompareFormat, out: &mut dyn Write) -> io::Result<()> {
         match format {
-            CompareFormat::Terminal { width } => terminal::render(self, width, out),
-            CompareFormat::Markdown => markdown::render(self, out),
+            CompareFormat::Terminal { width } => text::terminal(self, width, out),
+            CompareFormat::Markdown => text::markdown(self, out),
             CompareFormat::Json => {
                 let mut document = json!(self);
                 if let Some(pairs) = document["comparisons"].as_array_mut() {

@@ -1,4 +1,0 @@
-//! Compares pages as text with those of the original.
-
-mod golden;
-mod hostile;
