@@ -8,7 +8,6 @@
 struct Readme;
 
 mod backend;
-pub mod browser;
 #[cfg_attr(not(feature = "browser"), path = "browsers/absent.rs")]
 mod browsers;
 mod corpus;
@@ -21,9 +20,43 @@ mod ranking;
 mod registry;
 mod replies;
 mod session_backends;
-pub mod sessions;
 mod tool;
 mod wolfram;
+
+pub mod browser {
+    //! Real browsers, controlled over WebDriver: their names and settings, and in builds with the feature `browser` the
+    //! client.
+
+    mod settings;
+    #[cfg(feature = "browser")]
+    pub(crate) mod webdriver;
+
+    pub(crate) use settings::found;
+    pub use settings::{BrowserName, BrowserSettings, UnknownBrowser};
+}
+
+pub mod sessions {
+    //! Sessions: tools with separate state for each episode.
+
+    #[cfg(feature = "browser")]
+    pub(crate) mod browser_shop;
+    pub mod catalogue;
+    pub mod shop;
+    pub mod site;
+    pub mod sql;
+
+    pub(crate) mod web {
+        //! Web pages of tasks: parsed natively ([`WebPages`]), with actions optionally executed in a browser.
+
+        #[cfg(feature = "browser")]
+        mod browser;
+        mod pages;
+
+        #[cfg(feature = "browser")]
+        pub(crate) use browser::BrowserPages;
+        pub(crate) use pages::{BROWSER_VERSION, WebPages};
+    }
+}
 
 pub use backend::{
     BackendDescription, BackendError, BackendResources, NamedBackend, ParsedBackend, hash_suffix,

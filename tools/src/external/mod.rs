@@ -16,8 +16,25 @@
 mod command;
 pub(super) mod exec;
 mod limits;
-#[cfg_attr(not(feature = "mcp"), path = "mcp_absent.rs")]
+#[cfg(feature = "mcp")]
 pub(super) mod mcp;
 mod message;
 mod process;
 pub(super) mod service;
+
+/// The module `mcp` of a build without the feature `mcp`: every use is an error.
+#[cfg(not(feature = "mcp"))]
+pub(super) mod mcp {
+    use crate::backend::{BackendDescription, BackendError};
+    use crate::tool::not_built_with;
+
+    /// `NAME=mcp:…`.
+    pub(crate) const BACKEND: BackendDescription = BackendDescription {
+        tool: None,
+        forms: &[],
+        parse: |_, backend| match backend.starts_with("mcp:") {
+            true => Err(BackendError::Unusable(not_built_with("mcp"))),
+            false => Ok(None),
+        },
+    };
+}

@@ -20,9 +20,21 @@ mod leftovers;
 mod page;
 mod pool;
 mod session;
-#[cfg(test)]
-pub(crate) mod tests;
 
 pub(crate) use error::{BrowserError, BrowserFault, BrowserRefusal};
 pub(crate) use page::{BrowserLease, PageElement, Screenshots};
 pub(crate) use pool::BrowserPool;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    //! Browsers: normal use of pages, hostile pages, and cleanup after processes that ended.
+    //!
+    //! These tests require `chromium` and `chromedriver`; if one of them is missing, they are skipped with a
+    //! message.
+
+    pub(crate) mod support;
+
+    mod hostile;
+    mod lifetime;
+    mod use_of_pages;
+}

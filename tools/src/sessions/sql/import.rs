@@ -1,4 +1,4 @@
-//! Imports a MySQL dump into SQLite files.
+//! Imports a MySQL dump into SQLite files, or into databases of a server.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,7 +8,7 @@ use lumos_environments::sql::dump::{self, Build};
 use rusqlite::Connection;
 use thiserror::Error;
 
-use super::is_plain;
+use super::{MySqlSettings, is_plain};
 
 /// Errors of importing a dump.
 #[derive(Debug, Error)]
@@ -54,7 +54,7 @@ pub enum ImportError {
 pub type Imported = BTreeMap<String, u64>;
 
 /// Checks a database name, because it becomes a file name.
-pub(super) fn plain(name: &str) -> Result<&str, ImportError> {
+fn plain(name: &str) -> Result<&str, ImportError> {
     if is_plain(name) { Ok(name) } else { Err(ImportError::Name(name.to_owned())) }
 }
 
@@ -110,6 +110,74 @@ pub fn into_sqlite(dump: &str, folder: &Path) -> Result<Imported, ImportError> {
 
 fn places(folder: &Path, name: &str) -> (std::path::PathBuf, std::path::PathBuf) {
     (folder.join(format!(".{name}.sqlite.part")), folder.join(format!("{name}.sqlite")))
+}
+
+/// Creates the databases of a dump on a server. If a database already exists, it is dropped first if
+/// `replace` is set; otherwise this is an error.
+///
+/// # Errors
+/// See [`ImportError`].
+#[cfg(feature = "mysql")]
+pub async fn into_mysql(
+    dump: &str,
+    settings: &MySqlSettings,
+    replace: bool,
+) -> Result<Imported, ImportError> {
+    use super::mysql::{connect, execute};
+
+    let failed = |database: &str, source: sqlx::Error| ImportError::MySql {
+        address: settings.address(),
+        database: database.to_owned(),
+        source: source.into(),
+    };
+    let mut connection = connect(settings, settings.options()).await.map_err(|error| failed("", error))?;
+    let checks = "SET SESSION foreign_key_checks=0, unique_checks=0, sql_mode='NO_AUTO_VALUE_ON_ZERO'";
+    execute(&mut connection.sql, checks.to_owned()).await.map_err(|error| failed("", error))?;
+    let mut imported = Imported::new();
+    let mut database = None;
+    for build in dump::read(dump) {
+        let (name, statements) = match build {
+            Build::Database(name) => {
+                let name = plain(&name)?.to_owned();
+                imported.insert(name.clone(), 0);
+                database = Some(name.clone());
+                let quoted = dump::quoted(&name);
+                let mut statements = vec![
+                    format!("CREATE DATABASE {quoted} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"),
+                    format!("USE {quoted}"),
+                ];
+                if replace {
+                    statements.insert(0, format!("DROP DATABASE IF EXISTS {quoted}"));
+                }
+                (name, statements)
+            }
+            Build::Table(table) => {
+                let name = database.clone().ok_or(ImportError::NoDatabase)?;
+                *imported.entry(name.clone()).or_default() += 1;
+                // MariaDB does not support the collations of MySQL 8; these two are equivalent here.
+                (name, vec![table.statement.replace("utf8mb4_0900_ai_ci", "utf8mb4_general_ci")])
+            }
+            Build::Rows(rows) => (database.clone().ok_or(ImportError::NoDatabase)?, vec![rows.to_owned()]),
+        };
+        for statement in statements {
+            execute(&mut connection.sql, statement).await.map_err(|error| failed(&name, error))?;
+        }
+    }
+    connection.close().await;
+    Ok(imported)
+}
+
+/// Reports that this build has no client for MySQL.
+///
+/// # Errors
+/// Always [`ImportError::NotBuilt`].
+#[cfg(not(feature = "mysql"))]
+pub async fn into_mysql(
+    _dump: &str,
+    _settings: &MySqlSettings,
+    _replace: bool,
+) -> Result<Imported, ImportError> {
+    Err(ImportError::NotBuilt(crate::tool::not_built_with("mysql")))
 }
 
 #[cfg(test)]

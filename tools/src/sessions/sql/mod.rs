@@ -8,10 +8,22 @@ mod emulated;
 mod functions;
 mod import;
 mod limits;
-#[cfg_attr(not(feature = "mysql"), path = "mysql/absent.rs")]
+#[cfg(feature = "mysql")]
 mod mysql;
 mod settings;
 mod sqlite;
+
+/// The module `mysql` of a build without the feature: every use is an error.
+#[cfg(not(feature = "mysql"))]
+mod mysql {
+    use super::{Databases, MySqlSettings};
+    use crate::tool::not_built_with;
+
+    /// Reports that this build has no client for MySQL.
+    pub(super) fn databases(_: MySqlSettings) -> Result<Box<dyn Databases>, String> {
+        Err(not_built_with("mysql"))
+    }
+}
 
 use std::io;
 use std::path::PathBuf;
@@ -26,8 +38,7 @@ use tokio::sync::Mutex;
 
 use crate::tool::{ToolFault, Tools};
 
-pub use import::{ImportError, Imported, into_sqlite};
-pub use mysql::into_mysql;
+pub use import::{ImportError, Imported, into_mysql, into_sqlite};
 pub use settings::MySqlSettings;
 pub(crate) use sqlite::SqliteFolder;
 

@@ -49,15 +49,15 @@ const PLUGIN_AUTH: u32 = 1 << 19;
 const SECURE_CONNECTION: u32 = 1 << 15;
 
 /// A session and its connection id on the server.
-pub(super) struct ServerConnection {
-    pub(super) sql: MySqlConnection,
+pub(in crate::sessions::sql) struct ServerConnection {
+    pub(in crate::sessions::sql) sql: MySqlConnection,
     pub(super) id: u64,
     relay: AbortOnDropHandle<()>,
 }
 
 impl ServerConnection {
     /// Closes the session. Not used after a failure, because it would wait for the rest of a result.
-    pub(super) async fn close(self) {
+    pub(in crate::sessions::sql) async fn close(self) {
         let Self { sql, relay, .. } = self;
         let farewell = bounded(Duration::from_secs(2), sql.close()).await;
         if farewell.is_ok() {
@@ -71,7 +71,7 @@ impl ServerConnection {
 /// # Errors
 /// If the server cannot be reached, does not use the MySQL protocol, requests the password in clear text, or
 /// rejects the account.
-pub(super) async fn connect(
+pub(in crate::sessions::sql) async fn connect(
     settings: &MySqlSettings,
     options: MySqlConnectOptions,
 ) -> Result<ServerConnection, sqlx::Error> {
@@ -115,7 +115,10 @@ pub(super) async fn bounded<T>(
 }
 
 /// Executes a statement.
-pub(super) async fn execute(connection: &mut MySqlConnection, statement: String) -> Result<(), sqlx::Error> {
+pub(in crate::sessions::sql) async fn execute(
+    connection: &mut MySqlConnection,
+    statement: String,
+) -> Result<(), sqlx::Error> {
     sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection).await.map(|_| ())
 }
 
@@ -293,7 +296,7 @@ impl Packets {
 
 impl MySqlSettings {
     /// Returns the connection options of this account.
-    pub(super) fn options(&self) -> MySqlConnectOptions {
+    pub(in crate::sessions::sql) fn options(&self) -> MySqlConnectOptions {
         self.options_of(&self.user, &self.password)
     }
 

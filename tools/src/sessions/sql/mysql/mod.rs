@@ -7,7 +7,6 @@
 
 mod connect;
 mod database;
-mod import;
 mod names;
 mod ownership;
 pub(super) mod server;
@@ -15,7 +14,7 @@ mod text_row;
 
 use super::{Databases, MySqlSettings};
 
-pub use import::into_mysql;
+pub(super) use connect::{connect, execute};
 
 /// Returns the databases of a server.
 pub(super) fn databases(settings: MySqlSettings) -> Result<Box<dyn Databases>, String> {
