@@ -8,13 +8,11 @@
 
 mod budget;
 mod cli;
-mod colour;
 mod commands;
 mod estimate;
 mod exit;
 mod fleet;
 mod interrupt;
-mod logging;
 mod memory;
 mod pace;
 mod pipeline;
@@ -22,6 +20,7 @@ mod program;
 mod progress;
 mod settings;
 mod table;
+mod terminal;
 mod writable;
 
 pub use lumos_benchmarks as benchmarks;

@@ -11,7 +11,7 @@ use lumos_tools::BackendDescription;
 
 use crate::cli::{self, Cli, Command};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::{commands, logging, memory};
+use crate::{commands, memory, terminal};
 
 /// How long the exit waits for blocking work in progress.
 const SHUTDOWN: Duration = Duration::from_millis(500);
@@ -112,7 +112,7 @@ impl Program {
                 return code.into();
             }
         };
-        logging::start(cli.global.verbose, cli.global.quiet, cli.global.log_format);
+        terminal::start_logging(cli.global.verbose, cli.global.quiet, cli.global.log_format);
         let exit = execute(cli).unwrap_or_else(|failure| {
             failure.report();
             failure.exit

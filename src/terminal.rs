@@ -1,11 +1,14 @@
-//! Logging to standard error, as text or JSON lines.
+//! Output to a terminal: logging to standard error, as text or JSON lines, and whether output has colours: on a terminal,
+//! unless `NO_COLOR` is set (<https://no-color.org>).
+
+use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::LogFormat;
 
 /// Starts logging. `LUMOS_LOG` uses the filter syntax of tracing and takes precedence over `-v`.
-pub(crate) fn start(verbosity: u8, quiet: bool, format: LogFormat) {
+pub(crate) fn start_logging(verbosity: u8, quiet: bool, format: LogFormat) {
     let default = match (quiet, verbosity) {
         (true, _) => "error",
         // Downloads of models take long, so their progress is logged, and so are long pauses of requests.
@@ -18,7 +21,7 @@ pub(crate) fn start(verbosity: u8, quiet: bool, format: LogFormat) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| LineWriter(Vec::new()))
-        .with_ansi(crate::colour::colours(&std::io::stderr()));
+        .with_ansi(colours(&std::io::stderr()));
     // A second call (tests in one process) keeps the first logger.
     let _ = match format {
         LogFormat::Text => builder.with_target(false).try_init(),
@@ -50,5 +53,38 @@ impl Drop for LineWriter {
             // The error cannot be reported if standard error is closed.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), &self.0);
         });
+    }
+}
+
+/// Whether to write bold and coloured text to a stream. `NO_COLOR` turns it off everywhere, `CLICOLOR_FORCE` on for
+/// streams that are not a terminal, and `TERM=dumb` off for terminals.
+pub(crate) fn colours(stream: &impl IsTerminal) -> bool {
+    decide(stream.is_terminal(), |name| std::env::var(name).unwrap_or_default())
+}
+
+fn decide(is_terminal: bool, variable: impl Fn(&str) -> String) -> bool {
+    if !variable("NO_COLOR").is_empty() {
+        return false;
+    }
+    let is_forced = !["", "0"].contains(&variable("CLICOLOR_FORCE").as_str());
+    is_forced || (is_terminal && variable("TERM") != "dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_color_takes_precedence_over_force_and_force_over_the_terminal() {
+        let with = |set: &'static [(&str, &str)]| {
+            move |name: &str| set.iter().find(|one| one.0 == name).map_or("", |one| one.1).to_owned()
+        };
+        assert!(decide(true, with(&[])) && !decide(false, with(&[])));
+        assert!(
+            decide(false, with(&[("CLICOLOR_FORCE", "1")]))
+                && !decide(false, with(&[("CLICOLOR_FORCE", "0")]))
+        );
+        assert!(!decide(true, with(&[("TERM", "dumb")])) && decide(true, with(&[("TERM", "xterm")])));
+        assert!(!decide(true, with(&[("NO_COLOR", "0"), ("CLICOLOR_FORCE", "1")])), "any value counts");
     }
 }

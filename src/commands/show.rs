@@ -17,8 +17,8 @@ use serde::Serialize;
 
 use super::results::open;
 use crate::cli::ShowArgs;
-use crate::colour::colours;
 use crate::exit::{CommandResult, Exit, Failure};
+use crate::terminal::colours;
 
 /// `lumos show`: prints one item's trajectory.
 pub(crate) fn run(arguments: &ShowArgs) -> CommandResult {

@@ -9,7 +9,6 @@
 struct Readme;
 
 mod attribution;
-mod backend;
 mod call;
 mod configuration;
 mod dialogue;
@@ -22,16 +21,14 @@ mod identity;
 mod item;
 pub mod outcome;
 mod placement;
+mod progress;
 mod prompt_format;
 pub mod python;
 pub mod recorded;
 mod request;
 mod server_use;
-mod stall;
-mod throughput;
 mod unit;
 
-pub use backend::BackendChoice;
 pub use call::{
     ChatReply, ExternalReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply, WikiRequest,
 };
@@ -44,12 +41,11 @@ pub use formulation::{Behaviour, Formulation, UnknownName};
 pub use identity::{ContentHash, ItemId, UnitId};
 pub use item::{AddedTask, AnswerForm, GoldStep, Item, Setup, Target, Task};
 pub use outcome::{Ending, Evidence, Fault, FaultKind, Outcome, Reason, Stage, Step, Telemetry};
-pub use placement::{Device, Placement, PlacementError, Swap};
+pub use placement::{BackendChoice, Device, Placement, PlacementError, Swap};
+pub use progress::{Reminder, Throughput, stall_message};
 pub use prompt_format::{PromptFormat, PromptTemplate, TemplatedPrompt};
 pub use request::{
     Completion, DraftCounts, Finish, Input, Message, NanoDollars, Request, Role, Sampling, Stop,
 };
 pub use server_use::ServerUse;
-pub use stall::{Reminder, stall_message};
-pub use throughput::Throughput;
 pub use unit::{Assignment, EpisodeUnit, Finished, WorkUnit};

@@ -17,30 +17,26 @@
 //!
 //! `stat_cases.json` has values computed with SciPy and statsmodels, which the tests reproduce within 1e-9.
 
-mod attempts;
 mod binary;
 mod bootstrap;
-mod gate;
+mod decision;
 mod mean;
-mod multiplicity;
 mod normal;
 mod paired;
 mod permutation;
 mod power;
 mod proportion;
 
-pub use attempts::{pass_at_k, pass_hat_k};
 pub use binary::{McNemar, mcnemar, paired_score};
 pub use bootstrap::{Bca, ClusterSum, bca, bca_of_all_resamples};
-pub use gate::{NonInferiority, non_inferiority};
+pub use decision::{NonInferiority, benjamini_hochberg, holm, non_inferiority};
 pub use mean::{ClusteredErrors, clustered_errors, mean_and_error, welch};
 pub(crate) use mean::{clustered_error, standard_error, student_interval};
-pub use multiplicity::{benjamini_hochberg, holm};
 pub use normal::{normal_cdf, normal_quantile, student_cdf, student_quantile};
 pub use paired::{PairedDifference, Quantile, SidedShares, linearised, paired_ratio};
 pub use permutation::{Permutation, sign_flip};
 pub use power::{Variances, detectable, detectable_of_discordant, items_needed};
-pub use proportion::{clopper_pearson, newcombe, wilson};
+pub use proportion::{clopper_pearson, newcombe, pass_at_k, pass_hat_k, wilson};
 
 /// Lower and upper limit of an interval.
 pub type Limits = (f64, f64);

@@ -7,7 +7,6 @@ mod crash;
 mod faults;
 mod hostile;
 mod queues;
-mod room;
 
 use std::future::Future;
 use std::time::Duration;
