@@ -18,10 +18,8 @@
 mod lookup;
 mod mode;
 mod policy;
-mod verify;
 
-pub(crate) use lookup::draft;
 pub use lookup::replay;
+pub(crate) use lookup::{draft, verify};
 pub use mode::{DraftUsage, Speculation};
 pub(crate) use policy::DraftPolicy;
-pub(crate) use verify::verify;

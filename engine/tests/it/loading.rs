@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::support::{NamedTensor, Shape, pickle, pieces, safetensors, sentencepiece};
+use crate::support::tokenizer::sentencepiece;
+use crate::support::{NamedTensor, Shape, pickle, pieces, safetensors};
 use lumos_engine::{
     DType, Engine, GenerateRequest, Generation, LoadError, LoadOptions, ModelFiles, ModelSource, Prompt,
     SamplingParams, StopCondition,
@@ -73,7 +74,7 @@ async fn every_layout_gives_the_same() {
         std::fs::remove_file(pickled.path().join(name)).unwrap();
     }
     std::fs::write(pickled.path().join("pytorch_model.bin"), pickle::pickle(&tensors, false)).unwrap();
-    std::fs::write(pickled.path().join("tokenizer.model"), sentencepiece::model(&pieces())).unwrap();
+    std::fs::write(pickled.path().join("tokenizer.model"), sentencepiece(&pieces())).unwrap();
     assert_eq!(generation(&load(pickled.path()).unwrap()).await, expected);
 
     // Sharded pickles.

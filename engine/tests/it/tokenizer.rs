@@ -4,7 +4,8 @@ use crate::support;
 use std::path::Path;
 
 use crate::support::gguf::{GgufModel, kind, text};
-use crate::support::{Shape, Uniform, byte_tokenizer, pieces, sentencepiece};
+use crate::support::tokenizer::sentencepiece;
+use crate::support::{Shape, Uniform, byte_tokenizer, pieces};
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value;
 use lumos_engine::{Engine, LoadError, LoadOptions, ModelSource, Tokenizer};
@@ -51,7 +52,7 @@ fn from_gguf(pieces: usize, change: impl Fn(&mut GgufModel)) -> Engine {
 fn own() -> (Tokenizer, Tokenizer) {
     let json = byte_tokenizer().to_string();
     let json = Tokenizer::from_json(json.as_bytes(), Path::new("tokenizer.json")).unwrap();
-    (json, from_model(&sentencepiece::model(&pieces())))
+    (json, from_model(&sentencepiece(&pieces())))
 }
 
 fn assert_equal(json: &Tokenizer, model: &Tokenizer, text: &str) {
@@ -251,7 +252,7 @@ fn llama_2_equals_its_published_json() {
 fn added_tokens_get_their_ids() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
-    write("tokenizer.model", &sentencepiece::model(&pieces()));
+    write("tokenizer.model", &sentencepiece(&pieces()));
     let next = pieces().len() as u32;
     write("added_tokens.json", format!(r#"{{"<pad>": {next}, "<call>": {}}}"#, next + 1).as_bytes());
     write("special_tokens_map.json", br#"{"pad_token": {"content": "<pad>"}, "eos_token": "</s>"}"#);

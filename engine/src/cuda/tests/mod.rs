@@ -2,10 +2,9 @@
 
 #[cfg(all(unix, feature = "cuda"))]
 mod driver;
+mod kernels;
 mod models;
 mod pages;
-mod product;
-mod races;
 mod sampling;
 #[cfg(feature = "cuda")]
 pub(super) mod sass;

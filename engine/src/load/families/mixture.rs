@@ -1,6 +1,7 @@
 //! Mixtures of experts: Mixtral and Qwen3-MoE.
 
-use super::{DEFAULTS, Defaults, biases, plain, qwen, set_windows};
+use super::dense::qwen_windows;
+use super::{DEFAULTS, Defaults, biases, plain, set_windows};
 use crate::error::LoadError;
 use crate::load::block::{Biases, ExpertConfig, ExpertNames, Family, FeedForward, ModelConfig, QueryKeyNorm};
 use crate::load::config::{Problem, RawConfig};
@@ -24,7 +25,7 @@ pub(super) fn qwen3_moe(raw: &RawConfig, problem: &Problem<'_>) -> Result<ModelC
     let mut config = plain(raw, problem, Family::Qwen3Moe, &DEFAULTS)?;
     config.block.biases = Biases { feed_forward: false, ..biases(raw) };
     config.block.query_key_norm = QueryKeyNorm::PerHead;
-    qwen::windows(&mut config, raw, problem, 0)?;
+    qwen_windows(&mut config, raw, problem, 0)?;
     let (count, active) = experts(raw, problem, 128, 8)?;
     let width = raw.moe_intermediate_size.unwrap_or(768);
     let normalised = raw.norm_topk_prob.unwrap_or(false);

@@ -4,13 +4,9 @@
 //! [`plain`] is the description of a Llama; the functions change what their family computes differently. Defaults of
 //! missing fields are those of transformers' configuration classes, on which published files rely.
 
+mod dense;
 mod gemma;
-mod granite;
-mod llama;
 mod mixture;
-mod olmo;
-mod phi;
-mod qwen;
 #[cfg(test)]
 mod tests;
 
@@ -34,17 +30,17 @@ pub(crate) struct FamilyEntry {
 
 /// All supported families.
 pub(crate) const FAMILIES: &[FamilyEntry] = &[
-    FamilyEntry { architecture: "LlamaForCausalLM", model_type: "llama", read: llama::llama },
-    FamilyEntry { architecture: "MistralForCausalLM", model_type: "mistral", read: llama::mistral },
+    FamilyEntry { architecture: "LlamaForCausalLM", model_type: "llama", read: dense::llama },
+    FamilyEntry { architecture: "MistralForCausalLM", model_type: "mistral", read: dense::mistral },
     FamilyEntry { architecture: "MixtralForCausalLM", model_type: "mixtral", read: mixture::mixtral },
-    FamilyEntry { architecture: "Qwen2ForCausalLM", model_type: "qwen2", read: qwen::qwen2 },
-    FamilyEntry { architecture: "Qwen3ForCausalLM", model_type: "qwen3", read: qwen::qwen3 },
+    FamilyEntry { architecture: "Qwen2ForCausalLM", model_type: "qwen2", read: dense::qwen2 },
+    FamilyEntry { architecture: "Qwen3ForCausalLM", model_type: "qwen3", read: dense::qwen3 },
     FamilyEntry { architecture: "Qwen3MoeForCausalLM", model_type: "qwen3_moe", read: mixture::qwen3_moe },
     FamilyEntry { architecture: "Gemma2ForCausalLM", model_type: "gemma2", read: gemma::gemma2 },
     FamilyEntry { architecture: "Gemma3ForCausalLM", model_type: "gemma3_text", read: gemma::gemma3 },
-    FamilyEntry { architecture: "Phi3ForCausalLM", model_type: "phi3", read: phi::phi3 },
-    FamilyEntry { architecture: "Olmo2ForCausalLM", model_type: "olmo2", read: olmo::olmo2 },
-    FamilyEntry { architecture: "GraniteForCausalLM", model_type: "granite", read: granite::granite },
+    FamilyEntry { architecture: "Phi3ForCausalLM", model_type: "phi3", read: dense::phi3 },
+    FamilyEntry { architecture: "Olmo2ForCausalLM", model_type: "olmo2", read: dense::olmo2 },
+    FamilyEntry { architecture: "GraniteForCausalLM", model_type: "granite", read: dense::granite },
 ];
 
 /// Finds a family by its class name, or by its `model_type` if the class name is missing.

@@ -7,7 +7,7 @@ pub(crate) mod gguf_families;
 pub(crate) mod pickle;
 #[allow(dead_code, reason = "used by the integration tests only")]
 pub(crate) mod plain;
-pub(crate) mod sentencepiece;
+pub(crate) mod tokenizer;
 mod uniform;
 
 use std::path::Path;
@@ -16,6 +16,7 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 
+pub(crate) use tokenizer::{byte_tokenizer, pieces};
 pub(crate) use uniform::Uniform;
 
 /// A tensor's name, shape and values.
@@ -164,60 +165,4 @@ pub(crate) fn safetensors(tensors: &[NamedTensor]) -> Vec<u8> {
         (name.clone(), TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap())
     });
     safetensors::serialize(views, None).unwrap()
-}
-
-/// Pieces of the tests' tokenizer: three control pieces, all bytes, and some Llama-like pieces with their
-/// scores.
-pub(crate) fn pieces() -> Vec<(String, f32)> {
-    let mut pieces: Vec<(String, f32)> =
-        ["<unk>", "<s>", "</s>"].map(|text| (text.to_owned(), 0.0)).into_iter().collect();
-    pieces.extend((0..=255).map(|byte| (format!("<0x{byte:02X}>"), 0.0)));
-    let merged = ["▁t", "er", "in", "▁a", "th", "▁th", "he", "▁the", "▁▁", "▁▁▁", "the", "aa"];
-    pieces.extend(merged.iter().enumerate().map(|(rank, text)| ((*text).to_owned(), -(rank as f32))));
-    let single = ["▁", "t", "e", "r", "i", "n", "a", "h", "s", "o", "1", "é"];
-    pieces.extend(single.iter().enumerate().map(|(rank, text)| ((*text).to_owned(), -(100.0 + rank as f32))));
-    pieces
-}
-
-/// Returns the same vocabulary as a tokenizer.json, with explicit merges.
-pub(crate) fn byte_tokenizer() -> Value {
-    let vocabulary: serde_json::Map<String, Value> =
-        pieces().into_iter().enumerate().map(|(id, (text, _))| (text, json!(id))).collect();
-    let special = |id: usize, text: &str| {
-        json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
-               "normalized": false, "special": true})
-    };
-    let merges = [
-        "▁ t",
-        "e r",
-        "i n",
-        "▁ a",
-        "t h",
-        "▁t h",
-        "▁ th",
-        "h e",
-        "▁th e",
-        "▁t he",
-        "▁ the",
-        "▁ ▁",
-        "▁▁ ▁",
-        "▁ ▁▁",
-        "th e",
-        "t he",
-        "a a",
-    ];
-    json!({
-        "version": "1.0", "truncation": null, "padding": null,
-        "added_tokens": [special(0, "<unk>"), special(1, "<s>"), special(2, "</s>")],
-        "normalizer": {"type": "Sequence", "normalizers": [
-            {"type": "Prepend", "prepend": "▁"},
-            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
-        "pre_tokenizer": null, "post_processor": null,
-        "decoder": {"type": "Sequence", "decoders": [
-            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-            {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
-        "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
-            "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "ignore_merges": false,
-            "vocab": vocabulary, "merges": merges},
-    })
 }
