@@ -31,6 +31,7 @@ pub mod browser {
     #[cfg(feature = "browser")]
     pub(crate) mod webdriver;
 
+    #[cfg(feature = "browser")]
     pub(crate) use settings::found;
     pub use settings::{BrowserName, BrowserSettings, UnknownBrowser};
 }
