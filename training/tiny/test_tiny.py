@@ -25,7 +25,7 @@ from lumos_tiny.loop import Schedule
 from lumos_tiny.model import ModelConfig, TinyLlama
 from lumos_tiny.muon import BatchedMuon
 from lumos_tiny.onetime import ONETIME, marked, onetime_tokenizer
-from lumos_tiny.packed import loss, packs
+from lumos_tiny.packed import loss, packs, swiglu, swiglu_backward
 from lumos_tiny.sources import after_another_story, partial, renumbered
 from lumos_tiny.story import Problem, Step, numbers_in
 from lumos_tiny.store import Store, produced, repeated, windowed
@@ -127,6 +127,15 @@ class Packed(unittest.TestCase):
         self.assertAlmostEqual(loss(model, *first).item(), expected.item(), delta=0.02)
         for gradient, parameter in zip(given, model.parameters(), strict=True):
             self.assertLess(float((gradient - parameter.grad).norm() / parameter.grad.norm()), 0.05)
+
+    def test_the_activation_is_a_number_for_every_gate(self) -> None:
+        gates = torch.tensor([-1e30, -200, -89, -30, -1, 0, 1, 89, 200], dtype=torch.bfloat16)
+        both = torch.cat((gates.repeat(4), torch.ones(36, dtype=torch.bfloat16))).view(1, -1)
+        wanted = both.float().requires_grad_()
+        expected = F.silu(wanted[:, :36]) * wanted[:, 36:]
+        expected.sum().backward()
+        torch.testing.assert_close(swiglu(both).float(), expected.detach(), rtol=1e-2, atol=1e-2)
+        torch.testing.assert_close(swiglu_backward(both, torch.ones(1, 36).bfloat16()).float(), wanted.grad, rtol=1e-2, atol=1e-2)
 
 
 def numbered(number: int) -> Store | None:

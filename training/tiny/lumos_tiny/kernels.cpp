@@ -203,13 +203,16 @@ extern "C" void attention_backward(const uint16_t *qkv, const int32_t *starts, i
         }
 }
 
+// 1 / (1 + exp(-x)). Without the limit, the division by an infinite sum is not a number, because -ffast-math refines an estimate of it.
+inline float sigmoid(float x) { return 1 / (1 + expf(std::min(-x, 80.0f))); }
+
 // `both` is [tokens, 2, size] in bfloat16, gate and up, and `out` [tokens, size].
 extern "C" void swiglu_forward(const uint16_t *both, int64_t tokens, int size, uint16_t *out) {
     for (; tokens--; both += 2 * size, out += size)
 #pragma omp simd
         for (int i = 0; i < size; i++) {
             float gate = to_float(both[i]);
-            out[i] = to_bf16(gate / (1 + expf(-gate)) * to_float(both[size + i]));
+            out[i] = to_bf16(gate * sigmoid(gate) * to_float(both[size + i]));
         }
 }
 
@@ -217,7 +220,7 @@ extern "C" void swiglu_backward(const uint16_t *both, int64_t tokens, int size, 
     for (; tokens--; both += 2 * size, dboth += 2 * size, dout += size)
 #pragma omp simd
         for (int i = 0; i < size; i++) {
-            float gate = to_float(both[i]), up = to_float(both[size + i]), d = to_float(dout[i]), s = 1 / (1 + expf(-gate));
+            float gate = to_float(both[i]), up = to_float(both[size + i]), d = to_float(dout[i]), s = sigmoid(gate);
             dboth[i] = to_bf16(d * up * s * (1 + gate * (1 - s)));
             dboth[size + i] = to_bf16(d * gate * s);
         }

@@ -59,6 +59,8 @@ CONSTANTS = [
     "R4 = Click(< prev); R5 = Click(", "); R6 = FeatureRetrieve(R5, Query: ", "R7 = Pick(Item_names: R1, Item_features: [R3, R6], Query: ",
     "R8 = Click(< prev); R9 = Click(R7); R10 = Click(", *(f"); R{i} = Click(" for i in range(11, 16)), "buy now)", ".)", "Find me ",
     ", and price lower than ", " dollars", ": ", ", and ", " with ", ", ", ")", "(",
+    # Runs of zeros in identifiers. As single zeros, which one is to be copied next could only be counted.
+    *("0" * length for length in range(2, 9)),
 ]  # fmt: skip
 
 

@@ -155,6 +155,11 @@ def _page(r: Random, spec: str, labels: dict[str, str], values: dict[str, str]) 
     return elements
 
 
+def _unseen(kind: Kind, element: str) -> str:
+    """Returns how an agent that does not see the page names an element with a label: by all texts that sites of the kind have there."""
+    return " or ".join(dict.fromkeys(kind.labels[element[1:-1]])) if element[1:-1] in kind.labels else ""
+
+
 def draw_task(r: Random, kinds: list[Kind]) -> WebTask:
     """Returns a task on a new site of one of these kinds."""
     kind = r.choice(kinds)
@@ -179,7 +184,8 @@ def draw_task(r: Random, kinds: list[Kind]) -> WebTask:
         wanted = {"TYPE": ("input",), "SELECT": ("select",), "CLICK": ("button", "a")}[operation]
         index = next(i for tag in wanted for i, e in enumerate(elements) if e.tag == tag and e.text == name)
         tag = elements[index].tag
-        made.append(Step(page, elements, index, operation, fill(value, values, labels), fill(said, values) or name, ROLES[tag] if by_role else tag))
+        said = fill(said, values) or _unseen(kind, element) or name
+        made.append(Step(page, elements, index, operation, fill(value, values, labels), said, ROLES[tag] if by_role else tag))
     return WebTask(f"{kind.name}-{number(r, 4)}", kind.domain, kind.subdomain, text, made)
 
 

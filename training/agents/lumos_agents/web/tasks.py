@@ -128,7 +128,7 @@ def generate(split: str, seed: int, count: int, folder: Path) -> None:
             continue
         seen.add(task.text)
         records.append(record(task, f"{split}-{len(records):05}"))
-        steps = [{"operation": s.operation, "role": s.role, "said": s.said, "value": s.value} for s in task.steps]
+        steps = [{"operation": s.operation, "role": s.element.tag, "said": s.said, "value": s.value} for s in task.steps]
         known.append({"task": task.text, "steps": steps})
     place = folder / "mind2web" / "test_domain"
     place.mkdir(parents=True, exist_ok=True)
