@@ -29,7 +29,7 @@ mod uniform;
 pub use elementwise::{add, add_bias, add_scaled, gated, norm_heads, rms_norm, scale, soft_cap};
 pub use kernel::{Execution, PanelWeights};
 pub use quantized::QuantizedPanels;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(target_arch = "x86_64")]
 pub use simd::AttentionTiles;
 pub use simd::{
     Columns, DType, OutputColumns, PANEL, Path, QuantizedFormat, QuantizedPath, arch, byte_operations,

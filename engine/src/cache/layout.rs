@@ -30,10 +30,10 @@ pub(crate) enum Storage {
     /// Host memory of the engine, as float32.
     #[default]
     F32,
-    /// Host memory of the engine, as bfloat16; only with matrix instructions.
+    /// Host memory of the engine, as bfloat16; only where the processor multiplies that type.
     #[cfg_attr(
-        not(all(target_arch = "x86_64", target_os = "linux")),
-        allow(dead_code, reason = "matrix instructions are those of x86-64")
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "the instructions for it are those of x86-64")
     )]
     Bf16,
     /// Device memory; the model on the device defines its own layout.

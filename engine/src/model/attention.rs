@@ -4,11 +4,11 @@
 //! on the batch, the chunking of its prompt, the page size, or the machine's vector width. Rows and heads
 //! that read the same keys are computed together, each in its own order.
 //!
-//! `tiles` computes in float32; keys and values that the pages do not have in whole tiles are first collected. With
-//! matrix instructions, `matrices` computes those in bfloat16.
+//! `tiles` computes in float32; keys and values that the pages do not have in whole tiles are first collected. Where the
+//! processor multiplies bfloat16, `matrices` computes those in bfloat16.
 
 mod collected;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(target_arch = "x86_64")]
 mod matrices;
 mod tiles;
 
@@ -36,7 +36,7 @@ const SHARED: usize = 4;
 /// How the CPU stores keys and values of models with weights of a type.
 pub(crate) fn attention_storage(dtype: DType) -> Storage {
     match dtype {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        #[cfg(target_arch = "x86_64")]
         DType::Bf16 if lumos_kernels::AttentionTiles::available() => Storage::Bf16,
         _ => Storage::F32,
     }
@@ -145,7 +145,7 @@ fn compute<'a>(
     for_each_cell(target, &heights, width / shape.key_value_heads, parallel, |block, head, output| {
         let task = Task { shape, layer, stride, head, block: blocks[block] };
         SCRATCH.with_borrow_mut(|scratch| match task.block.cache.layout().storage {
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            #[cfg(target_arch = "x86_64")]
             Storage::Bf16 => task.multiply(execution.arch, output, scratch),
             _ => execution.arch.dispatch(Vectors { task, output, scratch }),
         });
@@ -180,7 +180,7 @@ struct Scratch {
     /// Keys and values that are collected from several pages.
     keys: AlignedBuffer,
     values: AlignedBuffer,
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    #[cfg(target_arch = "x86_64")]
     matrices: matrices::Matrices,
 }
 

@@ -158,7 +158,7 @@ macro_rules! multiply {
 
 mod attention;
 
-pub use attention::AttentionTiles;
+pub(super) use attention::AttentionRegisters;
 
 impl Tiles {
     /// Multiplies one panel with all rows, 32 rows at a time.

@@ -18,6 +18,8 @@
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
+#[cfg(target_arch = "x86_64")]
+mod attention;
 mod columns;
 mod lanes;
 mod limit;
@@ -28,8 +30,8 @@ mod tile;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub use amx::AttentionTiles;
+#[cfg(target_arch = "x86_64")]
+pub use attention::AttentionTiles;
 pub(crate) use columns::for_each_window;
 pub use columns::{Columns, OutputColumns, for_each_cell};
 pub(crate) use limit::InstructionLimit;

@@ -2,9 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use super::Unit;
 use super::lanes::{Bfloat16Pairs, Float16, Lanes, Weight, Widen, Words};
 use super::tile::{run, run_widened};
+use super::{Unit, attention};
 
 /// AVX2, FMA and F16C; with AVX-VNNI if `VNNI`.
 pub(super) struct Avx2<const VNNI: bool = false>;
@@ -154,7 +154,7 @@ impl Widen for Avx512 {
 
 /// AVX-512 BF16: a word is a pair of bfloat16, and one instruction adds both products of a pair to the sum, the second
 /// one first.
-struct Avx512Pairs;
+pub(super) struct Avx512Pairs;
 
 impl Lanes for Avx512Pairs {
     const LANES: usize = 16;
@@ -261,4 +261,24 @@ products! {
     avx512_bf16: "avx512f", run::<Avx512, Bfloat16Pairs, 2, 12>;
     avx512_f16: "avx512f", run::<Avx512, Float16, 2, 12>;
     avx512_pairs: "avx512f,avx512bf16", run::<Avx512Pairs, Words, 2, 12>;
+}
+
+/// [`attention::scores`], compiled for its instructions.
+///
+/// # Safety
+/// The processor has AVX-512 F and BF16; the lengths are those that [`AttentionTiles`](super::AttentionTiles) checks.
+#[target_feature(enable = "avx512f,avx512bf16")]
+pub(super) unsafe fn attention_scores(count: usize, queries: &[u16], keys: &[&[u16]], scores: &mut [f32]) {
+    // SAFETY: the caller's promise.
+    unsafe { attention::scores(count, queries, keys, scores) }
+}
+
+/// [`attention::sums`], compiled for its instructions.
+///
+/// # Safety
+/// As for [`attention_scores`].
+#[target_feature(enable = "avx512f,avx512bf16")]
+pub(super) unsafe fn attention_sums(count: usize, weights: &[u16], values: &[&[u16]], output: &mut [f32]) {
+    // SAFETY: the caller's promise.
+    unsafe { attention::sums(count, weights, values, output) }
 }

@@ -1,4 +1,4 @@
-//! Attention over keys and values in bfloat16 with matrix instructions: up to 16 queries at a time.
+//! Attention over keys and values in bfloat16, where the processor multiplies them: up to 16 queries at a time.
 //!
 //! Queries and weights are rounded to bfloat16, as in transformers with models of that type; scores, softmax and sums
 //! are float32. Weights are rounded before they are divided by their sum.

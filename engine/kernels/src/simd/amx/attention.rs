@@ -1,45 +1,28 @@
-//! [`AttentionTiles`]: scores and weighted sums of attention over keys and values in bfloat16.
-//!
-//! Up to 16 queries of one key-value head are multiplied with tiles of [`POSITIONS`] positions. A score is a sum over
-//! blocks of 32 dimensions (16 in the last one if they do not fill it), a weighted sum one over tiles of positions, in
-//! ascending order; within a block, one chain adds the even and one the odd products. So neither depends on the other
-//! queries, nor on where the tiles are stored.
+//! Attention over keys and values in bfloat16 with tile registers.
 
 use std::arch::asm;
 use std::marker::PhantomData;
 
 use super::{Configuration, GUARDS, ROW_BYTES, TILE_ROWS, configure, release};
-use crate::simd::{DType, Path};
+use crate::simd::attention::{PADDING, POSITIONS};
 
-/// Positions per tile of keys and of values.
-const POSITIONS: usize = 16;
 /// Dimensions in a whole block of keys.
 const BLOCK: usize = 32;
-/// Numbers that are padded with zeros to a multiple of this: the dimensions of queries, keys and values.
-const PADDING: usize = 16;
 
 /// This thread's tile registers, configured for some queries: 0 to 3 are sums of all queries; 4 has queries (a block of
 /// dimensions), 5 queries or weights (16 dimensions or positions), 6 keys (a block), 7 keys or values (16 dimensions or
 /// positions). Not to be nested with other uses of the registers.
-pub struct AttentionTiles {
+pub(in crate::simd) struct AttentionRegisters {
     queries: usize,
     /// A guard belongs to its thread.
     thread: PhantomData<*const ()>,
 }
 
-impl AttentionTiles {
-    /// Most queries that are computed together.
-    pub const MOST_QUERIES: usize = TILE_ROWS;
-
-    /// Whether the processor has the instructions, within the [`instruction_limit`](crate::instruction_limit).
-    pub fn available() -> bool {
-        Path::best(DType::Bf16) == Path::Amx
-    }
-
+impl AttentionRegisters {
     /// Configures the registers for this number of queries. Panics if the processor does not have them, or if they are
     /// in use.
-    pub fn new(queries: usize) -> Self {
-        assert!(super::available() && (1..=Self::MOST_QUERIES).contains(&queries));
+    pub(in crate::simd) fn new(queries: usize) -> Self {
+        assert!((1..=TILE_ROWS).contains(&queries));
         assert_eq!(GUARDS.replace(1), 0, "the tile registers of this thread are in use");
         let mut configuration = Configuration::new();
         configuration.set(0..4, queries, ROW_BYTES);
@@ -51,17 +34,15 @@ impl AttentionTiles {
         Self { queries, thread: PhantomData }
     }
 
-    /// Writes the dot products of the queries (queries × padded dimensions) with the keys of all positions (one slice
-    /// per tile: padded dimensions / 2 × 16 positions × 2) to `scores` (queries × positions).
-    pub fn scores(&self, queries: &[u16], keys: &[&[u16]], scores: &mut [f32]) {
-        let padded = queries.len() / self.queries;
-        assert_eq!((queries.len(), padded % PADDING), (self.queries * padded, 0));
-        assert_eq!(scores.len(), self.queries * keys.len() * POSITIONS);
-        assert!(keys.iter().all(|keys| keys.len() == padded * POSITIONS));
+    /// See [`AttentionTiles::scores`](crate::simd::AttentionTiles::scores).
+    ///
+    /// # Safety
+    /// The lengths are those that it checks.
+    pub(in crate::simd) unsafe fn scores(&self, queries: &[u16], keys: &[&[u16]], scores: &mut [f32]) {
         let width = keys.len() * POSITIONS;
         let mut scores = scores.as_mut_ptr();
         let (pairs, last) = keys.as_chunks();
-        // SAFETY: the lengths are right by the lines above; `scores` advances by the positions that are written.
+        // SAFETY: the caller's promise; `scores` advances by the positions that are written.
         unsafe {
             for [first, second] in pairs {
                 self.score::<true>(queries, [first, second], scores, width);
@@ -121,15 +102,14 @@ impl AttentionTiles {
         }
     }
 
-    /// Writes the sums of the values (one slice per tile: 8 pairs of positions × padded dimensions × 2) weighted by each
-    /// query's weights (queries × positions) to `output` (queries × padded dimensions).
-    pub fn sums(&self, weights: &[u16], values: &[&[u16]], output: &mut [f32]) {
+    /// See [`AttentionTiles::sums`](crate::simd::AttentionTiles::sums).
+    ///
+    /// # Safety
+    /// The lengths are those that it checks.
+    pub(in crate::simd) unsafe fn sums(&self, weights: &[u16], values: &[&[u16]], output: &mut [f32]) {
         let padded = output.len() / self.queries;
-        assert_eq!((output.len(), padded % PADDING), (self.queries * padded, 0));
-        assert_eq!(weights.len(), self.queries * values.len() * POSITIONS);
-        assert!(values.iter().all(|values| values.len() == padded * POSITIONS));
         let mut start = 0;
-        // SAFETY: the lengths are right by the lines above, and `start` + the dimensions of a call is at most `padded`.
+        // SAFETY: the caller's promise, and `start` + the dimensions of a call is at most `padded`.
         unsafe {
             while start + 4 * PADDING <= padded {
                 self.sum::<true>(weights, values, output, start);
@@ -191,7 +171,7 @@ impl AttentionTiles {
     }
 }
 
-impl Drop for AttentionTiles {
+impl Drop for AttentionRegisters {
     fn drop(&mut self) {
         GUARDS.set(0);
         release();
