@@ -18,7 +18,7 @@ from lumos_agents.tokens import fold_case, train_tokenizer
 from lumos_tiny import gpu
 from lumos_tiny.batches import batched
 from lumos_tiny.copying import with_copying
-from lumos_tiny.examples import Example
+from lumos_tiny.examples import IGNORE, Example
 from lumos_tiny.export import load, save
 from lumos_tiny.initial import ROPE_THETA, copied_share, grown, write_copying_circuit
 from lumos_tiny.loop import Schedule, fit
@@ -113,7 +113,11 @@ def main() -> None:
     from lumos_tiny.packed import compiled, packs
 
     examples = encoded(tokenizer, conversations, args.longest)
-    describe((name for name, _ in examples), sum(len(example.ids) for _, example in examples), len(conversations))
+    tokens = sum(len(example.ids) for _, example in examples)
+    describe((name for name, _ in examples), tokens, len(conversations))
+    learned = sum(target != IGNORE for _, example in examples for target in example.targets) / max(1, tokens)
+    if args.packed and args.packed < learned:
+        print(f"{learned:.0%} of the tokens are learned: batches stay partly empty with --packed {args.packed}; pass --packed {learned + 0.03:.2f}", flush=True)
     stream = repeated(examples, r)
     if args.copying:
         stream = with_copying(stream, args.copying, tokenizer.get_vocab_size(), r)

@@ -25,7 +25,7 @@ from lumos_tiny.loop import Schedule
 from lumos_tiny.model import ModelConfig, TinyLlama
 from lumos_tiny.muon import BatchedMuon
 from lumos_tiny.onetime import ONETIME, marked, onetime_tokenizer
-from lumos_tiny.packed import loss, packs, swiglu, swiglu_backward
+from lumos_tiny.packed import attention, loss, packs, swiglu, swiglu_backward
 from lumos_tiny.sources import after_another_story, partial, renumbered
 from lumos_tiny.story import Problem, Step, numbers_in
 from lumos_tiny.store import Store, produced, repeated, windowed
@@ -127,6 +127,17 @@ class Packed(unittest.TestCase):
         self.assertAlmostEqual(loss(model, *first).item(), expected.item(), delta=0.02)
         for gradient, parameter in zip(given, model.parameters(), strict=True):
             self.assertLess(float((gradient - parameter.grad).norm() / parameter.grad.norm()), 0.05)
+
+    def test_what_is_left_of_a_batch_is_short(self) -> None:
+        first, second = Example([1] * 30, [1] * 30), Example([2] * 300, [IGNORE] * 300)
+        [ids, starts, asked, targets] = next(packs(iter([first, second]), 300, 0.5))
+        self.assertEqual(starts.tolist(), [0, 30, 94, 158, 222, 286, 300])
+        self.assertEqual((int(ids.sum()), len(asked), int((targets != IGNORE).sum())), (30, 150, 30))
+
+    def test_sequences_have_positions(self) -> None:
+        qkv, table = torch.zeros(20, 3, 1, 32).bfloat16(), torch.zeros(19, 16)
+        with self.assertRaises(AssertionError):
+            attention(qkv, torch.tensor([0, 20], dtype=torch.int32), table, table)
 
     def test_the_activation_is_a_number_for_every_gate(self) -> None:
         gates = torch.tensor([-1e30, -200, -89, -30, -1, 0, 1, 89, 200], dtype=torch.bfloat16)

@@ -25,6 +25,8 @@ from .model import PRODUCTS, TinyLlama
 SOURCE = Path(__file__).with_name("kernels.cpp")
 FLAGS = ["-O3", "-march=native", "-mprefer-vector-width=512", "-ffast-math", "-fopenmp-simd", "-shared", "-fPIC"]
 HEAD = 32
+#: Longest sequence of zeros: attention takes time for each pair of its tokens, and a model has positions for a limited number.
+FILLER = 64
 BF16 = torch.bfloat16
 
 
@@ -45,7 +47,7 @@ def library() -> ctypes.CDLL:
 def _call(function: str, qkv: Tensor, starts: Tensor, cos: Tensor, sin: Tensor, *others: Tensor) -> None:
     tensors = [ctypes.c_void_p(t.data_ptr()) for t in others]
     tokens, _, heads, size = qkv.shape
-    assert size == HEAD and all(t.is_contiguous() for t in (qkv, starts, cos, sin, *others))
+    assert size == HEAD and int(starts.diff().max()) <= len(cos) and all(t.is_contiguous() for t in (qkv, starts, cos, sin, *others))
     pointers = [ctypes.c_void_p(t.data_ptr()) for t in (qkv, starts, cos, sin)]
     getattr(library(), function)(*pointers[:2], starts.numel() - 1, heads, *pointers[2:], tokens, *tensors)
 
@@ -155,7 +157,7 @@ def loss(model: TinyLlama, ids: Tensor, starts: Tensor, asked: Tensor, targets: 
 def packs(examples: Iterator[Example], tokens: int, share: float) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """Yields batches of exactly `tokens` ids and `share * tokens` targets: ids, starts of the sequences, positions asked, targets.
 
-    A batch is full when its next example does not fit in either. What is left is one more sequence, of zeros.
+    A batch is full when its next example does not fit in either. What is left are sequences of at most `FILLER` zeros.
     """
     most = int(tokens * share)
     ids, asked, wanted, starts = [], [], [], [0]
@@ -164,7 +166,7 @@ def packs(examples: Iterator[Example], tokens: int, share: float) -> Iterator[tu
         if len(example.ids) > tokens or len(places) > most:
             continue
         if len(ids) + len(example.ids) > tokens or len(asked) + len(places) > most:
-            ends = [tokens] if len(ids) < tokens else []
+            ends = [*range(len(ids) + FILLER, tokens, FILLER), tokens] if len(ids) < tokens else []
             yield (
                 torch.tensor(ids + [0] * (tokens - len(ids))),
                 torch.tensor(starts + ends, dtype=torch.int32),
