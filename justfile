@@ -48,6 +48,10 @@ long:
 chromium:
     LUMOS_CHROMIUM=chromium cargo test --locked -p lumos-tools --lib -- browser
 
+# Run the tests of the vector kernels on emulated ARM processors; needs qemu-user and gcc-aarch64-linux-gnu.
+arm *processors:
+    tests/tools/arm.sh {{processors}}
+
 # Lint the program without its optional features, which compiles most dependencies again.
 features:
     cargo clippy --workspace --no-default-features --lib --bins --locked -- -D warnings

@@ -149,15 +149,16 @@ fn floats(weights: &[Matrix<'_>], inputs: usize, dtype: DType) -> candle_core::R
     Ok(packed)
 }
 
-/// The name of the path that computes linear layers of `dtype` weights on this processor. `portable`, `avx2`
-/// and `avx512` give bit-identical results; `avx512bf16` and `amx` (bfloat16 weights only) also round
+/// The name of the path that computes linear layers of `dtype` weights on this processor. `portable`, `neon`,
+/// `avx2` and `avx512` give bit-identical results; `avx512bf16` and `amx` (bfloat16 weights only) also round
 /// activations to bfloat16 and sum in their own orders.
 pub fn linear_path(dtype: DType) -> String {
     Path::best(dtype).to_string()
 }
 
 /// The name of the path that computes linear layers of weights in block formats (Q8_0, Q4_K, Q6_K) on this
-/// processor: `portable`, `avx2`, `avxvnni` or `avx512vnni`. Their results are bit-identical.
+/// processor: `portable`, `avx2`, `avxvnni` or `avx512vnni`; on ARM `portable`, `neondot` or `neoni8mm`. Their results are
+/// bit-identical.
 pub fn quantized_path() -> String {
     QuantizedPath::best().to_string()
 }

@@ -10,22 +10,36 @@ use pulp::Arch;
 /// The variable that limits the instruction sets.
 const VARIABLE: &str = "LUMOS_CPU";
 
-/// Instruction sets that include those before them.
+/// Instruction sets that include those before them, of one architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum InstructionLimit {
     /// Those of every processor of the target.
     Portable,
+    /// NEON.
+    Neon,
+    /// NEON with dot products of bytes.
+    NeonDot,
+    /// NEON with the instructions for matrices of bytes.
+    NeonI8mm,
     /// AVX2, FMA and F16C.
     Avx2,
     /// AVX-VNNI.
     AvxVnni,
     /// AVX-512 with its extensions.
     Avx512,
-    /// Advanced matrix extensions: no limit.
+    /// Advanced matrix extensions, and no limit.
     Amx,
 }
 
 impl InstructionLimit {
+    #[cfg(target_arch = "aarch64")]
+    const NAMES: [(&str, Self); 4] = [
+        ("portable", Self::Portable),
+        ("neon", Self::Neon),
+        ("neondot", Self::NeonDot),
+        ("neoni8mm", Self::NeonI8mm),
+    ];
+    #[cfg(not(target_arch = "aarch64"))]
     const NAMES: [(&str, Self); 5] = [
         ("portable", Self::Portable),
         ("avx2", Self::Avx2),
@@ -91,12 +105,16 @@ mod tests {
 
     #[test]
     fn limits_are_read_by_name() {
-        assert_eq!(InstructionLimit::parse("avx2"), Ok(InstructionLimit::Avx2));
-        assert!(InstructionLimit::Avx2 < InstructionLimit::Avx512);
+        for window in InstructionLimit::NAMES.windows(2) {
+            assert!(window[0].1 < window[1].1);
+            assert_eq!(InstructionLimit::parse(window[1].0), Ok(window[1].1));
+        }
         let error = InstructionLimit::parse("sse").unwrap_err();
-        assert_eq!(
-            error,
-            "invalid value `sse` for LUMOS_CPU: expected one of portable, avx2, avxvnni, avx512, amx"
-        );
+        let names = if cfg!(target_arch = "aarch64") {
+            "portable, neon, neondot, neoni8mm"
+        } else {
+            "portable, avx2, avxvnni, avx512, amx"
+        };
+        assert_eq!(error, format!("invalid value `sse` for LUMOS_CPU: expected one of {names}"));
     }
 }

@@ -4,9 +4,9 @@
 //! word is one float32 or, on the paths that multiply bfloat16 ([`Path::rounds`]), a pair of them. Every
 //! output of every row is reduced separately, in an order that depends on the path alone:
 //!
-//! - `portable`, `avx2`, `avx512`: weights are widened to float32 exactly and activations stay float32. One
+//! - `portable`, `neon`, `avx2`, `avx512`: weights are widened to float32 exactly and activations stay float32. One
 //!   chain of fused multiply-adds over the inputs of a stretch in ascending order from zero; the sums of the
-//!   stretches are added in order. The three paths are bit-identical.
+//!   stretches are added in order. These paths are bit-identical.
 //! - `avx512bf16`: activations are rounded to bfloat16 (nearest, ties to even, subnormal numbers to zero).
 //!   The same chain over pairs of inputs, the second of a pair before the first, subnormal numbers being
 //!   zero.
@@ -23,6 +23,8 @@ mod attention;
 mod columns;
 mod lanes;
 mod limit;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod path;
 mod peak;
 mod quantized;
@@ -104,6 +106,12 @@ impl Kernel {
                 (Path::Portable, DType::F32) => tile::run::<Portable, Words, 4, 3>(unit, row_lines),
                 (Path::Portable, DType::Bf16) => tile::run::<Portable, Bfloat16Pairs, 4, 3>(unit, row_lines),
                 (Path::Portable, DType::F16) => tile::run::<Portable, Float16, 4, 3>(unit, row_lines),
+                #[cfg(target_arch = "aarch64")]
+                (Path::Neon, DType::F32) => neon::multiply::<Words>(unit, row_lines),
+                #[cfg(target_arch = "aarch64")]
+                (Path::Neon, DType::Bf16) => neon::multiply::<Bfloat16Pairs>(unit, row_lines),
+                #[cfg(target_arch = "aarch64")]
+                (Path::Neon, DType::F16) => neon::multiply::<Float16>(unit, row_lines),
                 #[cfg(target_arch = "x86_64")]
                 (Path::Avx2, DType::F32) => x86::avx2_f32(unit, row_lines),
                 #[cfg(target_arch = "x86_64")]

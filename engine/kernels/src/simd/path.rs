@@ -71,6 +71,8 @@ const AMX_ROWS: usize = 16;
 pub enum Path {
     /// Plain Rust.
     Portable,
+    /// NEON, which every 64-bit ARM processor has.
+    Neon,
     /// AVX2 with FMA and F16C.
     Avx2,
     /// AVX-512 F.
@@ -82,7 +84,11 @@ pub enum Path {
 }
 
 impl Path {
-    /// All paths; usually each is faster than those before it.
+    /// All paths of the architecture; usually each is faster than those before it.
+    #[cfg(target_arch = "aarch64")]
+    pub const ALL: [Self; 2] = [Self::Portable, Self::Neon];
+    /// All paths of the architecture; usually each is faster than those before it.
+    #[cfg(not(target_arch = "aarch64"))]
     pub const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
     /// The fastest path of this processor for weights of this type, within the [`instruction_limit`](crate::instruction_limit).
@@ -98,6 +104,7 @@ impl Path {
     fn needs(self) -> InstructionLimit {
         match self {
             Self::Portable => InstructionLimit::Portable,
+            Self::Neon => InstructionLimit::Neon,
             Self::Avx2 => InstructionLimit::Avx2,
             Self::Avx512 | Self::Avx512Bf16 => InstructionLimit::Avx512,
             Self::Amx => InstructionLimit::Amx,
@@ -124,7 +131,7 @@ impl Path {
     pub(crate) fn next_block(self, rest: usize) -> usize {
         match self {
             Self::Portable | Self::Avx2 => next_block(3, rest),
-            Self::Avx512 | Self::Avx512Bf16 => next_block(12, rest),
+            Self::Neon | Self::Avx512 | Self::Avx512Bf16 => next_block(12, rest),
             Self::Amx => rest.min(AMX_ROWS),
         }
     }
@@ -144,6 +151,7 @@ impl Path {
     fn detected(self) -> bool {
         match self {
             Self::Portable => true,
+            Self::Neon => false,
             Self::Avx2 => {
                 is_x86_feature_detected!("avx2")
                     && is_x86_feature_detected!("fma")
@@ -160,7 +168,7 @@ impl Path {
 
     #[cfg(not(target_arch = "x86_64"))]
     fn detected(self) -> bool {
-        self == Self::Portable
+        self == Self::Portable || cfg!(target_arch = "aarch64") && self == Self::Neon
     }
 }
 
@@ -185,6 +193,7 @@ impl fmt::Display for Path {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Portable => "portable",
+            Self::Neon => "neon",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512bf16",

@@ -28,10 +28,10 @@ pub fn float_operations(path: Path) -> u64 {
         Path::Avx512Bf16 => unsafe { x86::avx512_pairs() },
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
         Path::Amx => super::amx::Tiles::new().multiply_in_registers(ROUNDS / 8),
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => unreachable!("only the portable path is available"),
-        #[cfg(all(target_arch = "x86_64", not(target_os = "linux")))]
-        Path::Amx => unreachable!("tiles are used on Linux only"),
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        Path::Neon => unsafe { arm::neon() },
+        _ => unreachable!("no path of this machine"),
     }
 }
 
@@ -49,8 +49,13 @@ pub fn byte_operations(path: QuantizedPath) -> u64 {
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         QuantizedPath::Avx512Vnni => unsafe { x86::avx512_bytes() },
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => unreachable!("only the portable path is available"),
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        QuantizedPath::NeonDot => unsafe { arm::neon_bytes() },
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        QuantizedPath::NeonI8mm => unsafe { arm::neon_mixed_bytes() },
+        _ => unreachable!("no path of this machine"),
     }
 }
 
@@ -71,35 +76,36 @@ fn portable() -> u64 {
     (ROUNDS * SUMS * LANES * 2) as u64
 }
 
+/// Defines a loop over independent sums: its instruction set, the type of its vectors, and one step.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! loops {
+    ($($(#[$doc:meta])* $name:ident: $features:literal, $sums:literal sums of $operations:literal,
+       $zero:expr, $left:expr, $right:expr, $step:expr;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The processor has the features that the function is compiled for.
+        #[target_feature(enable = $features)]
+        pub(super) unsafe fn $name() -> u64 {
+            let (left, right) = (black_box($left), black_box($right));
+            let mut sums = [$zero; $sums];
+            for _ in 0..ROUNDS {
+                for sum in &mut sums {
+                    *sum = $step(*sum, left, right);
+                }
+            }
+            black_box(sums);
+            (ROUNDS * $sums * $operations) as u64
+        }
+    )*};
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
     use std::hint::black_box;
 
     use super::ROUNDS;
-
-    /// Defines a loop over independent sums: its instruction set, the type of its vectors, and one step.
-    macro_rules! loops {
-        ($($(#[$doc:meta])* $name:ident: $features:literal, $sums:literal sums of $operations:literal,
-           $zero:expr, $left:expr, $right:expr, $step:expr;)*) => {$(
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// The processor has the features that the function is compiled for.
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn $name() -> u64 {
-                let (left, right) = (black_box($left), black_box($right));
-                let mut sums = [$zero; $sums];
-                for _ in 0..ROUNDS {
-                    for sum in &mut sums {
-                        *sum = $step(*sum, left, right);
-                    }
-                }
-                black_box(sums);
-                (ROUNDS * $sums * $operations) as u64
-            }
-        )*};
-    }
 
     loops! {
         /// 8 float32 per instruction.
@@ -133,6 +139,32 @@ mod x86 {
         avx512_bytes: "avx512f,avx512vnni", 24 sums of 128,
             _mm512_setzero_si512(), _mm512_set1_epi8(1), _mm512_set1_epi8(1),
             |sum, left, right| _mm512_dpbusd_epi32(sum, left, right);
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use std::arch::aarch64::*;
+    use std::hint::black_box;
+
+    use super::super::neon::{dot_mixed, dot_signed};
+    use super::ROUNDS;
+
+    loops! {
+        /// 4 float32 per instruction.
+        neon: "neon", 24 sums of 8,
+            vdupq_n_f32(0.0), vdupq_n_f32(1.0), vdupq_n_f32(1e-9),
+            |sum, left, right| vfmaq_f32(sum, left, right);
+        /// 16 products of signed bytes, added in fours.
+        neon_bytes: "neon,dotprod", 24 sums of 32,
+            vdupq_n_s32(0), vdupq_n_s32(0x0101_0101), vdupq_n_s32(0x0101_0101),
+            // SAFETY: the processor has dot products of bytes.
+            |sum, left, right| unsafe { dot_signed(sum, left, right) };
+        /// 16 products of unsigned and signed bytes, added in fours.
+        neon_mixed_bytes: "neon,i8mm", 24 sums of 32,
+            vdupq_n_s32(0), vdupq_n_s32(0x0101_0101), vdupq_n_s32(0x0101_0101),
+            // SAFETY: the processor has the instructions for matrices of bytes.
+            |sum, left, right| unsafe { dot_mixed(sum, left, right) };
     }
 }
 

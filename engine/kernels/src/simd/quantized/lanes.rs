@@ -31,14 +31,17 @@ pub(super) trait QuantizedLanes: Widen {
     unsafe fn load_bytes(bytes: *const u8) -> Self::Integers;
     /// Stores four bytes per lane.
     unsafe fn store_bytes(bytes: *mut u8, integers: Self::Integers);
-    /// Adds the products of unsigned `weights` and signed `activations`, four per lane. Not called if [`Self::PAIRS`].
+    /// Adds the products of unsigned `weights` and signed `activations`, four per lane. Not called if [`Self::PAIRS`]; if
+    /// [`Self::SUBTRACTS`], weights are below 128.
     unsafe fn dot(
         sum: Self::Integers,
         weights: Self::Integers,
         activations: Self::Integers,
     ) -> Self::Integers;
-    /// Whether the instruction set has the functions below, which are not called otherwise, instead of [`Self::dot`].
+    /// Whether the instruction set has [`Self::dot_pairs`] and [`Self::add_pairs`] instead of [`Self::dot`].
     const PAIRS: bool = false;
+    /// Whether products of 8-bit weights use [`Self::dot_offset`], because [`Self::dot`] has no unsigned bytes.
+    const SUBTRACTS: bool = Self::PAIRS;
     /// Adds the products of unsigned `weights` and signed `activations` to two 16-bit sums per lane.
     unsafe fn dot_pairs(_: Self::Integers, _: Self::Integers, _: Self::Integers) -> Self::Integers {
         unreachable!("an instruction set with `dot`")

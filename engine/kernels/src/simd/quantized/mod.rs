@@ -10,6 +10,8 @@
 mod activations;
 mod lanes;
 mod layout;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod tile;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -32,6 +34,10 @@ pub(crate) const BLOCK: usize = 32;
 pub enum QuantizedPath {
     /// Plain Rust.
     Portable,
+    /// NEON with dot products of signed bytes (ARMv8.2 and later).
+    NeonDot,
+    /// NEON with dot products of unsigned and signed bytes, which come with the instructions for matrices of bytes (I8MM).
+    NeonI8mm,
     /// AVX2 with FMA and F16C.
     Avx2,
     /// AVX2 with AVX-VNNI: dot products of four bytes on processors that may lack AVX-512.
@@ -41,8 +47,12 @@ pub enum QuantizedPath {
 }
 
 impl QuantizedPath {
-    /// All paths; usually each is faster than those before it.
+    /// All paths of the architecture; usually each is faster than those before it.
+    #[cfg(not(target_arch = "aarch64"))]
     pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512Vnni];
+    /// All paths of the architecture; usually each is faster than those before it.
+    #[cfg(target_arch = "aarch64")]
+    pub const ALL: [Self; 3] = [Self::Portable, Self::NeonDot, Self::NeonI8mm];
 
     /// The fastest path of this processor, within the [`instruction_limit`](crate::instruction_limit).
     pub fn best() -> Self {
@@ -55,6 +65,8 @@ impl QuantizedPath {
     fn needs(self) -> InstructionLimit {
         match self {
             Self::Portable => InstructionLimit::Portable,
+            Self::NeonDot => InstructionLimit::NeonDot,
+            Self::NeonI8mm => InstructionLimit::NeonI8mm,
             Self::Avx2 => InstructionLimit::Avx2,
             Self::AvxVnni => InstructionLimit::AvxVnni,
             Self::Avx512Vnni => InstructionLimit::Avx512,
@@ -73,11 +85,23 @@ impl QuantizedPath {
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512vnni")
             }
+            Self::NeonDot | Self::NeonI8mm => false,
         }
     }
 
     /// Whether this processor supports the path.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    pub fn available(self) -> bool {
+        match self {
+            Self::Portable => true,
+            Self::NeonDot => std::arch::is_aarch64_feature_detected!("dotprod"),
+            Self::NeonI8mm => Self::NeonDot.available() && std::arch::is_aarch64_feature_detected!("i8mm"),
+            Self::Avx2 | Self::AvxVnni | Self::Avx512Vnni => false,
+        }
+    }
+
+    /// Whether this processor supports the path.
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub fn available(self) -> bool {
         self == Self::Portable
     }
@@ -87,7 +111,7 @@ impl QuantizedPath {
         match self {
             Self::Portable => next_block(2, rest),
             Self::Avx2 | Self::AvxVnni => next_block(4, rest),
-            Self::Avx512Vnni => next_block(6, rest),
+            Self::Avx512Vnni | Self::NeonDot | Self::NeonI8mm => next_block(6, rest),
         }
     }
 }
@@ -96,6 +120,8 @@ impl fmt::Display for QuantizedPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Portable => "portable",
+            Self::NeonDot => "neondot",
+            Self::NeonI8mm => "neoni8mm",
             Self::Avx2 => "avx2",
             Self::AvxVnni => "avxvnni",
             Self::Avx512Vnni => "avx512vnni",
@@ -140,8 +166,11 @@ impl QuantizedPath {
                 Self::AvxVnni => x86::avx_vnni(unit, panel_blocks, row_blocks),
                 #[cfg(target_arch = "x86_64")]
                 Self::Avx512Vnni => x86::avx512_vnni(unit, panel_blocks, row_blocks),
-                #[cfg(not(target_arch = "x86_64"))]
-                _ => unreachable!("no such path"),
+                #[cfg(target_arch = "aarch64")]
+                Self::NeonDot => neon::multiply::<false>(unit, panel_blocks, row_blocks),
+                #[cfg(target_arch = "aarch64")]
+                Self::NeonI8mm => neon::multiply::<true>(unit, panel_blocks, row_blocks),
+                _ => unreachable!("no path of this architecture"),
             }
         }
     }

@@ -23,14 +23,14 @@ impl Format for Q8_0 {
         // SAFETY: the caller's promise and the layout of a block.
         unsafe {
             // The offset of the weights is subtracted from them, or from the sum.
-            let mut dots = Dots::<L, VECTORS, ROWS>::new(activations, (!L::PAIRS).then_some(START_Q8_0));
+            let mut dots = Dots::<L, VECTORS, ROWS>::new(activations, (!L::SUBTRACTS).then_some(START_Q8_0));
             block.prefetch::<L>(0);
             for four in 0..8 {
                 if four == 4 {
                     block.prefetch::<L>(1);
                 }
                 let weights = load_four::<L, VECTORS>(weights.add(four * FOUR + 4 * column));
-                if L::PAIRS {
+                if L::SUBTRACTS {
                     dots.add_offset(four, weights);
                 } else {
                     dots.add(four, weights);
