@@ -290,7 +290,7 @@ class Training(unittest.TestCase):
         self.assertLess(before, 0.05)
         self.assertGreater(copied_share(model, 2048), 0.4)
 
-    def test_copied_parts_are_clear_from_two_tokens(self) -> None:
+    def test_copied_parts_are_clear_from_two_to_eight_tokens(self) -> None:
         r, learned = Random(0), 0
         for _ in range(50):
             example = copying(r, 500, list(range(3, 60)))
@@ -298,8 +298,8 @@ class Training(unittest.TestCase):
             for i, target in enumerate(example.targets):
                 if target != IGNORE:
                     learned += 1
-                    before = [j for j in range(1, i) if ids[j - 1 : j + 1] == ids[i - 1 : i + 1]]
-                    self.assertEqual({ids[j + 1] for j in before[:1]}, {target})
+                    first = [next(j for j in range(size, i + 2) if ids[j - size : j] == ids[i + 1 - size : i + 1]) for size in range(2, 9)]
+                    self.assertIn(target, [ids[j] for j in first if j <= i])
             self.assertEqual(next(with_copying(iter([("a", example)]), 0.0, 500, r)), ("a", example))
         self.assertGreater(learned, 1000)
 

@@ -8,32 +8,37 @@ from random import Random
 
 from .examples import IGNORE, Example
 
-#: Tokens that a repeated part is recognised by.
+#: Tokens that a repeated part is recognised by, at least and at most.
 KNOWN = 2
+MOST_KNOWN = 8
 
 
 def copying(r: Random, vocabulary: int, seen: list[int]) -> Example:
     """Returns a sequence of 20 to 100 tokens and four to ten parts of it.
 
     Half of the sequences are a piece of the text `seen`, in which a blank stands between words. The tokens of the others are drawn from all, or from the
-    text's; few of them, so that most occur several times. A token of a part is learned if the two before it occur together only once in the sequence.
+    text's; few of them, so that most occur several times, or of two to six only, such as the digits of an identifier. A token of a part is learned if
+    those before it, two to eight, occur together only once in the sequence.
     """
     length = r.randint(20, 100)
     if r.random() < 0.5 and len(seen) > length:
         start = r.randrange(len(seen) - length)
         ids = seen[start : start + length]
     else:
-        few = r.randint(length // 2, 3 * length)
+        few = r.randint(2, 6) if r.random() < 0.3 else r.randint(length // 2, 3 * length)
         pool = r.choices(seen, k=few) if r.random() < 0.4 else [r.randrange(2, vocabulary) for _ in range(few)]
         ids = r.choices(pool, k=length)
-    pairs = Counter(zip(ids, ids[1:], strict=False))
+    known = {size: Counter(zip(*(ids[i:] for i in range(size)), strict=False)) for size in range(KNOWN, MOST_KNOWN + 1)}
     whole, targets = list(ids), [IGNORE] * length
     for _ in range(r.randint(4, 10)):
         size = r.randint(4, 16)
         start = r.randrange(length - size)
         part = ids[start : start + size]
         whole += part
-        targets += [part[i + 1] if i + 1 >= KNOWN and i + 1 < size and pairs[part[i - 1], part[i]] == 1 else IGNORE for i in range(size)]
+        for end in range(1, size + 1):
+            before = tuple(part[max(0, end - MOST_KNOWN) : end])
+            certain = KNOWN <= len(before) and end < size and known[len(before)][before] == 1
+            targets.append(part[end] if certain else IGNORE)
     return Example(whole, targets)
 
 
