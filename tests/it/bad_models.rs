@@ -21,7 +21,7 @@ struct Model {
 
 impl Model {
     fn tiny() -> Self {
-        let assets = repository("models/assets/tiny/web/planner");
+        let assets = repository("models/assets/tiny/web");
         let file = fs::read(assets.join("model.safetensors")).unwrap();
         let (length, rest) = file.split_first_chunk::<8>().unwrap();
         let (header, data) = rest.split_at(usize::try_from(u64::from_le_bytes(*length)).unwrap());
@@ -63,7 +63,7 @@ impl Model {
                 let name = format!("{layer}.block_sparse_moe.experts.{expert}.{matrix}.weight");
                 mixed.insert(name, stored.clone());
             }
-            let router = (json!("F16"), json!([2, 128]), vec![0; 2 * 2 * 128]);
+            let router = (json!("F16"), json!([2, 160]), vec![0; 2 * 2 * 160]);
             mixed.insert(format!("{layer}.block_sparse_moe.gate.weight"), router);
         }
         Self { config, tensors: mixed }
@@ -76,7 +76,7 @@ impl Model {
 
     /// Writes the model and returns a command that generates text with it.
     fn complete(&self, folder: &Path) -> Lumos {
-        let assets = repository("models/assets/tiny/web/planner");
+        let assets = repository("models/assets/tiny/web");
         fs::copy(assets.join("tokenizer.json"), folder.join("tokenizer.json")).unwrap();
         fs::write(folder.join("config.json"), self.config.to_string()).unwrap();
         let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
@@ -128,8 +128,8 @@ fn folders_that_cannot_be_computed_are_refused_with_file_and_field() {
     tiny().with("intermediate_size", json!(256)).refused([
         "model.safetensors",
         "model.layers.0.mlp.gate_proj.weight",
-        "[384, 128]",
-        "[256, 128]",
+        "[448, 160]",
+        "[256, 160]",
     ]);
 }
 
@@ -167,8 +167,8 @@ fn experts_are_refused_by_name() {
 
     let wrong = "model.layers.1.block_sparse_moe.experts.0.w1.weight";
     let mut model = Model::mixture();
-    model.tensors.get_mut(wrong).unwrap().1 = json!([192, 256]);
-    model.refused(["model.safetensors", wrong, "[192, 256]", "[384, 128]"]);
+    model.tensors.get_mut(wrong).unwrap().1 = json!([224, 320]);
+    model.refused(["model.safetensors", wrong, "[224, 320]", "[448, 160]"]);
 
     Model::mixture().with("num_experts_per_tok", json!(3)).refused(["config.json", "`num_experts_per_tok`"]);
 }

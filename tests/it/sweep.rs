@@ -64,7 +64,7 @@ fn sweep(folder: &Path, text: &str) {
     };
     copy("maths", "checkpoints/step-2");
     // Knows nothing about mathematics.
-    copy("web/planner", "checkpoints/step-10");
+    copy("web", "checkpoints/step-10");
     copy("maths", "ground");
     fs::write(folder.join("exp/tasks.txt"), "# further benchmarks\ngsm8k\n").unwrap();
     fs::write(folder.join("exp/sweep.toml"), text).unwrap();

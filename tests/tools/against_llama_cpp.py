@@ -277,7 +277,7 @@ def shipped_models():
         "Initial Environment Description: None.\n<|assistant|>\n"
     )
     prompts = [layout.format(json.loads(line)["question"]) for line in samples]
-    for name in ("maths", "web/planner"):
+    for name in ("maths", "web"):
         folder = Path("models/assets/tiny") / name
         yield f"tiny {name}", folder, json.loads((folder / "tokenizer.json").read_text()), prompts
 
