@@ -12,11 +12,12 @@ use crate::support::{Fleet, content, lumos, repository, results, set_up, settled
 
 #[test]
 fn two_workers_do_the_real_job_as_one_machine_does() {
-    // Planner and grounder are different models, so that every unit needs both; those for web pages are fast.
-    let pair = repository("models/assets/tiny/web");
+    // Planner and grounder are different models, so that every unit needs both; those for web pages and
+    // databases are fast.
+    let pair = repository("models/assets/tiny");
     let tasks = format!(
-        "--tasks gsm8k,svamp --formulation iterative,onetime --limit 8 --max-new-tokens 24 --planner '{0}/planner' \
-         --grounder '{0}/grounder'",
+        "--tasks gsm8k,svamp --formulation iterative,onetime --limit 8 --max-new-tokens 24 --planner '{0}/web' \
+         --grounder '{0}/sql'",
         pair.display()
     );
     let alone = tempfile::tempdir().unwrap();
@@ -27,7 +28,7 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         set_up(&nats);
         let fleet = Fleet::new(folder.path(), &nats.url());
         // In the second worker's memory each model fits, but not both.
-        let workers = ["", "--memory 20MB"].map(|memory| {
+        let workers = ["", "--memory 37MB"].map(|memory| {
             fleet.worker(format!("--concurrency 8 --allow-path '{}' {memory}", pair.display()))
         });
         // Otherwise the first one may have done everything before the second one is known.
