@@ -28,6 +28,11 @@ pub(super) trait Lanes {
     -> Self::Vector;
     /// Prefetches a cache line; any address is valid.
     unsafe fn prefetch(line: *const u8);
+    /// Whether [`prefetch_far`](Self::prefetch_far) does anything.
+    const PREFETCHES: bool = false;
+    /// As [`prefetch`](Self::prefetch), into the second-level cache.
+    #[inline(always)]
+    unsafe fn prefetch_far(_: *const u8) {}
 }
 
 /// Lanes that widen 16-bit weights.

@@ -18,6 +18,7 @@ struct Tile<E> {
     output: *mut f32,
     stride: usize,
     prefetch: Option<Prefetch>,
+    ahead: Option<Ahead>,
 }
 
 /// The stored weights after which the following ones are prefetched, a part of them by each block of rows: the memory works
@@ -32,6 +33,26 @@ struct Prefetch {
     stored: usize,
     fetched: usize,
 }
+
+/// The stored weights [`AHEAD_BYTES`] after those of the unit, one or two cache lines for each step. They are prefetched
+/// one by one between the steps of all blocks: a processor waits when it has too many prefetches at once.
+#[derive(Clone, Copy)]
+struct Ahead {
+    /// Those after the first step.
+    weights: *const u8,
+    /// Bytes per step.
+    step: usize,
+    /// Cache lines that a block prefetches in a step.
+    lines: usize,
+    /// Lines from one in which the block prefetches to the next, and the first of them.
+    period: usize,
+    first: usize,
+}
+
+/// Bytes from the weights that a tile multiplies to those that it prefetches: a stretch of float32 or of pairs.
+const AHEAD_BYTES: usize = 32 << 10;
+/// Fewest rows for which weights are prefetched. For fewer, the processor's own prefetching is faster.
+const FEWEST_ROWS: usize = 8;
 
 /// Number of streams, one page apart, in which the following weights are prefetched: several streams get more
 /// memory bandwidth than one.
@@ -84,7 +105,8 @@ pub(super) unsafe fn run<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOS
         unsafe {
             let weights = unit.weights.as_ptr().cast::<W::Element>().add(column * W::ELEMENTS);
             let prefetch = Prefetch::new::<L, W>(&unit, column, VECTORS * L::LANES);
-            run_column::<L, W, VECTORS, MOST>(&mut unit, row_lines, column, weights, prefetch);
+            let ahead = Ahead::new::<L>(&unit, VECTORS * L::LANES, size_of::<W::Element>() * W::ELEMENTS);
+            run_column::<L, W, VECTORS, MOST>(&mut unit, row_lines, column, weights, prefetch, ahead);
         }
     }
 }
@@ -122,7 +144,9 @@ pub(super) unsafe fn run_widened<L: Lanes, W: Weight<L>, const VECTORS: usize, c
         }
         let widened = buffer.0.as_ptr().cast::<f32>();
         let prefetch = Prefetch::new::<L, W>(&unit, 0, PANEL);
-        run_column::<L, Words, VECTORS, MOST>(&mut unit, row_lines, 0, widened, prefetch);
+        let output = size_of::<W::Element>() * W::ELEMENTS / W::STEP;
+        let ahead = Ahead::new::<L>(&unit, PANEL, output);
+        run_column::<L, Words, VECTORS, MOST>(&mut unit, row_lines, 0, widened, prefetch, ahead);
     }
 }
 
@@ -137,6 +161,7 @@ unsafe fn run_column<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOST: u
     column: usize,
     weights: *const W::Element,
     prefetch: Option<Prefetch>,
+    ahead: Option<Ahead>,
 ) {
     let (rows, whole) = (unit.output.rows(), unit.output.width() == PANEL);
     let (mut first, add) = (0, unit.first_line > 0);
@@ -160,6 +185,7 @@ unsafe fn run_column<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOST: u
             output: unsafe { output.add(column) },
             stride,
             prefetch: prefetch.and_then(|prefetch| prefetch.part(block, parts)),
+            ahead: ahead.map(|ahead| ahead.part(block, rows.div_ceil(MOST))),
         };
         // SAFETY: the caller's promise; `count` is at most `MOST`.
         unsafe { tile.run_rows::<L, W, VECTORS, MOST>(count) };
@@ -183,6 +209,36 @@ impl Prefetch {
     fn part(self, block: usize, parts: usize) -> Option<Self> {
         let line = self.line.wrapping_add(block * self.stored);
         (block < parts).then_some(Self { line, step: parts, ..self })
+    }
+}
+
+impl Ahead {
+    /// If the processor is not one of Intel's and the instruction set has such prefetches. `outputs`: those of a tile, with
+    /// `bytes` bytes of stored weights per step.
+    #[inline(always)]
+    fn new<L: Lanes>(unit: &Unit<'_>, outputs: usize, bytes: usize) -> Option<Self> {
+        let wanted = L::PREFETCHES && outputs == PANEL && unit.output.rows() >= FEWEST_ROWS && !intel();
+        let weights = unit.weights.as_ptr().wrapping_add(AHEAD_BYTES);
+        wanted.then_some(Self { weights, step: PANEL * bytes, lines: 1, period: 1, first: 0 })
+    }
+
+    /// What block number `block` of `blocks` prefetches. Lines of activations and the cache lines of a step are shared
+    /// evenly among the blocks.
+    #[inline(always)]
+    fn part(self, block: usize, blocks: usize) -> Self {
+        let each = self.step / LINE_BYTES;
+        let (lines, shares) = if blocks == 1 { (each, 1) } else { (1, each) };
+        let period = (blocks / shares).clamp(1, STRETCH_LINES);
+        // Blocks after the last share have no line.
+        let first = if block < period * shares { block / shares } else { usize::MAX };
+        Self { weights: self.weights.wrapping_add(block % shares * LINE_BYTES), lines, period, first, ..self }
+    }
+
+    /// How many cache lines are prefetched in each of the `steps` steps of a line, and where the first ones are.
+    #[inline(always)]
+    fn line(self, line: usize, steps: usize) -> (usize, *const u8, usize) {
+        let lines = if line % self.period == self.first { self.lines } else { 0 };
+        (lines, self.weights.wrapping_add(line * steps * self.step), self.step)
     }
 }
 
@@ -227,7 +283,7 @@ impl<E> Tile<E> {
             }
             let mut sums = [[L::zero(); VECTORS]; ROWS];
             let (mut weights, mut activations) = (self.weights, self.activations);
-            let mut prefetch = self.prefetch;
+            let (mut prefetch, ahead) = (self.prefetch, self.ahead);
             let mut next_prefetch = 0;
             for line in 0..self.lines {
                 if let Some(prefetch) = &mut prefetch
@@ -237,31 +293,14 @@ impl<E> Tile<E> {
                     prefetch.line = prefetch.line.wrapping_add(prefetch.step * prefetch.stored);
                     next_prefetch += prefetch.step;
                 }
-                for step in 0..LINE / W::STEP {
-                    for word in 0..W::STEP {
-                        let column = |vector| W::load(weights.add(vector * L::LANES * W::ELEMENTS), word);
-                        let activation = |row| L::splat(activations.add(row * LINE + step * W::STEP + word));
-                        // The smaller side is held in registers.
-                        if ROWS < VECTORS {
-                            let activations: [_; ROWS] = std::array::from_fn(activation);
-                            for vector in 0..VECTORS {
-                                let column = column(vector);
-                                for (sums, activation) in sums.iter_mut().zip(&activations) {
-                                    sums[vector] = L::multiply_add(*activation, column, sums[vector]);
-                                }
-                            }
-                        } else {
-                            let columns: [_; VECTORS] = std::array::from_fn(column);
-                            for (row, sums) in sums.iter_mut().enumerate() {
-                                let activation = activation(row);
-                                for (sum, column) in sums.iter_mut().zip(&columns) {
-                                    *sum = L::multiply_add(activation, *column, *sum);
-                                }
-                            }
-                        }
-                    }
-                    weights = weights.add(PANEL * W::ELEMENTS);
+                let (fetched, from, step) =
+                    ahead.map_or((0, std::ptr::null(), 0), |ahead| ahead.line(line, LINE / W::STEP));
+                match fetched {
+                    0 => Self::line::<L, W, VECTORS, ROWS, 0>(weights, activations, from, step, &mut sums),
+                    1 => Self::line::<L, W, VECTORS, ROWS, 1>(weights, activations, from, step, &mut sums),
+                    _ => Self::line::<L, W, VECTORS, ROWS, 2>(weights, activations, from, step, &mut sums),
                 }
+                weights = weights.add(LINE / W::STEP * PANEL * W::ELEMENTS);
                 activations = activations.add(ROWS * LINE);
             }
             for (row, sums) in sums.iter().enumerate() {
@@ -269,6 +308,61 @@ impl<E> Tile<E> {
                     let output = self.output.add(row * self.stride + vector * L::LANES);
                     L::store(output, if self.add { L::add(L::load(output), *sum) } else { *sum });
                 }
+            }
+        }
+    }
+
+    /// Multiplies one line of activations, and prefetches `FETCHED` cache lines per step, the first ones at `ahead` and
+    /// the following ones after `ahead_step` bytes each.
+    ///
+    /// # Safety
+    /// As for [`Self::run`].
+    #[inline(always)]
+    unsafe fn line<
+        L: Lanes,
+        W: Weight<L, Element = E>,
+        const VECTORS: usize,
+        const ROWS: usize,
+        const FETCHED: usize,
+    >(
+        mut weights: *const E,
+        activations: *const f32,
+        mut ahead: *const u8,
+        ahead_step: usize,
+        sums: &mut [[L::Vector; VECTORS]; ROWS],
+    ) {
+        // SAFETY: the caller's promise; the addresses to prefetch may be any.
+        unsafe {
+            for step in 0..LINE / W::STEP {
+                for index in 0..FETCHED {
+                    L::prefetch_far(ahead.wrapping_add(index * LINE_BYTES));
+                }
+                if FETCHED > 0 {
+                    ahead = ahead.wrapping_add(ahead_step);
+                }
+                for word in 0..W::STEP {
+                    let column = |vector| W::load(weights.add(vector * L::LANES * W::ELEMENTS), word);
+                    let activation = |row| L::splat(activations.add(row * LINE + step * W::STEP + word));
+                    // The smaller side is held in registers.
+                    if ROWS < VECTORS {
+                        let activations: [_; ROWS] = std::array::from_fn(activation);
+                        for vector in 0..VECTORS {
+                            let column = column(vector);
+                            for (sums, activation) in sums.iter_mut().zip(&activations) {
+                                sums[vector] = L::multiply_add(*activation, column, sums[vector]);
+                            }
+                        }
+                    } else {
+                        let columns: [_; VECTORS] = std::array::from_fn(column);
+                        for (row, sums) in sums.iter_mut().enumerate() {
+                            let activation = activation(row);
+                            for (sum, column) in sums.iter_mut().zip(&columns) {
+                                *sum = L::multiply_add(activation, *column, *sum);
+                            }
+                        }
+                    }
+                }
+                weights = weights.add(PANEL * W::ELEMENTS);
             }
         }
     }

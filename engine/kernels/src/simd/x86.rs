@@ -11,6 +11,7 @@ pub(super) struct Avx2<const VNNI: bool = false>;
 
 impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     const LANES: usize = 8;
+    const PREFETCHES: bool = true;
     type Vector = __m256;
 
     #[inline(always)]
@@ -54,6 +55,12 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
         // SAFETY: the caller's promise; a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
     }
+
+    #[inline(always)]
+    unsafe fn prefetch_far(line: *const u8) {
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
+    }
 }
 
 impl<const VNNI: bool> Widen for Avx2<VNNI> {
@@ -84,6 +91,7 @@ pub(super) struct Avx512;
 
 impl Lanes for Avx512 {
     const LANES: usize = 16;
+    const PREFETCHES: bool = true;
     type Vector = __m512;
 
     #[inline(always)]
@@ -127,6 +135,12 @@ impl Lanes for Avx512 {
         // SAFETY: the caller's promise; a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
     }
+
+    #[inline(always)]
+    unsafe fn prefetch_far(line: *const u8) {
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
+    }
 }
 
 impl Widen for Avx512 {
@@ -158,6 +172,7 @@ pub(super) struct Avx512Pairs;
 
 impl Lanes for Avx512Pairs {
     const LANES: usize = 16;
+    const PREFETCHES: bool = true;
     type Vector = __m512;
 
     #[inline(always)]
@@ -203,6 +218,12 @@ impl Lanes for Avx512Pairs {
     unsafe fn prefetch(line: *const u8) {
         // SAFETY: the caller's promise.
         unsafe { Avx512::prefetch(line) }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch_far(line: *const u8) {
+        // SAFETY: the caller's promise.
+        unsafe { Avx512::prefetch_far(line) }
     }
 }
 
