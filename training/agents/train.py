@@ -82,7 +82,7 @@ def main() -> None:
         model = grown(model, args.grow).train()
     else:
         chosen = r.sample(conversations, min(TOKENIZER_TEXTS, len(conversations)))
-        tokenizer = train_tokenizer((c.text for c in chosen), args.vocab, constants(args.domain))
+        tokenizer = train_tokenizer((c.text for c in chosen), args.vocab, constants(args.domain), args.fold_case)
         heads = args.hidden // 32
         shape = (args.hidden, args.ffn, args.layers, heads, heads, 2048)
         model = TinyLlama(ModelConfig(tokenizer.get_vocab_size(), *shape, rope_theta=ROPE_THETA))

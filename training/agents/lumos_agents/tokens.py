@@ -17,12 +17,18 @@ SINGULARS = r"\s|\p{Lu}?\p{Ll}+?(?=s(?!\p{Ll}))|s(?!\p{Ll})|\p{Lu}?\p{Ll}+|\p{Lu
 WORDS = r"\s|\p{Lu}?\p{Ll}+|\p{Lu}+|\p{N}|[^\s\p{L}\p{N}]+"
 
 
-def train_tokenizer(corpus: Iterable[str], vocab_size: int, constants: Sequence[str]) -> Tokenizer:
-    """Learns the merges from texts and adds the constants, each as one token."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(WORDS), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+def split_words(pattern: str) -> pre_tokenizers.PreTokenizer:
+    """Splits texts into the words of a pattern, and these into bytes."""
+    return pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
+
+
+def train_tokenizer(corpus: Iterable[str], vocab_size: int, constants: Sequence[str], folded: bool = False) -> Tokenizer:
+    """Learns the merges from texts, `folded` as by [`fold_case`], and adds the constants, each as one token."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Lowercase() if folded else None
+    tokenizer.pre_tokenizer = split_words(SINGULARS if folded else WORDS)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - len(constants),
@@ -50,6 +56,4 @@ def fold_case(tokenizer: Tokenizer) -> None:
     """
     tokenizer.add_tokens([AddedToken("R", normalized=False, special=False)])
     tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(SINGULARS), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
+    tokenizer.pre_tokenizer = split_words(SINGULARS)
