@@ -196,7 +196,7 @@ unsafe fn run_column<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOST: u
 
 impl Prefetch {
     /// Each tile of `outputs` outputs fetches its share of the following weights, on Intel's cores. A Zen core reads up to two
-    /// fifths more weights per second without it, with AVX2 and with AVX-512.
+    /// fifths more weights per second without it; [`Ahead`] is for those.
     #[inline(always)]
     fn new<L: Lanes, W: Weight<L>>(unit: &Unit<'_>, column: usize, outputs: usize) -> Option<Self> {
         let output = LINE / W::STEP * W::ELEMENTS * size_of::<W::Element>();
