@@ -35,7 +35,7 @@ struct Prefetch {
 }
 
 /// The stored weights [`AHEAD_BYTES`] after those of the unit, one or two cache lines for each step. They are prefetched
-/// one by one between the steps of all blocks: a processor waits when it has too many prefetches at once.
+/// one by one between the steps of all blocks: many at once are slower than none.
 #[derive(Clone, Copy)]
 struct Ahead {
     /// Those after the first step.
