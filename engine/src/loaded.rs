@@ -103,12 +103,15 @@ impl Opened {
         })
     }
 
-    /// Rows of the embedding, and the sizes of the matrices. On a GPU, blocks are widened to floats.
+    /// Rows of the embedding, and the sizes of the matrices. On a GPU, blocks are widened to floats, and all rows are
+    /// computed through the last layer.
     pub(crate) fn matrices(&self, device: DeviceName, dtype: DType) -> Result<(usize, Matrices), LoadError> {
         let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
         let mut matrices = Matrices::new(&self.config, rows, dtype);
         let unread = (!self.config.tied_embeddings).then_some(EMBEDDING);
-        if let Some(tensors) = self.weights.gguf().filter(|_| !matches!(device, DeviceName::Cuda(_)))
+        if matches!(device, DeviceName::Cuda(_)) {
+            matrices.predicted = 0;
+        } else if let Some(tensors) = self.weights.gguf()
             && let Some(bytes) = tensors.quantized_bytes(unread, dtype.width())
         {
             (matrices.bytes, matrices.total_bytes) = bytes;

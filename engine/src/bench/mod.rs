@@ -199,8 +199,9 @@ async fn cell(
     let statistics = engine.statistics();
     let prefill = (batch_size * settings.prompt_tokens) as f64 / round.last_first_token;
     let matrices = engine.matrices();
-    // Prefill needs the head for the last token only.
-    let per_prompt = matrices.layers * settings.prompt_tokens + matrices.head;
+    // Prefill needs the head, and the end of the last layer, for the last token only.
+    let every_token = matrices.layers - matrices.predicted;
+    let per_prompt = every_token * settings.prompt_tokens + matrices.predicted + matrices.head;
     let prefill_operations = 2.0 * per_prompt as f64 / settings.prompt_tokens as f64 * prefill;
     let drafts = DraftUsage {
         drafted: statistics.drafts.drafted - before.drafted,

@@ -40,9 +40,11 @@ pub(crate) struct Decoder {
     bytes: usize,
 }
 
-/// Buffers of one forward pass, kept between calls.
+/// Buffers of one forward pass, kept between calls. They only grow.
 #[derive(Default)]
 pub(crate) struct Scratch {
+    /// Rows of the residual stream.
+    rows: usize,
     linear: LinearScratch,
     experts: ExpertScratch,
     hidden: Vec<f32>,
@@ -54,11 +56,21 @@ pub(crate) struct Scratch {
     update: Vec<f32>,
 }
 
+/// The first `length` numbers of a buffer, which grows to have them.
+fn first(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
+    if buffer.len() < length {
+        buffer.resize(length, 0.0);
+    }
+    &mut buffer[..length]
+}
+
 /// Sizes of the matrices that are read and multiplied for one token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrices {
     /// Number of values in all layers' matrices; of experts only the active ones.
     pub(crate) layers: usize,
+    /// Of these, the values that only tokens with a prediction need: the last layer's behind its keys and values.
+    pub(crate) predicted: usize,
     /// Number of values in the output matrix.
     pub(crate) head: usize,
     /// Bytes of both.
@@ -77,8 +89,11 @@ impl Matrices {
         let head = rows * hidden;
         // Values of the requested type that are read, values of routers, and values that are not read.
         let (mut read, mut routers, mut unread) = (0, 0, 0);
+        let mut predicted = 0;
         for layer in &config.layers {
-            read += hidden * (2 * queries + 2 * keys);
+            read += hidden * (queries + 2 * keys);
+            let before = read + routers;
+            read += hidden * queries;
             match &layer.feed_forward {
                 FeedForward::Dense { width } => read += hidden * 3 * width,
                 FeedForward::Experts(experts) => {
@@ -87,10 +102,11 @@ impl Matrices {
                     routers += experts.count * hidden;
                 }
             }
+            predicted = read + routers - before;
         }
         let bytes = (read + head) * dtype.width() + routers * size_of::<f32>();
         let total_bytes = bytes + unread * dtype.width();
-        Self { layers: read + routers, head, bytes, total_bytes, format: None }
+        Self { layers: read + routers, predicted, head, bytes, total_bytes, format: None }
     }
 }
 
@@ -153,23 +169,23 @@ impl Decoder {
     ) {
         let execution = Execution { arch: self.arch, parallel };
         self.embed(chunks, execution, scratch);
+        let last = self.layers.len() - 1;
         for (index, layer) in self.layers.iter().enumerate() {
-            self.attend(index, layer, chunks, rotary, execution, scratch);
-            self.feed_forward(layer, execution, scratch);
+            self.store_keys_and_values(index, layer, chunks, rotary, execution, scratch);
+            if index == last {
+                self.keep_predicted(chunks, scratch);
+            }
+            if scratch.rows > 0 {
+                self.attend(index, layer, chunks, execution, scratch);
+                self.feed_forward(layer, execution, scratch);
+            }
         }
-        let Scratch { linear, hidden, normed, update, .. } = scratch;
-        let mut wanted = 0;
-        let mut row = 0;
-        for chunk in chunks.iter_mut() {
-            row += chunk.tokens.len();
+        for chunk in &mut *chunks {
             chunk.cache.advance(chunk.tokens.len());
-            let last = &hidden[(row - chunk.predictions) * self.hidden..row * self.hidden];
-            update[wanted * self.hidden..][..last.len()].copy_from_slice(last);
-            wanted += chunk.predictions;
         }
-        let update = &update[..wanted * self.hidden];
-        let normed = &mut normed[..wanted * self.hidden];
-        rms_norm(execution, update, &self.norm, self.epsilon, normed);
+        let Scratch { rows, linear, hidden, normed, .. } = scratch;
+        let normed = first(normed, *rows * self.hidden);
+        rms_norm(execution, &hidden[..normed.len()], &self.norm, self.epsilon, normed);
         self.head.forward(execution, normed, logits, linear);
         if let Some(divisor) = self.logit_divisor {
             for logit in &mut *logits {
@@ -181,20 +197,10 @@ impl Decoder {
         }
     }
 
-    /// Copies the embeddings of the tokens to the residual stream, and makes room for their rows.
+    /// Copies the embeddings of the tokens to the residual stream.
     fn embed(&self, chunks: &[Chunk<'_>], execution: Execution, scratch: &mut Scratch) {
-        let rows: usize = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
-        let queries = self.shape.query_heads * self.shape.head_size;
-        let Scratch { hidden, normed, query_key_value, attended, update, .. } = scratch;
-        for (buffer, width) in [
-            (&mut *hidden, self.hidden),
-            (&mut *normed, self.hidden),
-            (&mut *update, self.hidden),
-            (&mut *query_key_value, self.shape.stride()),
-            (&mut *attended, queries),
-        ] {
-            buffer.resize(rows * width, 0.0);
-        }
+        scratch.rows = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
+        let hidden = first(&mut scratch.hidden, scratch.rows * self.hidden);
         let tokens = chunks.iter().flat_map(|chunk| chunk.tokens);
         for (hidden, token) in hidden.chunks_exact_mut(self.hidden).zip(tokens) {
             hidden.copy_from_slice(&self.embedding[*token as usize * self.hidden..][..self.hidden]);
@@ -204,8 +210,8 @@ impl Decoder {
         }
     }
 
-    /// The first half of a layer.
-    fn attend(
+    /// The first part of a layer: the rows' queries, and their keys and values, which the caches get.
+    fn store_keys_and_values(
         &self,
         index: usize,
         layer: &Layer<Vec<f32>, Linear>,
@@ -218,13 +224,16 @@ impl Decoder {
         let queries = self.shape.query_heads * size;
         let keys = self.shape.key_value_heads * size;
         let stride = self.shape.stride();
-        let Scratch { linear, hidden, normed, query_key_value, attended, update, .. } = scratch;
+        let Scratch { rows, linear, hidden, normed, query_key_value, .. } = scratch;
+        let hidden = &hidden[..*rows * self.hidden];
+        let query_key_value = first(query_key_value, *rows * stride);
         let input = match &layer.norms.attention {
             Some(norm) => {
+                let normed = first(normed, hidden.len());
                 rms_norm(execution, hidden, norm, self.epsilon, normed);
                 &*normed
             }
-            None => &*hidden,
+            None => hidden,
         };
         layer.query_key_value.forward(execution, input, query_key_value, linear);
         if let Some(bias) = &layer.query_key_value_bias {
@@ -237,10 +246,41 @@ impl Decoder {
         }
         let place = KeyValuePlace { shape: &self.shape, layer: index, rope: layer.rope };
         rotate_and_store(execution, place, chunks, rotary, query_key_value);
-        let places = chunks.iter().map(|chunk| AttentionRows {
-            cache: chunk.cache,
-            position: chunk.cache.length(),
-            count: chunk.tokens.len(),
+    }
+
+    /// Removes the rows without a prediction. After the last layer's keys and values, nothing else needs them.
+    fn keep_predicted(&self, chunks: &[Chunk<'_>], scratch: &mut Scratch) {
+        let Scratch { rows, hidden, query_key_value, .. } = scratch;
+        let (mut end, mut kept) = (0, 0);
+        for chunk in chunks {
+            end += chunk.tokens.len();
+            for (buffer, width) in [(&mut *hidden, self.hidden), (query_key_value, self.shape.stride())] {
+                buffer.copy_within((end - chunk.predictions) * width..end * width, kept * width);
+            }
+            kept += chunk.predictions;
+        }
+        *rows = kept;
+    }
+
+    /// The second part of a layer: attention, in the last layer that of the rows with a prediction.
+    fn attend(
+        &self,
+        index: usize,
+        layer: &Layer<Vec<f32>, Linear>,
+        chunks: &[Chunk<'_>],
+        execution: Execution,
+        scratch: &mut Scratch,
+    ) {
+        let queries = self.shape.query_heads * self.shape.head_size;
+        let Scratch { rows, linear, hidden, normed, query_key_value, attended, update, .. } = scratch;
+        let hidden = &mut hidden[..*rows * self.hidden];
+        let update = first(update, hidden.len());
+        let attended = first(attended, *rows * queries);
+        let last = index + 1 == self.layers.len();
+        let places = chunks.iter().map(|chunk| {
+            let count = if last { chunk.predictions } else { chunk.tokens.len() };
+            let position = chunk.cache.length() + chunk.tokens.len() - count;
+            AttentionRows { cache: chunk.cache, position, count }
         });
         let attended_layer = AttentionLayer {
             index,
@@ -248,7 +288,15 @@ impl Decoder {
             scale: self.block.attention_scale,
             cap: self.block.attention_cap,
         };
-        attention(execution, &self.shape, attended_layer, places, query_key_value, stride, attended);
+        attention(
+            execution,
+            &self.shape,
+            attended_layer,
+            places,
+            query_key_value,
+            self.shape.stride(),
+            attended,
+        );
         layer.attention_output.forward(execution, attended, update, linear);
         if let Some(bias) = &layer.attention_output_bias {
             add_bias(execution, update, bias);
@@ -256,12 +304,16 @@ impl Decoder {
         self.add_update(execution, layer.norms.after_attention.as_deref(), hidden, update, normed);
     }
 
-    /// The second half of a layer.
+    /// The third part of a layer.
     fn feed_forward(&self, layer: &Layer<Vec<f32>, Linear>, execution: Execution, scratch: &mut Scratch) {
-        let Scratch { linear, experts: expert_scratch, hidden, normed, gate_up, product, update, .. } =
-            scratch;
+        let Scratch {
+            rows, linear, experts: expert_scratch, hidden, normed, gate_up, product, update, ..
+        } = scratch;
+        let hidden = &mut hidden[..*rows * self.hidden];
+        let update = first(update, hidden.len());
         let input = match &layer.norms.feed_forward {
             Some(norm) => {
+                let normed = first(normed, hidden.len());
                 rms_norm(execution, hidden, norm, self.epsilon, normed);
                 &*normed
             }
@@ -270,9 +322,8 @@ impl Decoder {
         let activation = self.block.activation;
         match &layer.feed_forward {
             FeedForwardWeights::Dense(dense) => {
-                let (rows, width) = (input.len() / self.hidden, dense.down.inputs());
-                gate_up.resize(rows * 2 * width, 0.0);
-                product.resize(rows * width, 0.0);
+                let width = dense.down.inputs();
+                let (gate_up, product) = (first(gate_up, *rows * 2 * width), first(product, *rows * width));
                 dense.gate_up.forward(execution, input, gate_up, linear);
                 if let Some(bias) = &dense.gate_up_bias {
                     add_bias(execution, gate_up, bias);
@@ -297,10 +348,11 @@ impl Decoder {
         norm: Option<&[f32]>,
         hidden: &mut [f32],
         update: &[f32],
-        normed: &mut [f32],
+        normed: &mut Vec<f32>,
     ) {
         let update = match norm {
             Some(norm) => {
+                let normed = first(normed, update.len());
                 rms_norm(execution, update, norm, self.epsilon, normed);
                 &*normed
             }
