@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::Backend;
@@ -138,7 +137,7 @@ impl Engine {
             speculation: options.speculation,
         };
         let model = model.start(&config, options, pages, &limits)?;
-        let pool = Pool::new(layout, pages, options.reuse_prefixes, seed(&description, options));
+        let pool = Pool::new(layout, pages, options.reuse_prefixes);
         let shut_down = Arc::new(AtomicBool::new(false));
         let counters = Arc::new(Counters::new(pages, layout.bytes()));
         let (submissions, receiver) = mpsc::channel(CHANNEL);
@@ -388,16 +387,6 @@ fn cache_size(
     let typical = layout.pages(context_length.min(TYPICAL_LENGTH)).max(1);
     let max_batch = if automatic { (pages / typical).clamp(1, MOST_AUTO_BATCH) } else { options.max_batch };
     (pages, max_batch)
-}
-
-/// Hashes everything other than tokens that cached values depend on. `weight_files` includes an adapter's files.
-fn seed(description: &ModelDescription, options: &LoadOptions) -> u64 {
-    let mut hasher = Sha256::new();
-    hasher.update(options.dtype.to_string());
-    for file in &description.weight_files {
-        hasher.update(format!(" {} {} {}", file.name, file.bytes, file.sha256));
-    }
-    hasher.finalize().iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte))
 }
 
 impl Inner {

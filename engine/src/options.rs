@@ -41,8 +41,8 @@ pub struct LoadOptions {
     pub max_step_tokens: Option<usize>,
     /// Maximum number of waiting requests; further callers wait to submit.
     pub max_waiting: usize,
-    /// Positions per KV cache page: 1, 2, 4, 8, 16 or a multiple of 16. Results do not depend on it. Prefixes
-    /// are shared in whole pages; small pages cost more time.
+    /// Positions per KV cache page: 1, 2, 4, 8, 16 or a multiple of 16. Results do not depend on it. Whole pages
+    /// are shared, and parts of pages are copied; small pages cost more time.
     pub page_size: usize,
     /// Maximum size of the KV cache in bytes, for running sequences and cached prefixes together. By default
     /// the size that `max_batch` sequences of full length need (at least 256 MiB), but at most half of the

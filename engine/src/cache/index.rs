@@ -1,9 +1,11 @@
 //! Index of published blocks by their tokens: bookkeeping without storage.
 //!
-//! [`PrefixIndex`] maps chained hashes to blocks, counts the sequences that hold each block and chooses
-//! blocks to evict. [`Pool`](super::Pool) owns the pages.
+//! [`PrefixIndex`] is a tree of blocks whose edges are the tokens of a block. It counts the sequences that hold each block
+//! and chooses blocks to evict. [`Pool`](super::Pool) owns the pages.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
 
 /// Identifies a published block. An id is reused after its block was evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,28 +18,27 @@ impl BlockId {
     }
 }
 
+/// Blocks that follow the same block, by their tokens.
+type Children = BTreeMap<Arc<[u32]>, BlockId>;
+
 struct Entry {
     parent: Option<BlockId>,
-    key: u64,
-    tokens: Box<[u32]>,
+    tokens: Arc<[u32]>,
     /// Sequences that hold the block.
     holders: u32,
     /// Published blocks that continue it.
-    children: u32,
+    children: Children,
     /// Clock value of the last hold or release.
     used: u64,
 }
 
 /// Finds blocks by their contents: their own tokens and, through their parents, all preceding tokens.
-///
-/// Keys are chained hashes. A lookup also compares tokens and parent, so blocks whose keys collide are not
-/// confused.
+#[derive(Default)]
 pub(crate) struct PrefixIndex {
-    seed: u64,
-    hash: fn(u64, &[u32]) -> u64,
+    /// Blocks without a parent.
+    roots: Children,
     entries: Vec<Option<Entry>>,
     vacant: Vec<BlockId>,
-    by_key: HashMap<u64, Vec<BlockId>>,
     /// Blocks without holders and children, least recently used first.
     leaves: BTreeSet<(u64, BlockId)>,
     /// Number of blocks without holders.
@@ -46,20 +47,6 @@ pub(crate) struct PrefixIndex {
 }
 
 impl PrefixIndex {
-    /// `seed` represents everything other than tokens that the content depends on.
-    pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            seed,
-            hash: chained,
-            entries: Vec::new(),
-            vacant: Vec::new(),
-            by_key: HashMap::new(),
-            leaves: BTreeSet::new(),
-            idle: 0,
-            clock: 0,
-        }
-    }
-
     /// Number of published blocks.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.vacant.len()
@@ -75,61 +62,75 @@ impl PrefixIndex {
         self.entry(id).holders > 0
     }
 
-    /// Finds the block with these tokens after `parent`.
+    /// Finds the block with exactly these tokens after `parent`.
     pub(crate) fn find(&self, parent: Option<BlockId>, tokens: &[u32]) -> Option<BlockId> {
-        let candidates = self.by_key.get(&self.key(parent, tokens))?;
-        candidates.iter().copied().find(|id| {
-            let entry = self.entry(*id);
-            entry.parent == parent && *entry.tokens == *tokens
-        })
+        self.children(parent).get(tokens).copied()
+    }
+
+    /// Finds the block after `parent` whose first tokens equal most of the first of `tokens`, and their number, which is
+    /// at least 1.
+    pub(crate) fn find_longest(&self, parent: Option<BlockId>, tokens: &[u32]) -> Option<(BlockId, usize)> {
+        let children = self.children(parent);
+        // In order of their tokens, those that have most in common with `tokens` are next to it.
+        let before = children.range::<[u32], _>((Bound::Unbounded, Bound::Included(tokens))).next_back();
+        let after = children.range::<[u32], _>((Bound::Excluded(tokens), Bound::Unbounded)).next();
+        let common = |(own, id): (&Arc<[u32]>, &BlockId)| {
+            (*id, own.iter().zip(tokens).take_while(|(own, other)| own == other).count())
+        };
+        let found = before.into_iter().chain(after).map(common).max_by_key(|(_, count)| *count);
+        found.filter(|(_, count)| *count > 0)
     }
 
     /// Adds a block with one holder. [`find`](Self::find) must not return it yet, and that holder must hold
     /// `parent` too.
     pub(crate) fn insert(&mut self, parent: Option<BlockId>, tokens: &[u32]) -> BlockId {
-        let key = self.key(parent, tokens);
+        let tokens: Arc<[u32]> = tokens.into();
         let used = self.tick();
-        let entry = Entry { parent, key, tokens: tokens.into(), holders: 1, children: 0, used };
+        let entry = Entry { parent, tokens: tokens.clone(), holders: 1, children: Children::new(), used };
         let id = self.vacant.pop().unwrap_or_else(|| {
             self.entries.push(None);
             BlockId(u32::try_from(self.entries.len() - 1).expect("fewer than 2³² blocks fit in memory"))
         });
         self.entries[id.index()] = Some(entry);
-        if let Some(parent) = parent {
-            self.entry_mut(parent).children += 1;
-        }
-        self.by_key.entry(key).or_default().push(id);
+        self.children_mut(parent).insert(tokens, id);
         id
     }
 
-    /// Adds one holder to the block.
+    /// Adds one holder to the block, which counts as used now.
     pub(crate) fn hold(&mut self, id: BlockId) {
+        self.pin(id);
         let used = self.tick();
-        let entry = self.entry_mut(id);
-        let leaf = (entry.used, id);
-        let was_idle = entry.holders == 0;
-        entry.holders += 1;
-        entry.used = used;
-        if was_idle {
-            self.idle -= 1;
-            self.leaves.remove(&leaf);
-        }
+        self.entry_mut(id).used = used;
     }
 
     /// Removes one holder from each of the blocks; all of them count as used now.
     pub(crate) fn release(&mut self, blocks: &[BlockId]) {
         let used = self.tick();
         for id in blocks {
-            let entry = self.entry_mut(*id);
-            entry.holders -= 1;
-            entry.used = used;
-            if entry.holders == 0 {
-                let leaf = entry.children == 0;
-                self.idle += 1;
-                if leaf {
-                    self.leaves.insert((used, *id));
-                }
-            }
+            self.entry_mut(*id).used = used;
+            self.unpin(*id);
+        }
+    }
+
+    /// Adds one holder to the block, without a use.
+    pub(crate) fn pin(&mut self, id: BlockId) {
+        let entry = self.entry_mut(id);
+        entry.holders += 1;
+        if entry.holders == 1 {
+            let leaf = (entry.used, id);
+            self.idle -= 1;
+            self.leaves.remove(&leaf);
+        }
+    }
+
+    /// Removes one holder from the block, without a use.
+    pub(crate) fn unpin(&mut self, id: BlockId) {
+        let entry = self.entry_mut(id);
+        entry.holders -= 1;
+        if entry.holders == 0 {
+            let leaf = entry.children.is_empty().then_some((entry.used, id));
+            self.idle += 1;
+            self.leaves.extend(leaf);
         }
     }
 
@@ -139,16 +140,10 @@ impl PrefixIndex {
         let entry = self.entries[id.index()].take()?;
         self.idle -= 1;
         self.vacant.push(id);
-        if let Some(candidates) = self.by_key.get_mut(&entry.key) {
-            candidates.retain(|candidate| *candidate != id);
-            if candidates.is_empty() {
-                self.by_key.remove(&entry.key);
-            }
-        }
+        self.children_mut(entry.parent).remove(&entry.tokens);
         if let Some(parent) = entry.parent {
-            let entry = self.entry_mut(parent);
-            entry.children -= 1;
-            if entry.holders == 0 && entry.children == 0 {
+            let entry = self.entry(parent);
+            if entry.holders == 0 && entry.children.is_empty() {
                 let leaf = (entry.used, parent);
                 self.leaves.insert(leaf);
             }
@@ -159,31 +154,39 @@ impl PrefixIndex {
     /// Panics if the bookkeeping is inconsistent; `holders` gives the number of sequences that hold each
     /// block.
     #[cfg(any(test, debug_assertions))]
-    pub(crate) fn check(&self, holders: &HashMap<BlockId, u32>) {
-        let mut children: HashMap<BlockId, u32> = HashMap::new();
+    pub(crate) fn check(&self, holders: &std::collections::HashMap<BlockId, u32>) {
+        let mut children: BTreeMap<Option<BlockId>, Children> = BTreeMap::new();
         let all = || self.entries.iter().enumerate().filter_map(|(id, entry)| Some((id, entry.as_ref()?)));
-        for parent in all().filter_map(|(_, entry)| entry.parent) {
-            *children.entry(parent).or_default() += 1;
+        for (id, entry) in all() {
+            children.entry(entry.parent).or_default().insert(entry.tokens.clone(), BlockId(id as u32));
         }
+        assert_eq!(self.roots, children.remove(&None).unwrap_or_default(), "blocks without a parent");
         let (mut idle, mut leaves, mut count) = (0, 0, 0);
         for (id, entry) in all() {
             let id = BlockId(id as u32);
             count += 1;
             assert_eq!(entry.holders, holders.get(&id).copied().unwrap_or(0), "holders of {id:?}");
-            assert_eq!(entry.children, children.get(&id).copied().unwrap_or(0), "children of {id:?}");
+            assert_eq!(entry.children, children.remove(&Some(id)).unwrap_or_default(), "children of {id:?}");
             assert!(entry.parent.is_none_or(|parent| self.entry(parent).holders >= entry.holders));
             idle += usize::from(entry.holders == 0);
-            let leaf = entry.holders == 0 && entry.children == 0;
+            let leaf = entry.holders == 0 && entry.children.is_empty();
             leaves += usize::from(leaf);
             assert_eq!(self.leaves.contains(&(entry.used, id)), leaf, "whether {id:?} is a leaf");
         }
         assert_eq!((idle, leaves, count), (self.idle, self.leaves.len(), self.len()));
-        assert_eq!(self.by_key.values().map(Vec::len).sum::<usize>(), count);
+        assert!(children.is_empty(), "an evicted block has children");
         assert!(holders.keys().all(|id| self.entries[id.index()].is_some()), "an evicted block is held");
     }
 
-    fn key(&self, parent: Option<BlockId>, tokens: &[u32]) -> u64 {
-        (self.hash)(parent.map_or(self.seed, |parent| self.entry(parent).key), tokens)
+    fn children(&self, parent: Option<BlockId>) -> &Children {
+        parent.map_or(&self.roots, |parent| &self.entry(parent).children)
+    }
+
+    fn children_mut(&mut self, parent: Option<BlockId>) -> &mut Children {
+        match parent {
+            Some(parent) => &mut self.entry_mut(parent).children,
+            None => &mut self.roots,
+        }
     }
 
     fn tick(&mut self) -> u64 {
@@ -200,40 +203,32 @@ impl PrefixIndex {
     }
 }
 
-/// The hash of a chain of blocks: the hash of the preceding chain, then token by token.
-fn chained(before: u64, tokens: &[u32]) -> u64 {
-    tokens.iter().fold(before, |state, token| {
-        let mixed = (state ^ u64::from(*token)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed ^ (mixed >> 27)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     #[test]
-    fn blocks_are_found_by_tokens_and_parent_whatever_their_keys() {
-        let index = || PrefixIndex { hash: |_, _| 7, ..PrefixIndex::new(0) };
-        for mut index in [index(), PrefixIndex::new(3)] {
-            let first = index.insert(None, &[1, 2]);
-            let other = index.insert(None, &[3, 4]);
-            let after_first = index.insert(Some(first), &[5, 6]);
-            assert_eq!(index.find(None, &[1, 2]), Some(first));
-            assert_eq!(index.find(None, &[3, 4]), Some(other));
-            assert_eq!(index.find(Some(first), &[5, 6]), Some(after_first));
-            // Equal tokens after a different parent are different content.
-            assert_eq!(index.find(Some(other), &[5, 6]), None);
-            assert_eq!(index.find(None, &[5, 6]), None);
-            assert_eq!(index.find(Some(first), &[5, 7]), None);
-        }
+    fn blocks_are_found_by_tokens_and_parent() {
+        let mut index = PrefixIndex::default();
+        let first = index.insert(None, &[1, 2]);
+        let other = index.insert(None, &[3, 4]);
+        let after_first = index.insert(Some(first), &[5, 6]);
+        assert_eq!(index.find(None, &[1, 2]), Some(first));
+        assert_eq!(index.find(None, &[3, 4]), Some(other));
+        assert_eq!(index.find(Some(first), &[5, 6]), Some(after_first));
+        // Equal tokens after a different parent are different content.
+        assert_eq!(index.find(Some(other), &[5, 6]), None);
+        assert_eq!(index.find(None, &[5, 6]), None);
+        assert_eq!(index.find(Some(first), &[5, 7]), None);
+        assert_eq!(index.find_longest(Some(first), &[5, 7]), Some((after_first, 1)));
+        assert_eq!(index.find_longest(Some(first), &[6, 6]), None);
+        assert_eq!(index.find_longest(Some(other), &[5, 6]), None);
     }
 
     #[test]
     fn the_least_recently_used_leaf_goes_first() {
-        let mut index = PrefixIndex::new(0);
+        let mut index = PrefixIndex::default();
         let root = index.insert(None, &[1]);
         let old = index.insert(Some(root), &[2]);
         let young = index.insert(Some(root), &[3]);
@@ -253,7 +248,7 @@ mod tests {
         /// Compares the index with a plain list of contents.
         #[test]
         fn the_books_are_right(actions in prop::collection::vec((0u8..4, any::<u16>()), 1..200)) {
-            let mut index = PrefixIndex { hash: |_, tokens| u64::from(tokens[0] % 3), ..PrefixIndex::new(0) };
+            let mut index = PrefixIndex::default();
             let mut sequences: Vec<Vec<BlockId>> = Vec::new();
             for (action, number) in actions {
                 let number = usize::from(number);
@@ -284,11 +279,31 @@ mod tests {
                         }
                     }
                 }
-                let mut holders = HashMap::new();
+                let mut holders = std::collections::HashMap::new();
                 for id in sequences.iter().flatten() {
                     *holders.entry(*id).or_default() += 1;
                 }
                 index.check(&holders);
+            }
+        }
+
+        /// Compares the search with a comparison of all blocks.
+        #[test]
+        fn the_longest_common_beginning_is_found(
+            blocks in prop::collection::btree_set(prop::collection::vec(0u32..3, 1..5), 0..20),
+            tokens in prop::collection::vec(0u32..3, 0..5),
+        ) {
+            let mut index = PrefixIndex::default();
+            let common = |block: &[u32]| block.iter().zip(&tokens).take_while(|(one, other)| one == other).count();
+            let mut longest = 0;
+            let mut by_id = std::collections::HashMap::new();
+            for block in &blocks {
+                longest = longest.max(common(block));
+                by_id.insert(index.insert(None, block), block);
+            }
+            match index.find_longest(None, &tokens) {
+                Some((id, count)) => prop_assert_eq!((count, common(by_id[&id])), (longest, longest)),
+                None => prop_assert_eq!(longest, 0),
             }
         }
     }

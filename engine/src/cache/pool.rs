@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::index::{BlockId, PrefixIndex};
-use super::layout::{PageLayout, PageMemory};
+use super::layout::{PageLayout, PageMemory, Storage};
 use super::sequence::{KvCache, Page};
 
 /// All pages of an engine: free, cached (published, without holders) or held by sequences.
@@ -26,16 +26,14 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Creates a pool of at most `capacity` pages, allocated on demand. With `reuse`, full pages are
-    /// published. `seed` represents everything other than tokens that their content depends on: weights,
-    /// type, adapter.
-    pub(crate) fn new(layout: PageLayout, capacity: usize, reuse: bool, seed: u64) -> Self {
+    /// Creates a pool of at most `capacity` pages, allocated on demand. With `reuse`, pages are published.
+    pub(crate) fn new(layout: PageLayout, capacity: usize, reuse: bool) -> Self {
         Self {
             layout,
             capacity,
             free: Vec::new(),
             own: 0,
-            index: PrefixIndex::new(seed),
+            index: PrefixIndex::default(),
             published: Vec::new(),
             reuse,
             evictions: 0,
@@ -46,7 +44,7 @@ impl Pool {
         &self.layout
     }
 
-    /// Whether full pages are published.
+    /// Whether pages are published.
     pub(crate) fn reuses(&self) -> bool {
         self.reuse
     }
@@ -92,6 +90,32 @@ impl Pool {
             cache.advance(size);
         }
         cache.length() - before
+    }
+
+    /// Extends a cache that [`attach`](Self::attach) cannot extend any more by the beginning of the next page: copies the
+    /// published page that has most of its tokens, if a page is available for the copy. Returns the number of positions
+    /// gained.
+    pub(crate) fn attach_part(&mut self, cache: &mut KvCache, tokens: &[u32]) -> usize {
+        let start = cache.length();
+        if !self.shares_parts() || start != cache.published() || cache.page_count() != cache.blocks.len() {
+            return 0;
+        }
+        let end = (start + self.layout.positions).min(tokens.len().saturating_sub(1));
+        let parent = cache.blocks.last().copied();
+        let next = key_tokens(cache, parent, tokens.get(start..end).unwrap_or_default());
+        let Some((block, count)) = self.index.find_longest(parent, &next) else { return 0 };
+        // It is not evicted for the copy, but this is no use: after the copy of a conversation's end, the next turns
+        // continue the copy.
+        self.index.pin(block);
+        let copied = self.available() > 0;
+        if copied {
+            let mut page = self.take();
+            page.bytes.copy_from_slice(&self.storage(block).bytes);
+            cache.pages.push(Page::Own(page));
+            cache.advance(count);
+        }
+        self.index.unpin(block);
+        if copied { count } else { 0 }
     }
 
     /// How many of the pages that [`attach`](Self::attach) would find for an empty cache are already held by sequences.
@@ -154,18 +178,31 @@ impl Pool {
                     self.free.push(page);
                     block
                 }
-                None => {
-                    let block = self.index.insert(parent, tokens);
-                    if self.published.len() <= block.index() {
-                        self.published.resize(block.index() + 1, None);
-                    }
-                    self.published[block.index()] = Some(Arc::new(page));
-                    block
-                }
+                None => self.insert(parent, tokens, page),
             };
             cache.pages[at] = Page::Shared(self.storage(block));
             cache.blocks.push(block);
         }
+    }
+
+    /// Publishes the page that is filled in part, for [`attach_part`](Self::attach_part), and takes it from the cache of a
+    /// sequence that has ended. `tokens` is the sequence.
+    pub(crate) fn publish_part(&mut self, cache: &mut KvCache, tokens: &[u32]) {
+        let (start, end) = (cache.published(), cache.length());
+        if !self.shares_parts() || start == end {
+            return;
+        }
+        let parent = cache.blocks.last().copied();
+        let tokens = key_tokens(cache, parent, &tokens[start..end]);
+        if self.index.find_longest(parent, &tokens).is_some_and(|(_, count)| count == tokens.len()) {
+            return;
+        }
+        let at = cache.blocks.len();
+        let Page::Own(page) = cache.pages.remove(at) else { panic!("position {start} is published") };
+        cache.length = start;
+        self.own -= 1;
+        let block = self.insert(parent, &tokens, page);
+        self.index.release(&[block]);
     }
 
     /// Returns the pages of a sequence to the pool; published pages stay cached until their memory is needed.
@@ -227,6 +264,21 @@ impl Pool {
         assert_eq!(self.published.iter().flatten().count(), self.index.len());
     }
 
+    /// Whether pages are shared that are equal in part only: copying is the task of a device that stores them.
+    fn shares_parts(&self) -> bool {
+        self.reuse && !matches!(self.layout.storage, Storage::Device { .. })
+    }
+
+    /// Publishes a page, with one holder.
+    fn insert(&mut self, parent: Option<BlockId>, tokens: &[u32], page: PageMemory) -> BlockId {
+        let block = self.index.insert(parent, tokens);
+        if self.published.len() <= block.index() {
+            self.published.resize(block.index() + 1, None);
+        }
+        self.published[block.index()] = Some(Arc::new(page));
+        block
+    }
+
     fn next_block(&self, cache: &KvCache, tokens: &[u32]) -> Option<BlockId> {
         let next = self.reusable(tokens).nth(cache.blocks.len())?;
         let parent = cache.blocks.last().copied();
@@ -265,7 +317,9 @@ fn key_tokens<'a>(cache: &KvCache, parent: Option<BlockId>, tokens: &'a [u32]) -
         return Cow::Borrowed(tokens);
     }
     let mut tokens = tokens.to_vec();
-    tokens[0] |= MARK;
+    if let Some(first) = tokens.first_mut() {
+        *first |= MARK;
+    }
     Cow::Owned(tokens)
 }
 
@@ -302,7 +356,7 @@ mod tests {
     #[test]
     fn sequences_beyond_the_original_context_share_pages_with_each_other_only() {
         let tokens: Vec<u32> = (0..12).collect();
-        let mut pool = Pool::new(LAYOUT, 9, true, 0);
+        let mut pool = Pool::new(LAYOUT, 9, true);
         for long in [false, true] {
             let mut first = KvCache::new(LAYOUT).long(long);
             assert_eq!((pool.shared_with_others(&first, &tokens), pool.attach(&mut first, &tokens)), (0, 0));
@@ -323,7 +377,7 @@ mod tests {
 
     #[test]
     fn prefixes_are_found_except_the_last_token() {
-        let mut pool = Pool::new(LAYOUT, 8, true, 0);
+        let mut pool = Pool::new(LAYOUT, 8, true);
         let tokens: Vec<u32> = (1..=8).collect();
         let mut first = KvCache::new(LAYOUT);
         assert_eq!(pool.attach(&mut first, &tokens), 0);
@@ -332,7 +386,8 @@ mod tests {
         // The same tokens: the second page holds the last token and is computed again.
         let mut second = KvCache::new(LAYOUT);
         assert_eq!((pool.shared_with_others(&second, &tokens), pool.attach(&mut second, &tokens)), (1, 4));
-        assert!(pool.reserve(&mut second, 8));
+        assert_eq!((pool.attach_part(&mut second, &tokens), pool.attach_part(&mut second, &tokens)), (3, 0));
+        assert!(holds(&second, &tokens) && pool.reserve(&mut second, 8));
         assert_eq!(pool.held(), 3);
         compute(&mut pool, &mut second, &tokens);
         // The page was already published, so one of the two was returned.
@@ -346,12 +401,48 @@ mod tests {
             pool.release(cache);
         }
         assert_eq!((pool.held(), pool.cached(), pool.available()), (0, 2, 8));
-        let mut off = Pool::new(LAYOUT, 8, false, 0);
+        let mut off = Pool::new(LAYOUT, 8, false);
         let mut cache = KvCache::new(LAYOUT);
         assert!(off.reserve(&mut cache, 8) && !off.reserve(&mut KvCache::new(LAYOUT), 25));
         compute(&mut off, &mut cache, &tokens);
         off.release(cache);
         assert_eq!((off.cached(), off.attach(&mut KvCache::new(LAYOUT), &longer)), (0, 0));
+    }
+
+    #[test]
+    fn parts_of_pages_are_copied_if_there_is_a_page_for_the_copy() {
+        let mut pool = Pool::new(LAYOUT, 3, true);
+        let mut first = KvCache::new(LAYOUT);
+        assert!(pool.reserve(&mut first, 6));
+        compute(&mut pool, &mut first, &[1, 2, 3, 4, 5, 6]);
+        pool.publish_part(&mut first, &[1, 2, 3, 4, 5, 6]);
+        pool.release(first);
+        assert_eq!((pool.held(), pool.cached()), (0, 2));
+        let attach = |pool: &mut Pool, tokens: &[u32], long| {
+            let mut cache = KvCache::new(LAYOUT).long(long);
+            let found = (pool.attach(&mut cache, tokens), pool.attach_part(&mut cache, tokens));
+            assert!(holds(&cache, tokens));
+            (found, cache)
+        };
+        // After the next turn's prompt, which continues the first sequence; after one that differs from it; and after
+        // one that shares nothing, because its keys may be rotated differently.
+        let (found, next) = attach(&mut pool, &[1, 2, 3, 4, 5, 6, 7, 8, 9], false);
+        assert_eq!((found, pool.held(), pool.cached()), ((4, 2), 2, 1));
+        pool.check([&next].into_iter());
+        let (found, _) = attach(&mut pool, &[1, 2, 3, 4, 5, 6], true);
+        assert_eq!(found, (0, 0));
+        // The only page left is the one to copy.
+        let (found, other) = attach(&mut pool, &[1, 2, 3, 4, 5, 7, 8], false);
+        assert_eq!((found, pool.held(), pool.evictions()), ((4, 0), 2, 0));
+        pool.release(next);
+        pool.release(other);
+        // The beginning of a published page is not published again.
+        let (found, mut shorter) = attach(&mut pool, &[1, 2, 7], false);
+        assert_eq!(found, (0, 2));
+        pool.publish_part(&mut shorter, &[1, 2]);
+        pool.release(shorter);
+        assert_eq!((pool.held(), pool.cached(), pool.allocated()), (0, 2, 3));
+        pool.check(std::iter::empty());
     }
 
     proptest! {
@@ -360,7 +451,7 @@ mod tests {
         fn pages_hold_what_their_sequences_computed(
             actions in prop::collection::vec((0u8..4, any::<u32>(), 1usize..30), 1..120),
         ) {
-            let mut pool = Pool::new(LAYOUT, 12, true, 0);
+            let mut pool = Pool::new(LAYOUT, 12, true);
             let mut running: Vec<(KvCache, Vec<u32>)> = Vec::new();
             for (action, number, length) in actions {
                 let place = number as usize % running.len().max(1);
@@ -369,6 +460,7 @@ mod tests {
                         let tokens = (0..length).map(|at| number >> (at % 32) & 1).collect::<Vec<u32>>();
                         let mut cache = KvCache::new(LAYOUT);
                         pool.attach(&mut cache, &tokens);
+                        pool.attach_part(&mut cache, &tokens);
                         prop_assert!(cache.length() < tokens.len());
                         running.push((cache, tokens));
                     }
@@ -392,7 +484,13 @@ mod tests {
                             prop_assert_eq!((cache.length(), cache.page_count()), (known, pages.min(known.div_ceil(4))));
                         }
                     }
-                    _ if !running.is_empty() => pool.release(running.swap_remove(place).0),
+                    _ if !running.is_empty() => {
+                        let (mut cache, tokens) = running.swap_remove(place);
+                        if length % 2 == 0 {
+                            pool.publish_part(&mut cache, &tokens);
+                        }
+                        pool.release(cache);
+                    }
                     _ => {}
                 }
                 pool.check(running.iter().map(|(cache, _)| cache));

@@ -35,7 +35,7 @@ pub(crate) struct KvCache {
     pub(super) pages: Vec<Page>,
     /// Ids of the published pages, which come first in `pages`.
     pub(super) blocks: Vec<BlockId>,
-    length: usize,
+    pub(super) length: usize,
     long: bool,
 }
 

@@ -384,7 +384,7 @@ mod tests {
         let width = heads * head_size;
         let length = keys.len() / width;
         let mut cache = KvCache::new(layout);
-        assert!(Pool::new(layout, layout.pages(length), false, 0).reserve(&mut cache, length));
+        assert!(Pool::new(layout, layout.pages(length), false).reserve(&mut cache, length));
         for position in 0..length {
             for head in 0..heads {
                 let at = position * width + head * head_size..position * width + (head + 1) * head_size;

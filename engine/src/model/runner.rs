@@ -126,7 +126,7 @@ mod tests {
             let layout = PageLayout { shape: opened.config.key_values(), positions, storage };
             Self {
                 runner: Runner::new(model, &opened.config, Some(threads)).unwrap(),
-                pool: Pool::new(layout, 200, false, 0),
+                pool: Pool::new(layout, 200, false),
                 cache: KvCache::new(layout),
             }
         }

@@ -24,7 +24,7 @@ fn scheduler(max_batch: usize, pages: usize, reuse: bool, speculation: Speculati
         speculation,
     };
     let (_, submissions) = mpsc::channel(1);
-    let pool = Pool::new(LAYOUT, pages, reuse, 0);
+    let pool = Pool::new(LAYOUT, pages, reuse);
     Scheduler::new(model, tokenizer(), limits, pool, submissions, Arc::default(), Arc::default())
 }
 

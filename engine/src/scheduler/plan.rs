@@ -74,11 +74,13 @@ impl Scheduler {
         let (before, others) = self.running.split_at_mut(index);
         let Some(sequence) = others.first_mut() else { return 0 };
         let found = sequence.attach(&mut self.pool);
-        self.counters.lock().reused_tokens += found as u64;
         // Pages that an older sequence fills in this step can be shared in the next one.
         let computes_it =
             |other: &Sequence| other.in_step > 0 && other.remaining() > 1 && sequence.follows(other);
-        if self.pool.reuses() && before.iter().any(computes_it) {
+        let waits = self.pool.reuses() && before.iter().any(computes_it);
+        let part = if waits { 0 } else { sequence.attach_part(&mut self.pool) };
+        self.counters.lock().reused_tokens += (found + part) as u64;
+        if waits {
             return 0;
         }
         let count = sequence.remaining().min(self.limits.prefill_chunk.max(1)).min(budget);

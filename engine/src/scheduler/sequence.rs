@@ -142,6 +142,16 @@ impl Sequence {
     /// Attaches published pages for the next tokens; returns the number of positions.
     pub(super) fn attach(&mut self, pool: &mut Pool) -> usize {
         let found = pool.attach(&mut self.cache, &self.known);
+        self.count_cached(found)
+    }
+
+    /// Attaches what is published of the page after those; returns the number of positions.
+    pub(super) fn attach_part(&mut self, pool: &mut Pool) -> usize {
+        let found = pool.attach_part(&mut self.cache, &self.known);
+        self.count_cached(found)
+    }
+
+    fn count_cached(&mut self, found: usize) -> usize {
         if !self.preempted {
             self.cached += found;
         }
@@ -220,7 +230,7 @@ impl Sequence {
     }
 
     /// Applies the predictions of a step, which were computed with [`chunk`](Self::chunk): takes tokens while they equal
-    /// the draft, removes the positions of rejected tokens, and publishes full pages. Returns the counts of the draft, and
+    /// the draft, removes the positions of rejected tokens, and publishes pages. Returns the counts of the draft, and
     /// the outcome if the sequence ended.
     pub(super) fn take_step(
         &mut self,
@@ -241,6 +251,9 @@ impl Sequence {
             pool.truncate(&mut self.cache, self.known.len() - 1);
         }
         pool.publish(&mut self.cache, &self.known);
+        if outcome.is_some() {
+            pool.publish_part(&mut self.cache, &self.known);
+        }
         let usage = DraftUsage { drafted: draft.len() as u64, accepted: accepted as u64 };
         self.drafts += usage;
         (usage, outcome)

@@ -87,7 +87,7 @@ fn speculating(max_batch: usize, pause: Duration, speculation: Speculation) -> H
     };
     let (submissions, receiver) = mpsc::channel(4);
     let shut_down = Arc::new(AtomicBool::new(false));
-    let pool = Pool::new(LAYOUT, 1000, true, 0);
+    let pool = Pool::new(LAYOUT, 1000, true);
     let counters = Arc::<Counters>::default();
     let scheduler =
         Scheduler::new(model, tokenizer, limits, pool, receiver, shut_down.clone(), counters.clone());

@@ -66,7 +66,7 @@ fn run(
         })
         .collect();
     drop(submissions);
-    let pool = Pool::new(layout, pages, true, 0);
+    let pool = Pool::new(layout, pages, true);
     let shut_down = Arc::new(AtomicBool::new(false));
     let tokenizer = Arc::new(Tokenizer::none());
     Scheduler::new(model, tokenizer, limits, pool, receiver, shut_down, counters.clone()).run();
@@ -117,12 +117,12 @@ fn order(
     }
 }
 
-/// Prompts with a common prefix, greedy and random, some with their first logits.
+/// Prompts with a common prefix of whole pages, greedy and random, some with their first logits.
 fn orders(vocabulary: usize) -> Vec<SequenceRequest> {
     let mut random = Uniform::new(17);
     let mut tokens =
         |count: usize| -> Vec<u32> { (0..count).map(|_| random.below(vocabulary) as u32).collect() };
-    let common = tokens(41);
+    let common = tokens(10 * PAGE);
     [(9, 6, 5), (1, 12, 0), (30, 3, 0), (70, 5, 300), (2, 20, 0), (17, 0, 3), (5, 9, 1)]
         .into_iter()
         .enumerate()
@@ -169,7 +169,8 @@ fn generates_what_the_processor_does() {
         }
         let (steps, reused) = (*found.counters.lock(), *expected.counters.lock());
         assert_eq!((steps.steps, steps.reused_tokens), (reused.steps, reused.reused_tokens));
-        assert_eq!((steps.preemptions, steps.evictions), (reused.preemptions, reused.evictions));
+        // Only the processor publishes parts of pages, which are then evicted.
+        assert_eq!((steps.preemptions, steps.evictions <= reused.evictions), (reused.preemptions, true));
         assert!(steps.reused_tokens > 0 && steps.evictions > 0, "{steps:?}");
         // At most one wait per step, independent of the number of layers.
         let Counts { launches, downloads, replays, .. } = counts.counts();

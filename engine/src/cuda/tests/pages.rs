@@ -80,7 +80,7 @@ impl Case {
         let width = self.dtype.width();
         let layout = PageLayout { shape, positions: self.page_size, storage: Storage::Device { width } };
         let count = lengths.iter().map(|length| layout.pages(*length)).sum::<usize>() + 3;
-        let mut pool = Pool::new(layout, count, false, 0);
+        let mut pool = Pool::new(layout, count, false);
         // Pages are handed out in an order different from their numbering.
         let mut decoys: Vec<KvCache> = (0..count).map(|_| KvCache::new(layout)).collect();
         for decoy in &mut decoys {
