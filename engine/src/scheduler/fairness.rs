@@ -13,7 +13,7 @@ use crate::speculation::Speculation;
 /// Pages that the longest sequence needs.
 const LONGEST: usize = CONTEXT.div_ceil(4);
 
-fn scheduler(max_batch: usize, pages: usize, reuse: bool, speculation: Speculation) -> Scheduler {
+pub(super) fn scheduler(max_batch: usize, pages: usize, reuse: bool, speculation: Speculation) -> Scheduler {
     let model = Box::new(Counting { steps: Arc::default(), logits: Vec::new(), pause: Duration::ZERO });
     let limits = Limits {
         max_batch,

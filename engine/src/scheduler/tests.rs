@@ -187,18 +187,25 @@ fn a_failed_pass_fails_its_sequences_only() {
 
 #[test]
 fn cancelled_and_late_sequences_leave() {
-    let harness = start(1, Duration::from_millis(5));
-    let cancelled = harness.submit(order(&[1], 1_000_000));
-    let late =
-        SequenceRequest { deadline: Some(Instant::now() + Duration::from_millis(60)), ..order(&[1], 30) };
-    std::thread::sleep(Duration::from_millis(20));
+    let mut scheduler = fairness::scheduler(1, 1000, true, Speculation::Off);
+    let mut submit = |deadline| {
+        let (completion, answer) = oneshot::channel();
+        let order = SequenceRequest { deadline, ..order(&[1], 30) };
+        scheduler.enqueue(Submission { order, completion, tokens: None });
+        answer
+    };
+    let (cancelled, mut late) = (submit(None), submit(None));
+    let mut expired = submit(Some(Instant::now()));
+    scheduler.turn();
+    let exceeded = |completion_tokens| Err(GenerateError::DeadlineExceeded { completion_tokens });
+    let tokens = |answer: &mut Answer| answer.try_recv().unwrap().map(|completion| completion.tokens);
+    assert_eq!(tokens(&mut expired), exceeded(0));
     drop(cancelled);
-    let error = harness.submit(late).blocking_recv().unwrap().unwrap_err();
-    assert!(matches!(error, GenerateError::DeadlineExceeded { completion_tokens: 1.. }), "{error}");
-    let expired = SequenceRequest { deadline: Some(Instant::now()), ..order(&[1], 30) };
-    let error = harness.submit(expired).blocking_recv().unwrap().unwrap_err();
-    assert_eq!(error, GenerateError::DeadlineExceeded { completion_tokens: 0 });
-    assert!(harness.finish().len() < 30);
+    scheduler.turn();
+    scheduler.running[0].order.deadline = Some(Instant::now());
+    scheduler.turn();
+    assert_eq!(tokens(&mut late), exceeded(1));
+    assert_eq!((scheduler.running.len(), scheduler.waiting.len(), scheduler.pool.held()), (0, 0, 0));
 }
 
 #[test]
