@@ -146,12 +146,12 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
     let largest = settings.batch_sizes.iter().copied().max().unwrap_or(1);
     let opened = load::open(&settings.source)?;
     let format = opened.matrices(device, settings.options.dtype)?.1.format;
-    // The pages of one round at the largest batch size, the last ones of the first turn twice because the second turn copies
+    // The pages of one round at the largest batch size, the last ones of the first turn twice if the second turn copies
     // them, and no more: on a GPU the cache is allocated at once.
     let options = LoadOptions { device, ..settings.options.clone() };
     let layout = Backend::layout(&opened.config, &options, format);
     let positions = prompt_tokens.saturating_add(new_tokens).saturating_add(SECOND_TURN + 1);
-    let pages = layout.pages(positions).saturating_add(1);
+    let pages = layout.pages(positions).saturating_add(usize::from(layout.is_in_host_memory()));
     let cache_bytes = pages.saturating_mul(largest).saturating_mul(layout.bytes());
     drop(opened);
     // Before the engine takes a GPU's memory.

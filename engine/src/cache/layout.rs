@@ -102,6 +102,11 @@ impl PageLayout {
         self.storage == Storage::Bf16 && self.has_whole_tiles()
     }
 
+    /// Whether the engine reads and writes the pages, instead of a device.
+    pub(crate) fn is_in_host_memory(&self) -> bool {
+        !matches!(self.storage, Storage::Device { .. })
+    }
+
     /// Number of pages that hold this many positions.
     pub(crate) fn pages(&self, positions: usize) -> usize {
         positions.div_ceil(self.positions)
@@ -160,10 +165,7 @@ pub(crate) struct PageMemory {
 impl PageMemory {
     /// Creates the page with this number; pages count from 0.
     pub(super) fn new(number: usize, layout: &PageLayout) -> Self {
-        let bytes = match layout.storage {
-            Storage::Device { .. } => 0,
-            _ => layout.bytes(),
-        };
+        let bytes = if layout.is_in_host_memory() { layout.bytes() } else { 0 };
         let number = u32::try_from(number).expect("fewer than 2³² pages fit in memory");
         Self { number, bytes: AlignedBuffer::zeros(bytes) }
     }

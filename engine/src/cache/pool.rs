@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::index::{BlockId, PrefixIndex};
-use super::layout::{PageLayout, PageMemory, Storage};
+use super::layout::{PageLayout, PageMemory};
 use super::sequence::{KvCache, Page};
 
 /// All pages of an engine: free, cached (published, without holders) or held by sequences.
@@ -264,9 +264,9 @@ impl Pool {
         assert_eq!(self.published.iter().flatten().count(), self.index.len());
     }
 
-    /// Whether pages are shared that are equal in part only: copying is the task of a device that stores them.
+    /// Whether pages are shared that are equal in part only, which copies them.
     fn shares_parts(&self) -> bool {
-        self.reuse && !matches!(self.layout.storage, Storage::Device { .. })
+        self.reuse && self.layout.is_in_host_memory()
     }
 
     /// Publishes a page, with one holder.
