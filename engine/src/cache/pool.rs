@@ -104,8 +104,8 @@ impl Pool {
         let parent = cache.blocks.last().copied();
         let next = key_tokens(cache, parent, tokens.get(start..end).unwrap_or_default());
         let Some((block, count)) = self.index.find_longest(parent, &next) else { return 0 };
-        // It is not evicted for the copy, but this is no use: after the copy of a conversation's end, the next turns
-        // continue the copy.
+        // The page must not be evicted to make room for its copy. Copying does not count as a use, because later turns of
+        // a conversation use the copy.
         self.index.pin(block);
         let copied = self.available() > 0;
         if copied {
