@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use lumos_kernels::{
-    DType, Path, QuantizedFormat, QuantizedPath, arch, byte_operations, float_operations, huge_pages,
+    AlignedBuffer, DType, Path, QuantizedFormat, QuantizedPath, arch, byte_operations, float_operations,
 };
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -54,8 +54,10 @@ pub(crate) fn machine_limits(
 }
 
 fn bandwidth() -> f64 {
-    let mut buffer: Vec<u64> = huge_pages::with_capacity(BUFFER / size_of::<u64>());
-    buffer.extend(0..(BUFFER / size_of::<u64>()) as u64);
+    let mut buffer = AlignedBuffer::<u64>::zeros(BUFFER / size_of::<u64>());
+    for (value, index) in buffer.iter_mut().zip(0..) {
+        *value = index;
+    }
     let part = buffer.len().div_ceil(rayon::current_num_threads());
     let arch = arch();
     let read = |streams: usize| {

@@ -197,7 +197,7 @@ fn public_type_names_are_unique() {
 
 /// The modules of a crate from the lowest layer to the highest.
 const LAYERS: [(&str, &[&str]); 5] = [
-    ("engine/kernels", &["huge_pages", "vector", "simd", "kernel", "elementwise", "quantized"]),
+    ("engine/kernels", &["buffer", "vector", "simd", "kernel", "elementwise", "quantized"]),
     (
         "engine",
         &[

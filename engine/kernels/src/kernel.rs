@@ -10,10 +10,10 @@ use half::{bf16, f16};
 use pulp::Arch;
 use rayon::prelude::*;
 
+use crate::buffer::AlignedBuffer;
 use crate::simd::{
     Columns, DType, Kernel, LINE, OutputColumns, PANEL, Path, Unit, for_each_window, round_line,
 };
-use crate::vector::AlignedBuffer;
 
 /// How an operation is executed.
 #[derive(Clone, Copy)]

@@ -14,8 +14,8 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod buffer;
 mod elementwise;
-pub mod huge_pages;
 mod kernel;
 mod quantized;
 mod simd;
@@ -26,6 +26,7 @@ mod vector;
 #[path = "../../tests/it/support/uniform.rs"]
 mod uniform;
 
+pub use buffer::AlignedBuffer;
 pub use elementwise::{add, add_bias, add_scaled, gated, norm_heads, rms_norm, scale, soft_cap};
 pub use kernel::{Execution, PanelWeights};
 pub use quantized::QuantizedPanels;
@@ -35,6 +36,4 @@ pub use simd::{
     Columns, DType, OutputColumns, PANEL, Path, QuantizedFormat, QuantizedPath, arch, byte_operations,
     float_operations, for_each_cell, instruction_limit,
 };
-pub use vector::{
-    Activation, AlignedBuffer, LANES, add_lanes, compiled, exponential, maximum, round_to_bf16, tangent,
-};
+pub use vector::{Activation, LANES, add_lanes, compiled, exponential, maximum, round_to_bf16, tangent};

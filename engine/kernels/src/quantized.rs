@@ -2,11 +2,12 @@
 //! kernels.
 
 use super::kernel::{Execution, Share, for_each_block};
+use crate::buffer::AlignedBuffer;
 use crate::simd::{
     BLOCK, Columns, OutputColumns, PANEL, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS,
     for_each_window, pack_block, pack_rows,
 };
-use crate::vector::{AlignedBuffer, compiled};
+use crate::vector::compiled;
 
 /// Inputs per stretch: a panel's weights of a stretch stay in the first-level cache while they are multiplied
 /// with all rows.

@@ -1,16 +1,9 @@
-//! Vector arithmetic that gives the same bits on every machine, whatever vector instructions it has, and the buffers
-//! that it reads.
+//! Vector arithmetic that gives the same bits on every machine, whatever vector instructions it has.
 //!
 //! [`compiled`] runs a loop with the processor's instruction set; [`add_lanes`] and [`exponential`] are its building
-//! blocks. An [`AlignedBuffer`] starts at a cache line, so that a vector load never crosses two lines.
+//! blocks.
 
-use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
-
-use bytemuck::Pod;
 use pulp::{Arch, Simd, WithSimd};
-
-use crate::huge_pages;
 
 /// The activation of a gated feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,63 +103,6 @@ pub fn compiled(arch: Arch, work: impl FnMut()) {
     }
 
     arch.dispatch(Compiled(work));
-}
-
-/// Size of a cache line in bytes.
-const LINE: usize = 64;
-
-/// One cache line.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; LINE]);
-
-/// A growable `[T]` aligned to 64 bytes, for numbers whose size divides 64.
-#[derive(Clone)]
-pub struct AlignedBuffer<T = f32> {
-    lines: Vec<Line>,
-    length: usize,
-    number: PhantomData<T>,
-}
-
-impl<T: Pod> AlignedBuffer<T> {
-    /// A buffer of `length` zeros.
-    pub fn zeros(length: usize) -> Self {
-        let lines = (length * size_of::<T>()).div_ceil(LINE);
-        let mut buffer = huge_pages::with_capacity(lines);
-        buffer.resize(lines, Line([0; LINE]));
-        Self { lines: buffer, length, number: PhantomData }
-    }
-
-    /// Changes the length. Previous contents become unspecified values.
-    pub fn resize(&mut self, length: usize) {
-        let lines = (length * size_of::<T>()).div_ceil(LINE);
-        if self.lines.len() < lines {
-            self.lines.resize(lines, Line([0; LINE]));
-        }
-        self.length = length;
-    }
-}
-
-impl<T: Pod> Default for AlignedBuffer<T> {
-    fn default() -> Self {
-        Self::zeros(0)
-    }
-}
-
-impl<T: Pod> Deref for AlignedBuffer<T> {
-    type Target = [T];
-
-    #[inline]
-    fn deref(&self) -> &[T] {
-        &bytemuck::cast_slice(&self.lines)[..self.length]
-    }
-}
-
-impl<T: Pod> DerefMut for AlignedBuffer<T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [T] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.length]
-    }
 }
 
 #[cfg(test)]

@@ -176,7 +176,7 @@ struct Task<'a> {
 /// Buffers of a thread.
 #[derive(Default)]
 struct Scratch {
-    scores: Vec<f32>,
+    scores: AlignedBuffer,
     /// Keys and values that are collected from several pages.
     keys: AlignedBuffer,
     values: AlignedBuffer,
@@ -269,7 +269,7 @@ impl Task<'_> {
         simd: S,
         query: usize,
         collected: Option<Collected<'_>>,
-        scores: &mut Vec<f32>,
+        scores: &mut AlignedBuffer,
         output: &mut Columns<'_>,
     ) {
         let places: [(usize, usize); COUNT] = std::array::from_fn(|index| self.place(query + index));
@@ -278,7 +278,7 @@ impl Task<'_> {
         let span =
             Span { cache: self.block.cache, layer: self.layer.index, head: self.head, base, end, collected };
         let width = span.width();
-        scores.resize(COUNT * width, 0.0);
+        scores.resize(COUNT * width);
         span.scores::<S, VECTORS, COUNT, WIDE>(simd, &queries, scores);
         for (scores, (row, _)) in scores.chunks_exact_mut(width).zip(places) {
             let factor = self.exponentials(scores, base, row);

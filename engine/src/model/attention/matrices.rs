@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use lumos_kernels::{AttentionTiles, Columns, compiled, round_to_bf16};
+use lumos_kernels::{AlignedBuffer, AttentionTiles, Columns, compiled, round_to_bf16};
 use pulp::Arch;
 
 use super::{Scratch, Task};
@@ -15,13 +15,13 @@ use crate::cache::{KvCache, TILE};
 #[derive(Default)]
 pub(super) struct Matrices {
     /// Queries × padded dimensions.
-    queries: Vec<u16>,
+    queries: AlignedBuffer<u16>,
     /// Queries × positions.
-    weights: Vec<u16>,
+    weights: AlignedBuffer<u16>,
     /// Factor of each query's weights.
-    factors: Vec<f32>,
+    factors: AlignedBuffer,
     /// Queries × padded dimensions.
-    sums: Vec<f32>,
+    sums: AlignedBuffer,
     /// Tiles that the pages do not have: those split over several pages, and the values of the last one.
     copied: Vec<u16>,
 }
@@ -44,7 +44,7 @@ impl Task<'_> {
             let range = self.span(self.place(first).0, self.place(first + count - 1).0);
             let tiles = (range.start - all.start) / TILE..(range.end - all.start).div_ceil(TILE);
             let width = tiles.len() * TILE;
-            queries.resize(count * padded, 0);
+            queries.resize(count * padded);
             for (index, rounded) in queries.chunks_exact_mut(padded).enumerate() {
                 let query = self.query(self.place(first + index));
                 compiled(
@@ -55,10 +55,10 @@ impl Task<'_> {
                 rounded[size..].fill(0);
             }
             let registers = AttentionTiles::new(count);
-            scores.resize(count * width, 0.0);
+            scores.resize(count * width);
             registers.scores(queries, &keys[tiles.clone()], scores);
-            weights.resize(count * width, 0);
-            factors.resize(count, 0.0);
+            weights.resize(count * width);
+            factors.resize(count);
             compiled(
                 arch,
                 #[inline(always)]
@@ -71,9 +71,9 @@ impl Task<'_> {
                     }
                 },
             );
-            sums.resize(count * padded, 0.0);
+            sums.resize(count * padded);
             registers.sums(weights, &values[tiles], sums);
-            for (index, (sums, factor)) in sums.chunks_exact(padded).zip(&*factors).enumerate() {
+            for (index, (sums, factor)) in sums.chunks_exact(padded).zip(factors.iter()).enumerate() {
                 let (row, place) = self.place(first + index);
                 for (output, sum) in output.row_mut(row)[place * size..][..size].iter_mut().zip(sums) {
                     *output = sum * factor;
