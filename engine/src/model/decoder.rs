@@ -12,6 +12,7 @@ use pulp::Arch;
 
 use super::Chunk;
 use super::attention::{AttentionLayer, AttentionRows, AttentionShape, attention};
+use super::embedding::Embedding;
 use super::experts::ExpertScratch;
 use super::key_value::{KeyValuePlace, rotate_and_store};
 use super::layer::{FeedForwardWeights, Layer, Named, Precision};
@@ -32,7 +33,7 @@ pub(crate) struct Decoder {
     embedding_scale: Option<f32>,
     logit_divisor: Option<f32>,
     logit_cap: Option<f32>,
-    embedding: Vec<f32>,
+    embedding: Embedding,
     layers: Vec<Layer<Vec<f32>, Linear>>,
     norm: Vec<f32>,
     head: Linear,
@@ -124,7 +125,7 @@ impl Decoder {
             Linear::stacked(&matrices, dtype).map_err(|error| weights.invalid(&parts[0].0, &error))
         };
         let rows = weights.rows(EMBEDDING, hidden)?;
-        let embedding = weights.values(EMBEDDING, &[rows, hidden])?;
+        let embedding = Embedding::load(weights, rows, hidden)?;
         let head = if config.tied_embeddings { EMBEDDING } else { HEAD };
         weights.check_head(config.tied_embeddings)?;
         let head = linear(&[(head.to_owned(), rows)], hidden, Precision::Weights)?;
@@ -203,7 +204,7 @@ impl Decoder {
         let hidden = first(&mut scratch.hidden, scratch.rows * self.hidden);
         let tokens = chunks.iter().flat_map(|chunk| chunk.tokens);
         for (hidden, token) in hidden.chunks_exact_mut(self.hidden).zip(tokens) {
-            hidden.copy_from_slice(&self.embedding[*token as usize * self.hidden..][..self.hidden]);
+            self.embedding.read(*token, hidden);
         }
         if let Some(factor) = self.embedding_scale {
             scale(execution, hidden, factor, self.hidden);

@@ -6,6 +6,7 @@
 
 mod attention;
 mod decoder;
+mod embedding;
 mod experts;
 pub(crate) mod fuzzing;
 mod key_value;
