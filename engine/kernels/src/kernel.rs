@@ -244,7 +244,9 @@ impl PanelWeights {
             let rows = self.path.packed_rows(input.len() / self.inputs);
             for (row, values) in input.chunks_exact(self.inputs).enumerate() {
                 let lines = block.chunks_exact_mut(LINE).skip(row).step_by(rows);
-                for (line, values) in lines.zip(values.chunks(line_inputs)) {
+                // Padded inputs may fill a line of their own.
+                for (line, values) in lines.zip(values.chunks(line_inputs).chain(std::iter::repeat(&[][..])))
+                {
                     pack_line(self.path, values, line);
                 }
             }

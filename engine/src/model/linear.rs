@@ -413,6 +413,26 @@ mod tests {
     }
 
     #[test]
+    fn what_an_earlier_product_left_in_scratch_space_is_not_read() {
+        let execution = Execution { arch: Arch::new(), parallel: false };
+        let ones = |inputs: usize, dtype, path| {
+            let weights = Tensor::ones((40, inputs), CandleType::F32, &Device::Cpu).unwrap();
+            Linear::new(&[weights], dtype).unwrap().with_path(path)
+        };
+        for (dtype, path) in DTYPES.iter().flat_map(|dtype| Path::ALL.map(|path| (*dtype, path))) {
+            for inputs in [1, 16, 17, 33, 48, 70] {
+                let (Some(before), Some(layer)) = (ones(200, dtype, path), ones(inputs, dtype, path)) else {
+                    continue;
+                };
+                let (mut output, mut scratch) = (vec![0.0; 3 * 40], LinearScratch::default());
+                before.forward(execution, &[f32::NAN; 3 * 200], &mut output, &mut scratch);
+                layer.forward(execution, &vec![1.0; 3 * inputs], &mut output, &mut scratch);
+                assert!(output.iter().all(|sum| *sum == inputs as f32), "{path} {dtype} {inputs}");
+            }
+        }
+    }
+
+    #[test]
     fn stacked_weights_follow_each_other() {
         let mut random = crate::fixtures::Uniform::new(9);
         let values = random.values(75 * 48, 1.0);
