@@ -5,6 +5,7 @@
 
 use super::Scheduler;
 use super::sequence::Sequence;
+use crate::speculation::LONGEST_DRAFT;
 
 impl Scheduler {
     /// Admits waiting sequences in order of arrival, as long as there is memory for their first tokens. No
@@ -63,9 +64,9 @@ impl Scheduler {
         if sequences == 0 || budget == 0 {
             return;
         }
-        let longest = self.policy.longest_draft(sequences);
+        budget = budget.min(self.policy.most_tokens(sequences));
         for sequence in self.running.iter_mut().filter(in_decode) {
-            budget -= sequence.draft(longest.min(budget), &mut self.pool);
+            budget -= sequence.draft(LONGEST_DRAFT.min(budget), &mut self.pool);
         }
     }
 

@@ -12,8 +12,8 @@
 //! number of rows of a pass, and a token's random number depends only on its index. The scheduler adds the drafts to a
 //! step and removes rejected positions from the KV cache.
 //!
-//! [`Speculation`] is the setting, [`DraftPolicy`] selects the length of drafts, and [`replay`] measures the drafts of
-//! recorded replies without a model.
+//! [`Speculation`] is the setting, [`DraftPolicy`] selects how many tokens are drafted, and [`replay`] measures the
+//! drafts of recorded replies without a model.
 
 mod lookup;
 mod mode;
@@ -22,4 +22,4 @@ mod policy;
 pub use lookup::replay;
 pub(crate) use lookup::{draft, verify};
 pub use mode::{DraftUsage, Speculation};
-pub(crate) use policy::DraftPolicy;
+pub(crate) use policy::{DraftPolicy, LONGEST_DRAFT};

@@ -1,4 +1,4 @@
-//! [`DraftPolicy`]: how long drafts may be, by the measured cost of passes and the share of accepted tokens.
+//! [`DraftPolicy`]: how many tokens are drafted, by the measured cost of passes and the share of accepted tokens.
 //!
 //! A pass of `r` rows takes about `fixed + r · row` seconds: the weights are read once, and each row is multiplied. Of a
 //! step with `s` sequences, drafts of `d` tokens make `s` tokens in `fixed + s · row` seconds to `s + a · d` tokens in
@@ -9,25 +9,28 @@
 //! ```
 //!
 //! whatever `d` is: if the share of accepted tokens exceeds the share of a pass that its rows take. One sequence of a
-//! large model leaves the rows nearly free; a large batch leaves nothing to gain.
+//! large model leaves the rows nearly free; a large batch leaves nothing to gain. Where drafts do not pay, a step tries a
+//! few tokens now and then.
 
 use super::{DraftUsage, Speculation};
 
 /// Longest draft of a sequence.
-const LONGEST_DRAFT: usize = 16;
-/// Weight of earlier measurements after each further one.
+pub(crate) const LONGEST_DRAFT: usize = 16;
+/// Weight of earlier passes after each further one.
 const DECAY: f64 = 0.98;
+/// Number of drafted tokens that earlier drafts count as, at most.
+const MEMORY: f64 = 512.0;
 /// Steps after which drafts are tried again where they do not pay.
 const RETRY: u32 = 64;
 /// Spread of the measured numbers of rows from which a line through them is used.
 const LEAST_VARIANCE: f64 = 0.05;
 
-/// Selects the length of drafts. Its choice changes how long a reply takes, never the reply.
+/// Selects how many tokens are drafted. Its choice changes how long a reply takes, never the reply.
 #[derive(Clone, Debug)]
 pub(crate) struct DraftPolicy {
     mode: Speculation,
     passes: PassCosts,
-    /// Decayed counts of drafted and accepted tokens.
+    /// Drafted and accepted tokens, earlier ones with less weight.
     drafted: f64,
     accepted: f64,
     /// Steps since drafts were last allowed.
@@ -39,15 +42,17 @@ impl DraftPolicy {
         Self { mode, passes: PassCosts::default(), drafted: 0.0, accepted: 0.0, skipped: 0 }
     }
 
-    /// The longest draft of each of `sequences` sequences in the next step; 0 for none.
-    pub(crate) fn longest_draft(&mut self, sequences: usize) -> usize {
-        let allowed = match self.mode {
-            Speculation::Off => false,
-            Speculation::Lookup => true,
-            Speculation::Auto => self.pays(sequences) || self.skipped >= RETRY,
+    /// The most tokens to draft in the next step of `sequences` sequences.
+    pub(crate) fn most_tokens(&mut self, sequences: usize) -> usize {
+        let most = match self.mode {
+            Speculation::Off => 0,
+            Speculation::Lookup => usize::MAX,
+            Speculation::Auto if self.pays(sequences) => usize::MAX,
+            Speculation::Auto if self.drafted == 0.0 || self.skipped >= RETRY => LONGEST_DRAFT.max(sequences),
+            Speculation::Auto => 0,
         };
-        self.skipped = if allowed { 0 } else { self.skipped.saturating_add(1) };
-        if allowed { LONGEST_DRAFT } else { 0 }
+        self.skipped = if most > 0 { 0 } else { self.skipped.saturating_add(1) };
+        most
     }
 
     /// Adds a pass that computed `rows` rows of sequences in decode in `seconds`.
@@ -58,18 +63,15 @@ impl DraftPolicy {
     /// Adds the drafts of a step.
     pub(crate) fn record_drafts(&mut self, usage: DraftUsage) {
         if usage.drafted > 0 {
-            self.drafted = self.drafted * DECAY + usage.drafted as f64;
-            self.accepted = self.accepted * DECAY + usage.accepted as f64;
+            let weight = (MEMORY / self.drafted).min(1.0);
+            self.drafted = self.drafted * weight + usage.drafted as f64;
+            self.accepted = self.accepted * weight + usage.accepted as f64;
         }
     }
 
-    /// Whether drafts are expected to save time. If the cost of rows is unknown, drafts are tried first, and passes
-    /// without drafts after that.
+    /// Whether drafts are expected to save time, as far as the costs of rows and the share of accepted tokens are known.
     fn pays(&self, sequences: usize) -> bool {
-        let Some((fixed, row)) = self.passes.line() else { return self.drafted == 0.0 };
-        if self.drafted == 0.0 {
-            return true;
-        }
+        let Some((fixed, row)) = self.passes.line() else { return false };
         let rows = sequences as f64 * row;
         self.accepted * (fixed + rows) > self.drafted * rows
     }
@@ -126,7 +128,7 @@ mod tests {
         let mut policy = DraftPolicy::new(Speculation::Auto);
         let mut speculated = 0;
         for _ in 0..steps {
-            let drafted = policy.longest_draft(sequences).min(4) * sequences;
+            let drafted = policy.most_tokens(sequences).min(4 * sequences);
             speculated += usize::from(drafted > 0);
             let rows = sequences + drafted;
             policy.record_pass(rows, fixed + rows as f64 * row);
@@ -145,7 +147,7 @@ mod tests {
                 policy.record_pass(sequences, 1.0);
                 policy.record_drafts(DraftUsage { drafted: 8, accepted: 0 });
             }
-            assert_eq!((off.longest_draft(sequences), lookup.longest_draft(sequences)), (0, LONGEST_DRAFT));
+            assert_eq!((off.most_tokens(sequences), lookup.most_tokens(sequences)), (0, usize::MAX));
         }
     }
 
@@ -167,7 +169,7 @@ mod tests {
         assert!(!policy.pays(4) && after(1, 30.0, 1.0, 0.2, 500).0.pays(1));
         // The text begins to repeat itself: the retries notice it.
         for _ in 0..RETRY * 200 {
-            let drafted = (policy.longest_draft(16) * 16) as u64;
+            let drafted = policy.most_tokens(16).min(256) as u64;
             policy.record_pass(16 + drafted as usize, 0.1 + (16 + drafted) as f64);
             policy.record_drafts(DraftUsage { drafted, accepted: drafted });
         }
