@@ -80,7 +80,7 @@ impl Pool {
     pub(crate) fn attach(&mut self, cache: &mut KvCache, tokens: &[u32]) -> usize {
         let size = self.layout.positions;
         let before = cache.length();
-        if !self.reuse || before != cache.published() || cache.page_count() != cache.blocks.len() {
+        if !self.reuse || !cache.is_published() {
             return 0;
         }
         while let Some(block) = self.next_block(cache, tokens) {
@@ -97,7 +97,7 @@ impl Pool {
     /// gained.
     pub(crate) fn attach_part(&mut self, cache: &mut KvCache, tokens: &[u32]) -> usize {
         let start = cache.length();
-        if !self.shares_parts() || start != cache.published() || cache.page_count() != cache.blocks.len() {
+        if !self.shares_parts() || !cache.is_published() {
             return 0;
         }
         let end = (start + self.layout.positions).min(tokens.len().saturating_sub(1));

@@ -79,6 +79,11 @@ impl KvCache {
         self.blocks.len() * self.layout.positions
     }
 
+    /// Whether the cache holds published pages only, so that it can be extended by others.
+    pub(super) fn is_published(&self) -> bool {
+        self.length == self.published() && self.pages.len() == self.blocks.len()
+    }
+
     /// Whether two sequences hold the same published pages.
     pub(crate) fn same_prefix(&self, other: &Self) -> bool {
         self.long == other.long
