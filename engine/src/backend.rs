@@ -18,7 +18,7 @@ use crate::scheduler::Limits;
 
 /// A model's weights on the device that computes with them.
 pub(crate) enum Backend {
-    Cpu(Decoder),
+    Cpu(Box<Decoder>),
     #[cfg(feature = "cuda")]
     Cuda(Box<crate::cuda::DeviceLlama<crate::cuda::driver::CudaDevice>>, DeviceName),
 }
@@ -50,7 +50,7 @@ impl Backend {
         match options.device {
             DeviceName::Auto | DeviceName::Cpu => {
                 let threads = thread_pool(options.threads, "lumos-load")?;
-                Ok(Self::Cpu(threads.install(|| Decoder::load(config, weights, options.dtype))?))
+                Ok(Self::Cpu(Box::new(threads.install(|| Decoder::load(config, weights, options.dtype))?)))
             }
             #[cfg(feature = "cuda")]
             device @ DeviceName::Cuda(ordinal) => {
@@ -141,7 +141,7 @@ impl Backend {
         #[cfg_attr(not(feature = "cuda"), allow(unused_variables))] limits: &Limits,
     ) -> Result<Box<dyn LanguageModel>, LoadError> {
         match self {
-            Self::Cpu(model) => Ok(Box::new(Runner::new(model, config, options.threads)?)),
+            Self::Cpu(model) => Ok(Box::new(Runner::new(*model, config, options.threads)?)),
             #[cfg(feature = "cuda")]
             Self::Cuda(model, device) => {
                 let sizes = (limits.max_step_tokens, limits.max_batch);
