@@ -5,15 +5,18 @@
 //! never bought. [`attributed`] moves the reason of such an ending to the first error that was not corrected. It reads
 //! only the recorded steps, and no score depends on it.
 
+use std::collections::HashSet;
+
 use crate::families::{shop, sql};
 use crate::outcome::{Ending, Evidence, Reason, Stage, Step};
 use crate::request::{Finish, Role};
 
-/// Maximum length of a repeated text in a reply, and the length of the end of a reply that is examined for it.
-const LONGEST_PERIOD: usize = 32;
-const EXAMINED: usize = 3 * LONGEST_PERIOD;
-/// Minimum length of a reply that can be said to repeat itself.
+/// Minimum length of a reply that can be said to repeat itself, in characters.
 const LEAST: usize = 24;
+/// Maximum length of the end of a reply that is examined for repetitions.
+const EXAMINED: usize = 256;
+/// Length of the pieces of the end that are searched before it.
+const PIECE: usize = 8;
 
 /// Returns an ending with the reason found in the steps. Endings with a prediction and endings caused by a tool
 /// are not changed.
@@ -40,9 +43,15 @@ pub(crate) fn attributed(ending: Ending, evidence: &Evidence, steps: &[Step]) ->
         reason.stage,
         Stage::GrounderUnparsable | Stage::GrounderUnknownAction | Stage::GrounderBadArgument
     );
-    if is_grounder && is_cut_off(Role::Grounder, reason.turn, steps) {
-        reason.stage = Stage::Limit;
-        reason.detail.push_str("; the grounder's reply ended at the limit on tokens");
+    if is_grounder {
+        if let Some(turn) = endless_plan(reason.turn, steps) {
+            let detail =
+                format!("{}; the planner's reply in turn {turn} repeats itself without end", reason.detail);
+            reason = Reason { stage: Stage::Planner, turn, detail };
+        } else if is_cut_off(Role::Grounder, reason.turn, steps) {
+            reason.stage = Stage::Limit;
+            reason.detail.push_str("; the grounder's reply ended at the limit on tokens");
+        }
     }
     Ending::GaveUp(reason)
 }
@@ -65,6 +74,17 @@ fn is_cut_off(role: Role, turn: u32, steps: &[Step]) -> bool {
     finish == Some(Finish::Length) && reply.contains('(') && !repeats_itself(reply)
 }
 
+/// The first turn in which the planner repeated itself up to the limit on tokens, so that the grounder failed in the turn
+/// `last`, or did not end in an earlier one either.
+fn endless_plan(last: u32, steps: &[Step]) -> Option<u32> {
+    let is_endless = |role, turn| reply_of(role, turn, steps).1 == Some(Finish::Length);
+    (1..=last).find(|turn| {
+        is_endless(Role::Planner, *turn)
+            && repeats_itself(reply_of(Role::Planner, *turn, steps).0)
+            && (*turn == last || is_endless(Role::Grounder, *turn))
+    })
+}
+
 /// The last reply of a module in a turn, and why it ended.
 fn reply_of(role: Role, turn: u32, steps: &[Step]) -> (&str, Option<Finish>) {
     let found = steps.iter().rev().find_map(|step| match step {
@@ -76,15 +96,17 @@ fn reply_of(role: Role, turn: u32, steps: &[Step]) -> (&str, Option<Finish>) {
     found.unwrap_or_default()
 }
 
-/// Whether the end of a reply consists of one text again and again.
+/// Whether nearly all of the end of a reply, at most its second half, occurs before, piece by piece.
 fn repeats_itself(reply: &str) -> bool {
-    let mut end: Vec<char> = reply.chars().rev().take(EXAMINED).collect();
-    end.reverse();
-    end.len() >= LEAST
-        && (1..=LONGEST_PERIOD.min(end.len() / 3)).any(|period| {
-            let (earlier, later) = (&end[..end.len() - period], &end[period..]);
-            earlier == later
-        })
+    let reply: Vec<char> = reply.chars().collect();
+    if reply.len() < LEAST {
+        return false;
+    }
+    let end = reply.len() - (reply.len() / 2).min(EXAMINED);
+    let mut known: HashSet<&[char]> = reply[..end].windows(PIECE).collect();
+    let pieces = reply[end..].windows(PIECE);
+    let (count, repeated) = (pieces.len(), pieces.filter(|piece| !known.insert(piece)).count());
+    10 * repeated >= 9 * count
 }
 
 #[cfg(test)]
@@ -129,6 +151,46 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_without_end_is_the_planners_error() {
+        let at = |turn: u32, role: Role, reply: &str, finish: Finish| {
+            let mut step = generated(role, reply, finish);
+            if let Step::Generate { turn: place, .. } = &mut step {
+                *place = turn;
+            }
+            step
+        };
+        let endless = format!("Subgoal 1: Select Dist{}", "ance".repeat(60));
+        let wrong = format!("R1 = SELECT(R0, QUERY: {}", "ance".repeat(60));
+        let stage = |steps: &[Step], turn| {
+            let reason = Reason { stage: Stage::GrounderBadArgument, turn, detail: String::new() };
+            let evidence = Evidence::Qa(PlanEvidence::default());
+            let Ending::GaveUp(reason) = attributed(Ending::GaveUp(reason), &evidence, steps) else {
+                panic!()
+            };
+            (reason.stage, reason.turn)
+        };
+        use Finish::{Length, Stop};
+        use Role::{Grounder, Planner};
+        let both = [at(1, Planner, &endless, Length), at(1, Grounder, &wrong, Length)];
+        assert_eq!(stage(&both, 1), (Stage::Planner, 1));
+        // Its consequences in the next turn, unless the grounder could make sense of it.
+        let next = |finish| {
+            let first = at(1, Grounder, &wrong, finish);
+            [
+                at(1, Planner, &endless, Length),
+                first,
+                at(2, Planner, "Subgoal 2", Stop),
+                at(2, Grounder, "R", Stop),
+            ]
+        };
+        assert_eq!(stage(&next(Length), 2), (Stage::Planner, 1));
+        assert_eq!(stage(&next(Stop), 2), (Stage::GrounderBadArgument, 2));
+        // A long plan that only is too long.
+        let long = [at(1, Planner, "Subgoal 1: Find the year in which it opened", Length), both[1].clone()];
+        assert_eq!(stage(&long, 1), (Stage::GrounderBadArgument, 1));
+    }
+
+    #[test]
     fn names_are_whole_words_of_the_subgoal() {
         let steps = [generated(Role::Planner, "Subgoal 3: Get City and dog_name from dogs.", Finish::Stop)];
         assert!(planner_names("city", 1, &steps));
@@ -143,6 +205,15 @@ mod tests {
     fn repetitions_are_found_at_the_end() {
         assert!(repeats_itself(&"8".repeat(96)));
         assert!(repeats_itself(&format!("Search({}", "of the sea ".repeat(10))));
+        let words = ["gift ", "gift set, ", "chocolate for gift ", "gift gift set "];
+        let irregular: String = (0..80).map(|at| words[at * at % 7 % 4]).collect();
+        assert!(repeats_itself(&format!("R2 = Click({irregular}")));
+        let prompt =
+            "Subgoal 1: Type Oslo in the input From (on Some Site); Initial Environment Description: None. ";
+        assert!(repeats_itself(&prompt.repeat(6)));
+        assert!(!repeats_itself(prompt));
+        let actions: String = (0..60).map(|at| format!("R{at} = Click(b0{}); ", at * 7919 % 10007)).collect();
+        assert!(!repeats_itself(&actions));
         assert!(!repeats_itself("888"));
         assert!(!repeats_itself("R1 = Calculator(1 + 1); R2 = Calculator(R1 * 4); R3 = Calculator(R2 - 17)"));
     }
