@@ -148,7 +148,9 @@ impl<A: Accelerator> DeviceLlama<A> {
             let mut offset = 0;
             for (name, outputs) in parts {
                 let shape = [*outputs, inputs];
-                if let Some(bytes) = weights.stored_bytes(name, &shape, dtype)? {
+                if let Some((stored, bytes)) = weights.stored_bytes(name, &shape)?
+                    && stored == dtype
+                {
                     device.upload(&buffer, offset, bytes).map_err(&failed)?;
                 } else {
                     let tensor = weights.get(name, &shape)?;

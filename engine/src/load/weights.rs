@@ -334,7 +334,7 @@ impl Weights {
         }
     }
 
-    /// The bytes of a tensor in the mapped file, if it is stored with this type and used unchanged.
+    /// The type and the bytes of a tensor in the mapped file, if its numbers are used unchanged.
     ///
     /// # Errors
     /// Fails if the tensor is missing or has another shape.
@@ -342,24 +342,22 @@ impl Weights {
         &self,
         name: &str,
         shape: &[usize],
-        dtype: DType,
-    ) -> Result<Option<&[u8]>, LoadError> {
+    ) -> Result<Option<(DType, &[u8])>, LoadError> {
         if self.adapter.is_some() || self.packing.is_some() {
             return Ok(None);
         }
         let WeightStorage::Safetensors(bytes, start, metadata) = &self.shaped(name, shape)?.storage else {
             return Ok(None);
         };
-        let stored = match dtype {
-            DType::F32 => StoredType::F32,
-            DType::Bf16 => StoredType::BF16,
-            DType::F16 => StoredType::F16,
+        let Some(info) = metadata.info(name) else { return Ok(None) };
+        let dtype = match info.dtype {
+            StoredType::F32 => DType::F32,
+            StoredType::BF16 => DType::Bf16,
+            StoredType::F16 => DType::F16,
+            _ => return Ok(None),
         };
-        let info = metadata.info(name).filter(|info| info.dtype == stored);
-        Ok(info.and_then(|info| {
-            let (first, last) = info.data_offsets;
-            (**bytes).as_ref().get(start + first..start + last)
-        }))
+        let (first, last) = info.data_offsets;
+        Ok((**bytes).as_ref().get(start + first..start + last).map(|bytes| (dtype, bytes)))
     }
 
     /// A tensor of the given shape, in its type in the file; in float32 if it is quantized or if an adapter
@@ -417,10 +415,8 @@ impl Weights {
         if let Some(blocks) = self.quantized(name, shape)? {
             return Ok(Matrix::Blocks(blocks));
         }
-        for dtype in [DType::Bf16, DType::F16, DType::F32] {
-            if let Some(bytes) = self.stored_bytes(name, &shape, dtype)? {
-                return Ok(Matrix::Mapped(MappedMatrix { dtype, shape, bytes }));
-            }
+        if let Some((dtype, bytes)) = self.stored_bytes(name, &shape)? {
+            return Ok(Matrix::Mapped(MappedMatrix { dtype, shape, bytes }));
         }
         self.get(name, &shape).map(Matrix::Floats)
     }

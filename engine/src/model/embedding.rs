@@ -20,10 +20,8 @@ impl Embedding {
     /// Reads the vectors of `tokens` tokens.
     pub(crate) fn load(weights: &Weights, tokens: usize, width: usize) -> Result<Self, LoadError> {
         let shape = [tokens, width];
-        for dtype in [DType::Bf16, DType::F16, DType::F32] {
-            if let Some(bytes) = weights.stored_bytes(EMBEDDING, &shape, dtype)? {
-                return Ok(Self::new(dtype, bytes, width));
-            }
+        if let Some((dtype, bytes)) = weights.stored_bytes(EMBEDDING, &shape)? {
+            return Ok(Self::new(dtype, bytes, width));
         }
         Ok(Self::new(DType::F32, bytemuck::cast_slice(&weights.values(EMBEDDING, &shape)?), width))
     }
