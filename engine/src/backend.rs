@@ -35,9 +35,8 @@ impl Backend {
         if matches!(device, DeviceName::Cuda(_)) {
             return crate::cuda::weight_bytes(config, rows, dtype, matrices.total_bytes);
         }
-        // Embeddings, norms and biases are float32 for every `dtype`.
-        let vectors = config.hidden_size * rows + config.vector_values();
-        (matrices.total_bytes + vectors * size_of::<f32>()) as u64
+        // Norms and biases are float32 for every `dtype`.
+        (matrices.total_bytes + matrices.embedding + config.vector_values() * size_of::<f32>()) as u64
     }
 
     /// Reads the weights. `weight_bytes` is their size, which must fit in a GPU's free memory.

@@ -15,7 +15,7 @@ use crate::load::block::ModelConfig;
 use crate::load::tensors::EMBEDDING;
 use crate::load::{self, Opened, WeightFile};
 use crate::memory::Reservation;
-use crate::model::Matrices;
+use crate::model::{Embedding, Matrices};
 use crate::options::{LoadOptions, ModelSource};
 use crate::tokenizer::Tokenizer;
 
@@ -111,7 +111,10 @@ impl Opened {
         let unread = (!self.config.tied_embeddings).then_some(EMBEDDING);
         if matches!(device, DeviceName::Cuda(_)) {
             matrices.predicted = 0;
-        } else if let Some(tensors) = self.weights.gguf()
+            return Ok((rows, matrices));
+        }
+        matrices.embedding = Embedding::bytes(&self.weights, rows, self.config.hidden_size)?;
+        if let Some(tensors) = self.weights.gguf()
             && let Some(bytes) = tensors.quantized_bytes(unread, dtype.width())
         {
             (matrices.bytes, matrices.total_bytes) = bytes;
@@ -211,7 +214,7 @@ mod tests {
             Footprint::of(&source, &options).unwrap()
         };
         let footprint = on(DeviceName::Cpu);
-        // The file has 13.5 GB; embeddings and norms are float32 in memory.
+        // A file has 13.5 GB; the embeddings of random weights are float32 in memory.
         assert_eq!(footprint.weight_bytes / 100_000_000, 137);
         assert_eq!(footprint.cache_bytes_per_token, 2 * 32 * 4096 * 4);
         assert_eq!((footprint.context_length, footprint.buffer_bytes), (4096, 0));

@@ -9,7 +9,7 @@ use super::kernels::{self, LARGEST_HEAD};
 use crate::error::LoadError;
 use crate::load::block::ModelConfig;
 use crate::load::tensors::{EMBEDDING, HEAD, NORM};
-use crate::load::weights::Weights;
+use crate::load::weights::{Weights, float_type};
 use crate::model::{AttentionShape, Dense, FeedForwardWeights, Layer, LayerNorms, Named, Precision};
 
 /// A row-major matrix.
@@ -148,8 +148,8 @@ impl<A: Accelerator> DeviceLlama<A> {
             let mut offset = 0;
             for (name, outputs) in parts {
                 let shape = [*outputs, inputs];
-                if let Some((stored, bytes)) = weights.stored_bytes(name, &shape)?
-                    && stored == dtype
+                if let Some((stored, bytes)) = weights.mapped(name, &shape)?
+                    && float_type(stored) == Some(dtype)
                 {
                     device.upload(&buffer, offset, bytes).map_err(&failed)?;
                 } else {

@@ -93,6 +93,16 @@ pub(crate) fn quantized_format(dtype: GgmlDType) -> Option<QuantizedFormat> {
     }
 }
 
+/// The type of numbers that are not quantized.
+pub(crate) fn float_type(dtype: GgmlDType) -> Option<DType> {
+    match dtype {
+        GgmlDType::F32 => Some(DType::F32),
+        GgmlDType::F16 => Some(DType::F16),
+        GgmlDType::BF16 => Some(DType::Bf16),
+        _ => None,
+    }
+}
+
 /// The values of a tensor of any float type, in row order.
 pub(crate) fn to_f32(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
     tensor.to_device(&Device::Cpu)?.to_dtype(CandleType::F32)?.flatten_all()?.to_vec1::<f32>()
@@ -334,30 +344,34 @@ impl Weights {
         }
     }
 
-    /// The type and the bytes of a tensor in the mapped file, if its numbers are used unchanged.
+    /// The type and the bytes of a tensor in the mapped file, row after row, if they are used unchanged.
     ///
     /// # Errors
     /// Fails if the tensor is missing or has another shape.
-    pub(crate) fn stored_bytes(
+    pub(crate) fn mapped(
         &self,
         name: &str,
         shape: &[usize],
-    ) -> Result<Option<(DType, &[u8])>, LoadError> {
-        if self.adapter.is_some() || self.packing.is_some() {
+    ) -> Result<Option<(GgmlDType, &[u8])>, LoadError> {
+        let changed = self.adapter.as_deref().is_some_and(|adapter| adapter.changes(name));
+        if changed || self.packed_module(name).is_some() {
             return Ok(None);
         }
-        let WeightStorage::Safetensors(bytes, start, metadata) = &self.shaped(name, shape)?.storage else {
-            return Ok(None);
-        };
-        let Some(info) = metadata.info(name) else { return Ok(None) };
-        let dtype = match info.dtype {
-            StoredType::F32 => DType::F32,
-            StoredType::BF16 => DType::Bf16,
-            StoredType::F16 => DType::F16,
-            _ => return Ok(None),
-        };
-        let (first, last) = info.data_offsets;
-        Ok((**bytes).as_ref().get(start + first..start + last).map(|bytes| (dtype, bytes)))
+        match &self.shaped(name, shape)?.storage {
+            WeightStorage::Safetensors(bytes, start, metadata) => {
+                let Some(info) = metadata.info(name) else { return Ok(None) };
+                let dtype = match info.dtype {
+                    StoredType::F32 => GgmlDType::F32,
+                    StoredType::BF16 => GgmlDType::BF16,
+                    StoredType::F16 => GgmlDType::F16,
+                    _ => return Ok(None),
+                };
+                let (first, last) = info.data_offsets;
+                Ok((**bytes).as_ref().get(start + first..start + last).map(|bytes| (dtype, bytes)))
+            }
+            WeightStorage::Gguf(tensors) => Ok(tensors.mapped(name)),
+            WeightStorage::Pickle(_) | WeightStorage::Random(_) => Ok(None),
+        }
     }
 
     /// A tensor of the given shape, in its type in the file; in float32 if it is quantized or if an adapter
@@ -415,7 +429,9 @@ impl Weights {
         if let Some(blocks) = self.quantized(name, shape)? {
             return Ok(Matrix::Blocks(blocks));
         }
-        if let Some((dtype, bytes)) = self.stored_bytes(name, &shape)? {
+        if let Some((dtype, bytes)) = self.mapped(name, &shape)?
+            && let Some(dtype) = float_type(dtype)
+        {
             return Ok(Matrix::Mapped(MappedMatrix { dtype, shape, bytes }));
         }
         self.get(name, &shape).map(Matrix::Floats)

@@ -78,6 +78,8 @@ pub(crate) struct Matrices {
     pub(crate) bytes: usize,
     /// Bytes of both with all experts.
     pub(crate) total_bytes: usize,
+    /// Bytes of the vectors of the tokens on a CPU, beside the matrices.
+    pub(crate) embedding: usize,
     /// The block format of most values, if any are quantized.
     pub(crate) format: Option<QuantizedFormat>,
 }
@@ -107,7 +109,8 @@ impl Matrices {
         }
         let bytes = (read + head) * dtype.width() + routers * size_of::<f32>();
         let total_bytes = bytes + unread * dtype.width();
-        Self { layers: read + routers, predicted, head, bytes, total_bytes, format: None }
+        let embedding = head * size_of::<f32>();
+        Self { layers: read + routers, predicted, head, bytes, total_bytes, embedding, format: None }
     }
 }
 

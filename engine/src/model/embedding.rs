@@ -1,7 +1,10 @@
-//! [`Embedding`]: the vectors of the tokens, as numbers of the type that the file stores, which is exact.
+//! [`Embedding`]: the vectors of the tokens, in the type of the file.
 
-use half::{bf16, f16};
-use lumos_kernels::{AlignedBuffer, DType};
+use std::borrow::Cow;
+
+use candle_core::CpuStorage;
+use candle_core::quantized::GgmlDType;
+use lumos_kernels::AlignedBuffer;
 
 use crate::error::LoadError;
 use crate::load::tensors::EMBEDDING;
@@ -9,8 +12,8 @@ use crate::load::weights::Weights;
 
 /// One vector for each token.
 pub(crate) struct Embedding {
-    dtype: DType,
-    /// Little-endian numbers, vector after vector.
+    dtype: GgmlDType,
+    /// Numbers or blocks, vector after vector.
     bytes: AlignedBuffer<u8>,
     /// Numbers in a vector.
     width: usize,
@@ -20,54 +23,66 @@ impl Embedding {
     /// Reads the vectors of `tokens` tokens.
     pub(crate) fn load(weights: &Weights, tokens: usize, width: usize) -> Result<Self, LoadError> {
         let shape = [tokens, width];
-        if let Some((dtype, bytes)) = weights.stored_bytes(EMBEDDING, &shape)? {
-            return Ok(Self::new(dtype, bytes, width));
+        match weights.mapped(EMBEDDING, &shape)? {
+            Some((dtype, bytes)) => Ok(Self::new(dtype, bytes, width)),
+            None => {
+                let values = weights.values(EMBEDDING, &shape)?;
+                Ok(Self::new(GgmlDType::F32, bytemuck::cast_slice(&values), width))
+            }
         }
-        Ok(Self::new(DType::F32, bytemuck::cast_slice(&weights.values(EMBEDDING, &shape)?), width))
     }
 
-    fn new(dtype: DType, numbers: &[u8], width: usize) -> Self {
-        let mut bytes = AlignedBuffer::zeros(numbers.len());
-        bytes.copy_from_slice(numbers);
+    /// Size of the vectors in memory, in bytes.
+    pub(crate) fn bytes(weights: &Weights, tokens: usize, width: usize) -> Result<usize, LoadError> {
+        let mapped = weights.mapped(EMBEDDING, &[tokens, width])?;
+        Ok(mapped.map_or(tokens * width * size_of::<f32>(), |(_, bytes)| bytes.len()))
+    }
+
+    fn new(dtype: GgmlDType, vectors: &[u8], width: usize) -> Self {
+        let mut bytes = AlignedBuffer::zeros(vectors.len());
+        bytes.copy_from_slice(vectors);
         Self { dtype, bytes, width }
     }
 
     /// Writes the vector of a token.
     pub(crate) fn read(&self, token: u32, vector: &mut [f32]) {
-        let size = self.width * self.dtype.width();
-        let bytes = &self.bytes[token as usize * size..][..size];
-        match self.dtype {
-            DType::F32 => widen(bytes, vector, f32::from_le_bytes),
-            DType::Bf16 => widen(bytes, vector, |number| bf16::from_le_bytes(number).to_f32()),
-            DType::F16 => widen(bytes, vector, |number| f16::from_le_bytes(number).to_f32()),
-        }
-    }
-}
-
-fn widen<const N: usize>(bytes: &[u8], vector: &mut [f32], number: impl Fn([u8; N]) -> f32) {
-    for (value, bytes) in vector.iter_mut().zip(bytes.as_chunks::<N>().0) {
-        *value = number(*bytes);
+        let size = self.width / self.dtype.block_size() * self.dtype.type_size();
+        let stored = &self.bytes[token as usize * size..][..size];
+        let values = self.dtype.from_data(Cow::Borrowed(stored)).dequantize(self.width);
+        let Ok(CpuStorage::F32(values)) = values else { unreachable!("blocks become float32 numbers") };
+        vector.copy_from_slice(&values);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use candle_core::quantized::QTensor;
+    use candle_core::{Device, Tensor};
+
     use super::*;
 
     #[test]
     fn vectors_are_those_of_the_file_in_every_type() {
-        let values = [1.5f32, -2.0, 0.25, 3.0, -0.5, 8.0];
-        for dtype in [DType::F32, DType::Bf16, DType::F16] {
-            let bytes = values.iter().flat_map(|value| match dtype {
-                DType::F32 => value.to_le_bytes().to_vec(),
-                DType::Bf16 => bf16::from_f32(*value).to_le_bytes().to_vec(),
-                DType::F16 => f16::from_f32(*value).to_le_bytes().to_vec(),
-            });
-            let embedding = Embedding::new(dtype, &bytes.collect::<Vec<u8>>(), 2);
-            let mut vector = [0.0; 2];
-            for (token, expected) in values.chunks(2).enumerate() {
+        let (tokens, width) = (3, 512);
+        let values: Vec<f32> = (0..tokens * width).map(|i| (i as f32 * 0.37).sin()).collect();
+        let values = Tensor::from_vec(values, (tokens, width), &Device::Cpu).unwrap();
+        for dtype in [
+            GgmlDType::F32,
+            GgmlDType::F16,
+            GgmlDType::BF16,
+            GgmlDType::Q4_0,
+            GgmlDType::Q5_1,
+            GgmlDType::Q8_0,
+            GgmlDType::Q4K,
+            GgmlDType::Q6K,
+        ] {
+            let stored = QTensor::quantize(&values, dtype).unwrap();
+            let expected = stored.dequantize(&Device::Cpu).unwrap().to_vec2::<f32>().unwrap();
+            let embedding = Embedding::new(dtype, &stored.data().unwrap(), width);
+            let mut vector = vec![0.0; width];
+            for (token, expected) in expected.iter().enumerate() {
                 embedding.read(token as u32, &mut vector);
-                assert_eq!(vector, expected, "{dtype}");
+                assert_eq!(&vector, expected, "{dtype:?}");
             }
         }
     }

@@ -17,6 +17,7 @@ mod runner;
 
 pub(crate) use attention::{AttentionShape, attention_storage};
 pub(crate) use decoder::{Decoder, Matrices};
+pub(crate) use embedding::Embedding;
 pub(crate) use layer::{Dense, FeedForwardWeights, Layer, LayerNorms, Named, Precision};
 pub(crate) use linear::{Linear, LinearScratch};
 pub use linear::{linear_path, quantized_path};

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use candle_core::quantized::GgmlDType;
 use lumos_kernels::DType;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
@@ -225,8 +226,8 @@ fn weights_of_the_requested_type_come_from_the_file() {
     let (_folder, opened) = opened(&shape);
     let (name, sizes) = ("model.embed_tokens.weight", [shape.vocabulary, shape.hidden]);
     let values = opened.weights.get(name, &sizes).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    let stored = opened.weights.stored_bytes(name, &sizes).unwrap();
-    assert!(stored == Some((DType::F32, &bytes_of(&values, DType::F32)[..])));
+    let stored = opened.weights.mapped(name, &sizes).unwrap();
+    assert!(stored == Some((GgmlDType::F32, &bytes_of(&values, DType::F32)[..])));
     let uploads = |dtype| {
         let failed = |error| LoadError::InvalidOption { reason: format!("{error}") };
         let loaded = DeviceLlama::load(Uploads::default(), &opened.config, &opened.weights, dtype, failed);

@@ -104,6 +104,11 @@ impl Adapter {
         Ok(Self { files, weights, changes })
     }
 
+    /// Whether a tensor of the base is changed or replaced.
+    pub(super) fn changes(&self, name: &str) -> bool {
+        self.changes.contains_key(name)
+    }
+
     /// The adapter's tensor that replaces the base's tensor, if any.
     pub(super) fn instead(&self, name: &str) -> Option<(&Weights, &str)> {
         match self.changes.get(name)? {

@@ -116,6 +116,12 @@ impl GgufTensors {
         }
     }
 
+    /// The type and the bytes of a tensor, if the file has its rows in Hugging Face's order.
+    pub(crate) fn mapped(&self, name: &str) -> Option<(GgmlDType, &[u8])> {
+        let stored = self.tensors.get(name).filter(|stored| stored.head.is_none())?;
+        Some((stored.dtype, &self.bytes[stored.place.clone()]))
+    }
+
     /// The blocks of a matrix whose quantized format is kept as stored.
     pub(crate) fn quantized(&self, name: &str) -> Option<QuantizedMatrix<'_>> {
         let stored = self.tensors.get(name)?;
