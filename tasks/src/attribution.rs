@@ -13,8 +13,8 @@ use crate::request::{Finish, Role};
 
 /// Minimum length of a reply that can be said to repeat itself, in characters.
 const LEAST: usize = 24;
-/// Maximum length of the end of a reply that is examined for repetitions.
-const EXAMINED: usize = 256;
+/// Maximum lengths of the end of a reply that is examined for repetitions: with variations, or after a long proper text.
+const EXAMINED: [usize; 2] = [256, 64];
 /// Length of the pieces of the end that are searched before it.
 const PIECE: usize = 8;
 
@@ -74,14 +74,14 @@ fn is_cut_off(role: Role, turn: u32, steps: &[Step]) -> bool {
     finish == Some(Finish::Length) && reply.contains('(') && !repeats_itself(reply)
 }
 
-/// The first turn in which the planner repeated itself up to the limit on tokens, so that the grounder failed in the turn
-/// `last`, or did not end in an earlier one either.
+/// The first turn in which the planner repeated itself up to the limit on tokens, so that the grounder failed: in the turn
+/// `last`, or in all turns from this one to `last`, whose replies did not end either.
 fn endless_plan(last: u32, steps: &[Step]) -> Option<u32> {
     let is_endless = |role, turn| reply_of(role, turn, steps).1 == Some(Finish::Length);
     (1..=last).find(|turn| {
         is_endless(Role::Planner, *turn)
             && repeats_itself(reply_of(Role::Planner, *turn, steps).0)
-            && (*turn == last || is_endless(Role::Grounder, *turn))
+            && (*turn..last).all(|turn| is_endless(Role::Grounder, turn))
     })
 }
 
@@ -102,11 +102,13 @@ fn repeats_itself(reply: &str) -> bool {
     if reply.len() < LEAST {
         return false;
     }
-    let end = reply.len() - (reply.len() / 2).min(EXAMINED);
-    let mut known: HashSet<&[char]> = reply[..end].windows(PIECE).collect();
-    let pieces = reply[end..].windows(PIECE);
-    let (count, repeated) = (pieces.len(), pieces.filter(|piece| !known.insert(piece)).count());
-    10 * repeated >= 9 * count
+    EXAMINED.iter().any(|examined| {
+        let end = reply.len() - (reply.len() / 2).min(*examined);
+        let mut known: HashSet<&[char]> = reply[..end].windows(PIECE).collect();
+        let pieces = reply[end..].windows(PIECE);
+        let (count, repeated) = (pieces.len(), pieces.filter(|piece| !known.insert(piece)).count());
+        10 * repeated >= 9 * count
+    })
 }
 
 #[cfg(test)]
@@ -185,6 +187,9 @@ mod tests {
         };
         assert_eq!(stage(&next(Length), 2), (Stage::Planner, 1));
         assert_eq!(stage(&next(Stop), 2), (Stage::GrounderBadArgument, 2));
+        // A later failure after a turn that went well.
+        let later = [&next(Length)[..], &[at(3, Planner, "Subgoal 3", Stop), at(3, Grounder, "R", Stop)]];
+        assert_eq!(stage(&later.concat(), 3), (Stage::GrounderBadArgument, 3));
         // A long plan that only is too long.
         let long = [at(1, Planner, "Subgoal 1: Find the year in which it opened", Length), both[1].clone()];
         assert_eq!(stage(&long, 1), (Stage::GrounderBadArgument, 1));
@@ -205,6 +210,11 @@ mod tests {
     fn repetitions_are_found_at_the_end() {
         assert!(repeats_itself(&"8".repeat(96)));
         assert!(repeats_itself(&format!("Search({}", "of the sea ".repeat(10))));
+        let actions: String = (0..60).map(|at| format!("R{at} = Click(b0{}); ", at * 7919 % 10007)).collect();
+        assert!(!repeats_itself(&actions));
+        for repeated in ["8".repeat(96), "of the sea ".repeat(9)] {
+            assert!(repeats_itself(&format!("{}Search({repeated}", &actions[..250])));
+        }
         let words = ["gift ", "gift set, ", "chocolate for gift ", "gift gift set "];
         let irregular: String = (0..80).map(|at| words[at * at % 7 % 4]).collect();
         assert!(repeats_itself(&format!("R2 = Click({irregular}")));
@@ -212,8 +222,6 @@ mod tests {
             "Subgoal 1: Type Oslo in the input From (on Some Site); Initial Environment Description: None. ";
         assert!(repeats_itself(&prompt.repeat(6)));
         assert!(!repeats_itself(prompt));
-        let actions: String = (0..60).map(|at| format!("R{at} = Click(b0{}); ", at * 7919 % 10007)).collect();
-        assert!(!repeats_itself(&actions));
         assert!(!repeats_itself("888"));
         assert!(!repeats_itself("R1 = Calculator(1 + 1); R2 = Calculator(R1 * 4); R3 = Calculator(R2 - 17)"));
     }

@@ -1,4 +1,4 @@
-//! [`Embedding`]: the vectors of the tokens, in the type of the file.
+//! [`Embedding`]: the vectors of the tokens, in the type of a safetensors or GGUF file, otherwise in float32.
 
 use std::borrow::Cow;
 

@@ -14,9 +14,9 @@ use super::{InstructionLimit, LINE, STRETCH_LINES};
 /// The type that weights are stored in.
 ///
 /// With [`DType::Bf16`] or [`DType::F16`] the matrices are rounded to that type and take half the memory; norms, keys,
-/// values and activations stay float32, and so does arithmetic. Embeddings keep the type of the file. Processors with
-/// AMX, and AMD's with AVX512-BF16, round activations, keys and values to [`DType::Bf16`], too. On a GPU, embeddings,
-/// keys, values and the inputs of matrix products are rounded.
+/// values and activations stay float32, and so does arithmetic. Embeddings keep the type of a safetensors or GGUF file.
+/// Processors with AMX, and AMD's with AVX512-BF16, round activations, keys and values to [`DType::Bf16`], too. On a GPU,
+/// embeddings, keys, values and the inputs of matrix products are rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DType {

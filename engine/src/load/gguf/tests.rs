@@ -12,6 +12,7 @@ use crate::error::LoadError;
 use crate::fixtures::Shape;
 use crate::fixtures::gguf::GgufModel;
 use crate::load::weights::{QuantizedMatrix, Weights, quantized_format, to_f32};
+use crate::model::Embedding;
 
 const KINDS: [GgmlDType; 12] = [
     GgmlDType::F32,
@@ -137,6 +138,9 @@ fn outcome(bytes: &[u8]) -> Result<(), LoadError> {
     for (name, dims, _) in Shape::tiny().tensors(1) {
         weights.get(&name, &dims)?;
     }
+    let Shape { vocabulary, hidden, .. } = Shape::tiny();
+    let embedding = Embedding::load(&weights, vocabulary, hidden)?;
+    embedding.read(vocabulary as u32 - 1, &mut vec![0.0; hidden]);
     Ok(())
 }
 
