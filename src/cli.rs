@@ -15,9 +15,13 @@ mod serve;
 mod tool;
 
 use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
+use clap::error::ContextKind;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lumos_reports::report::ReportDetail;
+
+use crate::exit::Failure;
 
 pub(crate) use compare::{Annotations, CompareArgs, ComparisonFormat, GateArgs, SelectionArgs};
 pub(crate) use data::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs, InitArgs, InitCommand, ReplayArgs};
@@ -202,11 +206,42 @@ pub(crate) fn normalised(arguments: impl IntoIterator<Item = OsString>) -> Vec<O
         .collect()
 }
 
+/// The error for a value that is not a number. clap shows the standard library's messages, which do not say what is expected.
+pub(crate) fn wrong_number(error: &clap::Error) -> Option<Failure> {
+    let source = std::error::Error::source(error)?;
+    let expected = match source.downcast_ref::<ParseIntError>() {
+        Some(error) if *error.kind() == IntErrorKind::PosOverflow => "a smaller number",
+        Some(_) => "a whole number, such as 8",
+        None if source.is::<ParseFloatError>() => "a number, such as 0.5",
+        None => return None,
+    };
+    let (flag, value) = (error.get(ContextKind::InvalidArg)?, error.get(ContextKind::InvalidValue)?);
+    Some(Failure::input(format!("invalid value `{value}` for `{flag}`: expected {expected}")))
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn a_value_that_is_no_number_is_told_what_is_expected() {
+        for (given, expected) in [
+            (
+                ["--temperature", "warm"],
+                "invalid value `warm` for `--temperature <T>`: expected a number, such as 0.5",
+            ),
+            (["--retry-on-error", "x"], "expected a whole number, such as 8"),
+            (["--retry-on-error", "99999999999"], "expected a smaller number"),
+        ] {
+            let error = Cli::try_parse_from(["lumos", "run"].into_iter().chain(given)).unwrap_err();
+            let failure = wrong_number(&error).unwrap();
+            assert!(failure.error.to_string().ends_with(expected), "{}", failure.error);
+        }
+        let other = Cli::try_parse_from(["lumos", "run", "--unknown"]).unwrap_err();
+        assert!(wrong_number(&other).is_none());
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -75,21 +75,38 @@ impl Failure {
         if self.is_io(io::ErrorKind::BrokenPipe) {
             return;
         }
-        eprintln!("error: {}", self.message());
+        let (message, mut hints) = self.told();
         let disk_full = || self.is_disk_full().then_some(DISK_FULL);
         let exhausted = || is_exhaustion(&self.error).then_some(EXHAUSTED);
-        if let Some(hint) = self.hint.as_deref().or_else(disk_full).or_else(exhausted) {
+        hints.extend(self.hint.as_deref().or_else(disk_full).or_else(exhausted).map(str::to_owned));
+        eprintln!("error: {message}");
+        for hint in hints {
             eprintln!("hint: {hint}");
         }
     }
 
-    /// Formats the error and its causes. A cause that is part of the message already is not repeated.
-    fn message(&self) -> String {
-        self.error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
-            "" => cause,
-            _ if told.contains(&cause) => told,
-            _ => format!("{told}: {cause}"),
-        })
+    /// The error and its causes, and the hints in their messages. A cause or a hint that was told already is not repeated.
+    fn told(&self) -> (String, Vec<String>) {
+        let (mut message, mut hints) = (String::new(), Vec::new());
+        for cause in self.error.chain().map(ToString::to_string) {
+            let mut lines = Vec::new();
+            for line in cause.lines() {
+                let mut parts = line.split("; hint: ");
+                lines.extend(parts.next());
+                for hint in parts {
+                    if !hints.iter().any(|told| told == hint) {
+                        hints.push(hint.to_owned());
+                    }
+                }
+            }
+            let cause = lines.join("\n");
+            if message.is_empty() {
+                message = cause;
+            } else if !message.contains(&cause) {
+                message = format!("{message}: {cause}");
+            }
+        }
+        (message, hints)
     }
 
     fn is_disk_full(&self) -> bool {
@@ -153,10 +170,18 @@ mod tests {
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let text = full.to_string();
         let failure = Failure::from(anyhow::Error::new(full).context(format!("results.json: {text}")));
-        assert_eq!(failure.message(), format!("results.json: {text}"));
+        assert_eq!(failure.told().0, format!("results.json: {text}"));
         assert!(failure.is_disk_full());
         let failure = Failure::from(anyhow::anyhow!("cause").context("what was tried"));
-        assert_eq!(failure.message(), "what was tried: cause");
+        assert_eq!(failure.told(), ("what was tried: cause".to_owned(), Vec::new()));
         assert!(!failure.is_disk_full());
+    }
+
+    #[test]
+    fn hints_in_messages_are_told_once_and_after_the_message() {
+        let cause = "model.gguf is not valid: too short; hint: copy the file again";
+        let failure = Failure::from(anyhow::anyhow!(cause).context(format!("planner x: {cause}")));
+        let hints = vec!["copy the file again".to_owned()];
+        assert_eq!(failure.told(), ("planner x: model.gguf is not valid: too short".to_owned(), hints));
     }
 }

@@ -106,6 +106,10 @@ impl Program {
         let cli = match Cli::try_parse_from(cli::normalised(arguments)) {
             Ok(cli) => cli,
             Err(error) => {
+                if let Some(failure) = cli::wrong_number(&error) {
+                    failure.report();
+                    return failure.exit.into();
+                }
                 // clap's exit codes: 0 for help and version, 2 for usage errors.
                 let code = if error.use_stderr() { Exit::Usage } else { Exit::Complete };
                 let _ = error.print();

@@ -38,7 +38,7 @@ pub enum DoesNotFit {
     /// One model does not fit even alone.
     #[error(
         "model {} needs {} for weights and at least {} for the KV cache, {} in total, but the memory limit \
-         is {}; hint: raise --memory, or use a smaller or quantised model, or a smaller --dtype",
+         is {}; hint: raise --memory, or use a smaller or quantized model, or a smaller --dtype",
         model.name, ByteSize(model.weight_bytes), ByteSize(model.cache_bytes), ByteSize(model.bytes()), ByteSize(*memory)
     )]
     Alone {
@@ -50,7 +50,7 @@ pub enum DoesNotFit {
     /// Each model fits alone, but not all together, and swapping is disabled.
     #[error(
         "the models need {} together ({}), but the memory limit is {}; hint: omit `--swap never` (each model \
-         fits alone), raise --memory, or use smaller or quantised models",
+         fits alone), raise --memory, or use smaller or quantized models",
         ByteSize(models.iter().map(Need::bytes).sum()), listed(models), ByteSize(*memory)
     )]
     Together {

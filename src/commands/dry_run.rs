@@ -196,6 +196,9 @@ fn write_plan(
     if let Some(seconds) = rows.iter().map(|row| row.seconds).sum::<Option<f64>>() {
         writeln!(out, "about {} for one worker; time of tools and loading not included", duration(seconds))?;
     }
+    if manifest.models.iter().any(|model| model.identity.name.starts_with("openai")) {
+        writeln!(out, "models of servers were not contacted")?;
+    }
     writeln!(out, "settings, data and models are valid")?;
     if exists {
         writeln!(out, "the run exists: `lumos run` continues it")?;

@@ -47,7 +47,7 @@ fn failure(error: ExportError) -> Failure {
         }
         ExportError::NotAnExport(_) => Failure::usage(error).hint("choose another folder with --output PATH"),
         ExportError::NotBuilt(feature) => {
-            let hint = format!("build it with `--features {feature}`");
+            let hint = format!("build it with `cargo build --release --features {feature}`");
             Failure::usage(error).hint(hint)
         }
         ExportError::Nothing(_) => Failure { exit: Exit::NothingSelected, error: error.into(), hint: None },

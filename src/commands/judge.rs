@@ -81,7 +81,8 @@ async fn plan(run: &Path, judge: Asked) -> Result<Pass, Failure> {
     tokio::task::spawn_blocking(move || {
         let (manifest, checkpoint) = open(&run)?;
         judge::plan(&run, &manifest, &checkpoint, judge).map_err(|error| match error {
-            error @ JudgeError::Unjudged(_) => Failure::usage(error),
+            error @ JudgeError::Unjudged(_) => Failure::usage(error)
+                .hint("judge a run of hotpotqa, or list `llm_accuracy` in the metrics of a task file"),
             error => Failure::from(error),
         })
     })

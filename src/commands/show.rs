@@ -28,8 +28,12 @@ pub(crate) fn run(arguments: &ShowArgs) -> CommandResult {
         arguments.task.as_ref().is_none_or(|task| planned.configuration.benchmark == *task)
     })?;
     if found.is_empty() {
+        let most = manifest.configurations.iter().map(|one| one.planned).max().unwrap_or(0);
         return Err(Failure::input(format!("item `{}` not found in {}", arguments.item, folder.display()))
-            .hint("pass the item's index (counted from 0), its name in the data set, or its unit's id"));
+            .hint(format!(
+                "pass the item's index (counted from 0; the run has {most} items of a benchmark), its name in the data \
+                 set, or its unit's id"
+            )));
     }
     let how = Show { colours: colours(&io::stdout()), prompts: arguments.prompts, ..Show::default() };
     let mut rendering = Rendering::new(&manifest);

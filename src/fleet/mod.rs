@@ -102,6 +102,9 @@ fn queue_failure(error: NatsError) -> Failure {
         NatsError::PlainText(_) => Some(
             "enable TLS in the server, or connect without it: --queue nats://HOST:4222 and no --queue-tls-ca",
         ),
+        NatsError::Unreachable(_) => {
+            Some("start a server with `nats-server -js`, or check the address: --queue nats://HOST:4222")
+        }
         _ => None,
     };
     Failure { hint: hint.map(str::to_owned), ..Failure::usage(error) }

@@ -264,6 +264,7 @@ pub(crate) fn manifest_failure(error: ManifestError) -> Failure {
         ManifestError::Differs { .. } => {
             Failure::usage(error).hint("choose another name with --name, or use the settings of the run")
         }
+        ManifestError::Missing { .. } => Failure::usage(error).hint("list the runs: lumos ls"),
         error => Failure::usage(error),
     }
 }

@@ -77,7 +77,7 @@ fn what_is_missing_is_said_before_anything_runs() {
     script(None, 1, folder);
     let without = command(folder, "without", "--browser chromedriver");
     let without = without.env("LUMOS_CHROMEDRIVER", "/no/chromedriver").exits(2);
-    without.reports(["/no/chromedriver not found; hint: install chromedriver"]);
+    without.reports(["/no/chromedriver not found", "hint: install chromedriver"]);
     assert!(!folder.join("without").exists(), "no files are created");
 
     for (browser, said) in [

@@ -17,12 +17,23 @@ use super::values::ScalarText;
 #[serde(transparent)]
 pub struct MemorySize(pub u64);
 
+/// Smallest memory limit in bytes; a smaller one is a number without its unit.
+const LEAST_MEMORY: u64 = 1 << 20;
+
 impl FromStr for MemorySize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse::<ByteSize>() {
-            Ok(ByteSize(bytes)) if bytes > 0 => Ok(Self(bytes)),
+            Ok(ByteSize(bytes)) if bytes >= LEAST_MEMORY => Ok(Self(bytes)),
+            Ok(ByteSize(bytes)) if bytes > 0 => {
+                let unit = if text.trim().bytes().all(|byte| byte.is_ascii_digit()) {
+                    format!("; did you mean {}GB?", text.trim())
+                } else {
+                    String::new()
+                };
+                Err(format!("{} are less than any model needs{unit}", ByteSize(bytes)))
+            }
             _ => Err("expected a number of bytes above 0, such as 20GiB or 512MB".to_owned()),
         }
     }
@@ -97,10 +108,11 @@ mod tests {
         let read = |text: &str| text.parse::<MemorySize>().map(|size| size.0);
         assert_eq!(read("20GiB"), Ok(20 << 30));
         assert_eq!(read("1.5 GB"), Ok(1_500_000_000));
-        assert_eq!(read("4096"), Ok(4096));
-        for wrong in ["", "GiB", "5 parsecs", "0"] {
+        assert_eq!(read("1048576"), Ok(1 << 20));
+        for wrong in ["", "GiB", "5 parsecs", "0", "4 kB"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+        assert!(read("24").unwrap_err().ends_with("did you mean 24GB?"));
     }
 
     #[test]
@@ -110,7 +122,7 @@ mod tests {
         assert_eq!(one.device, Some(Placement::on(Device::Cuda(1))));
         assert_eq!((one.memory, one.swap), (Some(MemorySize(20 << 30)), Some(Swap::Never)));
         assert_eq!(one.concurrency, Some(128));
-        assert_eq!(read("memory = 4096").unwrap().memory, Some(MemorySize(4096)));
+        assert_eq!(read("memory = 1048576").unwrap().memory, Some(MemorySize(1 << 20)));
         let text = read("device = 'planner=cuda:0,grounder=cuda:1'").unwrap();
         let table = read("[device]\nplanner = 'cuda:0'\ngrounder = 'cuda:1'").unwrap();
         assert_eq!(text, table);

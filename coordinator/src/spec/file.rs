@@ -19,7 +19,7 @@ const MOST_BYTES: u64 = 1 << 20;
 #[derive(Debug, Error)]
 pub enum SpecError {
     /// The file cannot be read.
-    #[error("failed to read {what} `{}`: {source}", file.display())]
+    #[error("failed to read {what} `{}`: {source}{}", file.display(), hint(what, source))]
     Unreadable {
         /// What kind of file it is.
         what: &'static str,
@@ -57,6 +57,11 @@ pub enum SpecError {
         /// place in a file.
         problems: Vec<(&'static str, String)>,
     },
+}
+
+fn hint(what: &str, source: &std::io::Error) -> &'static str {
+    let is_missing = what == "settings file" && source.kind() == std::io::ErrorKind::NotFound;
+    if is_missing { "; hint: pass the path of a settings file, or --tasks and --model instead" } else { "" }
 }
 
 fn problem_text(field: &str, text: &str) -> String {

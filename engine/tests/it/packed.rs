@@ -1,4 +1,4 @@
-//! Checkpoints of AWQ and GPTQ compute what a folder of their dequantised weights computes, and faults are named.
+//! Checkpoints of AWQ and GPTQ compute what a folder of their dequantized weights computes, and faults are named.
 
 use std::path::Path;
 

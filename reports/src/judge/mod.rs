@@ -47,7 +47,7 @@ pub enum JudgeError {
     #[error(transparent)]
     Score(#[from] ScoreError),
     /// No benchmark of the run has a judged metric.
-    #[error("nothing to judge in this run: {0} have no metric that a model judges")]
+    #[error("no metric of {0} needs a judge")]
     Unjudged(String),
     /// The pass's manifest cannot be written.
     #[error(transparent)]

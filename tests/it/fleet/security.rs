@@ -22,7 +22,7 @@ fn wrong_credentials_are_refused_and_never_shown() {
         for (queue, presented) in
             [(&wrong, "user `lumos` with the given password"), (&nats.url(), "a client without credentials")]
         {
-            let refusal = format!("the NATS server at {} rejected {presented}; hint: ", nats.url());
+            let refusal = format!("the NATS server at {} rejected {presented}\nhint: ", nats.url());
             status(queue).exits(2).reports([refusal]);
         }
     }
