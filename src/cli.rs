@@ -230,7 +230,7 @@ mod tests {
         for (given, expected) in [
             (
                 ["--temperature", "warm"],
-                "invalid value `warm` for `--temperature <T>`: expected a number, such as 0.5",
+                "invalid value `warm` for `--temperature <NUMBER>`: expected a number, such as 0.5",
             ),
             (["--retry-on-error", "x"], "expected a whole number, such as 8"),
             (["--retry-on-error", "99999999999"], "expected a smaller number"),
