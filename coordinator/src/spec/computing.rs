@@ -17,23 +17,20 @@ use super::values::ScalarText;
 #[serde(transparent)]
 pub struct MemorySize(pub u64);
 
-/// Smallest memory limit in bytes; a smaller one is a number without its unit.
-const LEAST_MEMORY: u64 = 1 << 20;
+/// Smallest memory limit without a unit, in bytes.
+const LEAST_WITHOUT_UNIT: u64 = 1 << 20;
 
 impl FromStr for MemorySize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse::<ByteSize>() {
-            Ok(ByteSize(bytes)) if bytes >= LEAST_MEMORY => Ok(Self(bytes)),
-            Ok(ByteSize(bytes)) if bytes > 0 => {
-                let unit = if text.trim().bytes().all(|byte| byte.is_ascii_digit()) {
-                    format!("; did you mean {}GB?", text.trim())
-                } else {
-                    String::new()
-                };
-                Err(format!("{} are less than any model needs{unit}", ByteSize(bytes)))
+            Ok(ByteSize(bytes))
+                if bytes > 0 && bytes < LEAST_WITHOUT_UNIT && text.trim().parse() == Ok(bytes) =>
+            {
+                Err(format!("a limit of {bytes} bytes; did you mean {bytes}GB?"))
             }
+            Ok(ByteSize(bytes)) if bytes > 0 => Ok(Self(bytes)),
             _ => Err("expected a number of bytes above 0, such as 20GiB or 512MB".to_owned()),
         }
     }
@@ -109,7 +106,8 @@ mod tests {
         assert_eq!(read("20GiB"), Ok(20 << 30));
         assert_eq!(read("1.5 GB"), Ok(1_500_000_000));
         assert_eq!(read("1048576"), Ok(1 << 20));
-        for wrong in ["", "GiB", "5 parsecs", "0", "4 kB"] {
+        assert_eq!(read("4 kB"), Ok(4000));
+        for wrong in ["", "GiB", "5 parsecs", "0"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
         assert!(read("24").unwrap_err().ends_with("did you mean 24GB?"));
