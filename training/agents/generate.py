@@ -21,6 +21,7 @@ def main() -> None:
     parser.add_argument("--text", type=Path, nargs="+", help="files of HotpotQA's training split, as JSON lines; sql: for names and values of --wide")
     parser.add_argument("--varied", action="store_true", help="sql: compound names, and questions with other words than the names")
     parser.add_argument("--wide", type=float, metavar="SHARE", help="sql: share of databases of many areas, with more kinds of questions")
+    parser.add_argument("--strict", type=float, metavar="SHARE", help="sql: share of databases with columns that are NOT NULL or have a default")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     options = {"texts": args.text} if args.text else {}
@@ -28,6 +29,8 @@ def main() -> None:
         options["varied"] = True
     if args.wide:
         options["wide"] = args.wide
+    if args.strict:
+        options["strict"] = args.strict
     domain(args.domain).generate(args.split, args.seed, args.count, args.out, **options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import tempfile
@@ -123,6 +124,23 @@ class Wide(unittest.TestCase):
             self.assertTrue(any("JOIN" in record["gold"] for record in records))
             for record in records:
                 self.assertIn(record["db"], {path.stem for path in (folder / "intercode_sql" / "sqlite").iterdir()})
+
+    def test_strict_databases_differ_in_their_columns_only(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            records, required = [], []
+            for strict in (0.0, 1.0):
+                folder = Path(name) / str(strict)
+                sql.generate("train", 3, 30, folder, wide=0.5, strict=strict)
+                records.append((folder / "intercode_sql" / "ic_spider_dev.json").read_text())
+                columns = []
+                for file in sorted((folder / "intercode_sql" / "sqlite").iterdir()):
+                    with contextlib.closing(sqlite3.connect(file)) as connection:
+                        tables = [table for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+                        columns += [row for table in tables for row in connection.execute(f"PRAGMA table_info(`{table}`)") if not row[5]]
+                required.append({(column[3], column[4]) for column in columns})
+            self.assertEqual(records[0], records[1])
+            self.assertEqual(required[0], {(0, None)})
+            self.assertLessEqual({(0, None), (1, None), (1, "''"), (1, "'0'")}, required[1])
 
     def test_wrong_names_fail(self) -> None:
         r, wrong = Random(8), Counter()

@@ -58,13 +58,14 @@ def _paragraphs(path: Path) -> list[str]:
     return ["".join(sentences) for line in path.read_text().splitlines() for _, sentences in json.loads(line)["context"]]
 
 
-def generate(split: str, seed: int, count: int, folder: Path, varied: bool = False, wide: float = 0.0, texts: list[Path] | None = None) -> None:
+def generate(split: str, seed: int, count: int, folder: Path, varied: bool = False, wide: float = 0.0, strict: float = 0.0, texts: list[Path] | None = None) -> None:
     """Writes databases, records in the format of InterCode's Spider file, and what the oracle knows.
 
     With `varied`, names are compound more often and differ from the words of the questions. `wide` is the share of databases of many
     areas, with more kinds of questions, and `texts` are files of HotpotQA's training split, whose nouns become names and values.
+    `strict` is the share of databases with columns that are `NOT NULL` or have a default; it changes nothing else.
     """
-    r = Random(f"sql:{split}:{seed}")
+    r, strictness = Random(f"sql:{split}:{seed}"), Random(f"sql:strict:{split}:{seed}")
     place = folder / "intercode_sql"
     (place / "sqlite").mkdir(parents=True, exist_ok=True)
     records, known, seen = [], [], set()
@@ -77,7 +78,7 @@ def generate(split: str, seed: int, count: int, folder: Path, varied: bool = Fal
             varied_names.vary(r, database)
         number += 1
         path = place / "sqlite" / f"{database.name}.sqlite"
-        schema.write(database, path)
+        schema.write(database, path, strictness if strictness.random() < strict else None)
         connection = sqlite3.connect(path)
         added = 0
         for _ in range(TASKS_PER_DATABASE * 100):

@@ -210,15 +210,20 @@ def extra_table(r: Random, database: Database) -> None:
     database.tables.append(_table(r, r.choice(ENTITIES), database.style, None))
 
 
-def write(database: Database, path: Path) -> None:
-    """Writes a database as an SQLite file."""
+def write(database: Database, path: Path, strict: Random | None = None) -> None:
+    """Writes a database as an SQLite file. With `strict`, some columns are `NOT NULL` or have a default."""
     path.unlink(missing_ok=True)
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA synchronous = OFF")
         for table in database.tables:
             lines = []
-            for column in table.columns:
+            for index, column in enumerate(table.columns):
                 end = " NOT NULL PRIMARY KEY" if column.kind == "key" else ""
+                if strict and not end:
+                    if strict.random() < 0.6 and all(row[index] is not None for row in table.rows):
+                        end = " NOT NULL"
+                    if strict.random() < 0.1:
+                        end += f" DEFAULT '{'0' if column.kind in ('number', 'ref') else ''}'"
                 end += " COLLATE NOCASE" if column.kind == "text" or column.type.startswith(("varchar", "char")) else ""
                 lines.append(f"`{column.name}` {column.type}{end}")
             connection.execute(f"CREATE TABLE `{table.name}` ({', '.join(lines)})")
