@@ -119,7 +119,7 @@ static PAIRS: [Pair; 4] = [
             domain: BuiltinDomain::Sql,
             benchmarks: "intercode_sql",
             formulations: &[Formulation::Iterative],
-            accuracy: "80 %",
+            accuracy: "85 %",
         },
     },
     Pair {
