@@ -13,7 +13,7 @@ use crate::request::{Finish, Role};
 
 /// Minimum length of a reply that can be said to repeat itself, in characters.
 const LEAST: usize = 24;
-/// Maximum lengths of the end of a reply that is examined for repetitions: with variations, or after a long proper text.
+/// Maximum lengths of the end of a reply that is examined for repetitions: with variations, or starting late in a long reply.
 const EXAMINED: [usize; 2] = [256, 64];
 /// Length of the pieces of the end that are searched before it.
 const PIECE: usize = 8;
