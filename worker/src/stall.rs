@@ -43,8 +43,8 @@ pub enum Wait {
     },
     /// The configurations of a run.
     Configurations,
-    /// Models to be found and verified.
-    Models,
+    /// Models to be found and verified, with their names.
+    Models(Vec<String>),
     /// A run that this worker can serve, with the reasons why it cannot serve the active runs.
     Capability(Vec<String>),
     /// Units of the active runs, with the number of their shards.
@@ -88,7 +88,10 @@ impl Wait {
             Self::Configurations => {
                 "check that the coordinator of the run is running: it stores the configurations again"
             }
-            Self::Models => "no action needed: large models take minutes to verify",
+            Self::Models(_) => {
+                "no action needed: large models take minutes to verify; otherwise check the disk or network \
+                 share that holds them, and the connection to the Hugging Face hub"
+            }
             Self::Capability(_) => {
                 "copy the missing files to this machine (pass the location of a model with --model-at \
                  <PLANNED=LOCAL>), or leave these runs to other workers"
@@ -112,7 +115,7 @@ impl Wait {
     }
 }
 
-/// Maximum number of units, sources or refusals named in a message.
+/// Maximum number of units, sources, models or refusals named in a message.
 const NAMED: usize = 4;
 
 /// Joins the first [`NAMED`] names and appends the number of the others.
@@ -152,7 +155,7 @@ impl fmt::Display for Wait {
                 Ok(())
             }
             Self::Configurations => formatter.write_str("the configurations of a run"),
-            Self::Models => formatter.write_str("models to be found and verified"),
+            Self::Models(models) => write!(formatter, "models to be found and verified: {}", named(models)),
             Self::Capability(refusals) => {
                 write!(formatter, "a run that this worker can serve: {}", named(refusals))
             }

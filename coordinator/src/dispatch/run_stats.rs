@@ -17,6 +17,9 @@ use crate::manifest::Manifest;
 
 /// Number of recent faults to keep.
 const FAULTS: usize = 20;
+/// Maximum length of the message and of the worker's name of a recent fault in bytes. The checkpoint has the complete
+/// fault; the status must fit into a message.
+const LONGEST_TEXT: usize = 1024;
 
 /// Status figures of a session.
 #[derive(Debug)]
@@ -155,9 +158,9 @@ impl RunStats {
         self.recent_faults.push_front(RecentFault {
             at_ms: Timestamp::now().as_millisecond(),
             unit: unit.clone(),
-            worker: worker.to_owned(),
+            worker: cut(worker),
             attempt,
-            fault: fault.clone(),
+            fault: Fault { kind: fault.kind, message: cut(&fault.message) },
         });
     }
 
@@ -186,5 +189,38 @@ impl RunStats {
     /// Recent units and tokens per second.
     pub(crate) fn rates(&self) -> (f64, f64) {
         self.throughput.rates(Instant::now())
+    }
+}
+
+/// Returns the first [`LONGEST_TEXT`] bytes of a text from a worker, up to a character boundary.
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(LONGEST_TEXT)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::ContentHash;
+
+    use super::*;
+
+    #[test]
+    fn texts_of_recent_faults_are_cut() {
+        let mut stats = RunStats::default();
+        let unit = UnitId::new(ContentHash::of_bytes(b"unit"));
+        let fault = |message: String| Fault { kind: FaultKind::Worker, message };
+        stats.fault(&unit, "worker", 1, &fault("short".to_owned()));
+        for _ in 0..FAULTS {
+            // No character ends at the limit.
+            let long = format!("a{}", "\u{e9}".repeat(1 << 20));
+            stats.fault(&unit, &long, 1, &fault(long.clone()));
+        }
+        assert_eq!((stats.recent_faults.len(), stats.faults[&FaultKind::Worker]), (FAULTS, 21));
+        let expected = format!("a{}", "\u{e9}".repeat(511));
+        for recent in &stats.recent_faults {
+            assert_eq!((&recent.worker, &recent.fault.message), (&expected, &expected));
+        }
+        stats.fault(&unit, "worker", 1, &fault("short".to_owned()));
+        assert_eq!(stats.recent_faults[0].worker, "worker");
+        assert_eq!(stats.recent_faults[0].fault.message, "short");
     }
 }

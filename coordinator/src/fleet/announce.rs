@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lumos_queue::nats::{Blobs, KeyValue, KeyValueError};
-use lumos_tasks::fleet::{RunNotice, RunState, RunStatus, ShardId, SharedInputs, protocol_of};
+use lumos_tasks::fleet::{
+    ConfigurationStatus, RunNotice, RunState, RunStatus, ShardId, SharedInputs, protocol_of,
+};
 use lumos_tasks::{ContentHash, RunToken};
 
 use super::Around;
@@ -166,23 +168,102 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(5);
 /// Writes the status periodically. Must be dropped before the final status is written.
 pub(super) async fn writing_status(around: &Around) -> Infallible {
     loop {
-        write_status(around, RunState::Active).await;
+        // The next status replaces it.
+        if let Err(error) = write_status(around, RunState::Active).await {
+            tracing::debug!(%error, "failed to write the status");
+        }
         tokio::time::sleep(around.settings.status_every).await;
     }
 }
 
-/// Writes the status. A failed write is dropped, because the next status replaces it.
-pub(super) async fn write_status(around: &Around, state: RunState) {
-    let Some(status) = status(around, state) else { return };
-    let Ok(bytes) = serde_json::to_vec(&status) else { return };
-    let written = async { around.server.status().await?.put(around.run.as_str(), &bytes).await };
-    match tokio::time::timeout(STATUS_PATIENCE, written).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "failed to write the status"),
-        Err(_) => tracing::debug!("timed out writing the status"),
+/// Writes the status.
+///
+/// # Errors
+/// If the server cannot be reached, does not respond in time or rejects the status. The error is a message.
+pub(super) async fn write_status(around: &Around, state: RunState) -> Result<(), String> {
+    let Some(status) = around.sink.with(|stats| stats.status(&around.name, state)) else { return Ok(()) };
+    match tokio::time::timeout(STATUS_PATIENCE, put_status(around, status)).await {
+        Ok(written) => written.map_err(|error| error.to_string()),
+        Err(_) => Err("timed out waiting for the NATS server".to_owned()),
     }
 }
 
-fn status(around: &Around, state: RunState) -> Option<RunStatus> {
-    around.sink.with(|stats| stats.status(&around.name, state))
+/// Stores a status. One that does not fit into a message is stored as [`totals`].
+async fn put_status(around: &Around, status: RunStatus) -> Result<(), CoordinatorError> {
+    let bucket = around.server.status().await?;
+    match bucket.put(around.run.as_str(), &serde_json::to_vec(&status)?).await {
+        Err(KeyValueError::TooLarge { .. }) => {
+            bucket.put(around.run.as_str(), &serde_json::to_vec(&totals(status))?).await?;
+        }
+        written => {
+            written?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces the rows of a status by one row with their sums, and omits the recent faults. Its size no longer depends
+/// on the run.
+fn totals(status: RunStatus) -> RunStatus {
+    let rows = &status.configurations;
+    let scored = rows.iter().filter_map(|row| row.correct);
+    let total = ConfigurationStatus {
+        label: format!("all {} configurations", rows.len()),
+        planned: rows.iter().map(|row| row.planned).sum(),
+        answered: rows.iter().map(|row| row.answered).sum(),
+        gave_up: rows.iter().map(|row| row.gave_up).sum(),
+        faulted: rows.iter().map(|row| row.faulted).sum(),
+        correct: scored.reduce(|(correct, scored), (more, others)| (correct + more, scored + others)),
+    };
+    RunStatus { configurations: vec![total], recent_faults: Vec::new(), ..status }
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::FaultKind;
+    use lumos_tasks::fleet::PROTOCOL;
+
+    use super::*;
+
+    #[test]
+    fn a_status_in_totals_has_the_same_sums_and_a_fixed_size() {
+        let row = |number: u64| ConfigurationStatus {
+            label: "l".repeat(1000),
+            planned: 10,
+            answered: number % 8,
+            gave_up: 1,
+            faulted: 1,
+            correct: (number > 0).then_some((number % 3, number % 8)),
+        };
+        let status = RunStatus {
+            protocol: PROTOCOL,
+            run: RunToken::of(&ContentHash::of_bytes(b"run")),
+            name: "run".to_owned(),
+            state: RunState::Ended,
+            host: "host".to_owned(),
+            configurations: (0..2000).map(row).collect(),
+            in_flight: 1,
+            duplicates: 2,
+            recovered: 3,
+            units_per_second: 4.0,
+            tokens_per_second: 5.0,
+            recent_faults: Vec::new(),
+            faults: [(FaultKind::Model, 7)].into(),
+            started_ms: 8,
+            written_ms: 9,
+        };
+        let short = totals(status.clone());
+        assert!(serde_json::to_vec(&status).unwrap().len() > 1 << 20);
+        assert!(serde_json::to_vec(&short).unwrap().len() < 1000);
+        assert_eq!((short.planned(), short.faulted()), (20_000, 2_000));
+        assert_eq!(short.settled(), status.settled());
+        assert_eq!(short.configurations[0].label, "all 2000 configurations");
+        let correct = status.configurations.iter().filter_map(|row| row.correct);
+        let (correct, scored): (Vec<u64>, Vec<u64>) = correct.unzip();
+        let sums = (correct.iter().sum::<u64>(), scored.iter().sum::<u64>());
+        assert_eq!(short.configurations[0].correct, Some(sums));
+        assert_eq!((short.state, short.in_flight, &short.faults), (status.state, 1, &status.faults));
+        let none = totals(RunStatus { configurations: Vec::new(), ..totals(status) });
+        assert_eq!(none.configurations[0].correct, None);
+    }
 }

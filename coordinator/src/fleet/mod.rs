@@ -261,8 +261,11 @@ async fn attend(
         let began = Instant::now();
         let farewell = drain::farewell(drain.is_cancelled());
         let written = tokio::time::timeout(farewell, announce::write_status(&around, state)).await;
-        if written.is_err() {
-            tracing::debug!("timed out writing the last status");
+        if let Err(error) = written.unwrap_or_else(|_| Err("timed out".to_owned())) {
+            // Nothing replaces it until the run is started again.
+            tracing::warn!(
+                "failed to write the final status of the run: {error}; `lumos status` shows the previous one"
+            );
         }
         announced.end(&around, state, farewell.saturating_sub(began.elapsed())).await;
         // A session that drained has already waited for it.

@@ -37,6 +37,10 @@ pub use settings::{OpenAiSettings, Price};
 /// Maximum number of available models named in the error.
 const NAMED: usize = 10;
 
+/// Number of servers above which those without users are dropped, with their connections. Runs of a queue choose the
+/// addresses.
+const SERVERS: usize = 64;
+
 /// Clients of servers. All models of a server share its client, so that limits apply to them together.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
@@ -63,6 +67,9 @@ impl Servers {
                     None => OpenAiSettings::from_environment(&url)?,
                 };
                 let server = Arc::new(Server::new(url.clone(), settings)?);
+                if servers.len() >= SERVERS {
+                    servers.retain(|_, server| Arc::strong_count(server) > 1);
+                }
                 servers.insert(url, Arc::clone(&server));
                 server
             }
@@ -230,4 +237,29 @@ fn one_token(role: Role, is_chat: bool) -> Request {
         Input::Raw("Hello".to_owned())
     };
     Request { role, input, stop: Stop::Never, max_new_tokens: 1, sampling: Sampling::Greedy, seed: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_without_users_are_dropped_when_there_are_many() {
+        let servers = Servers::default();
+        let settings = OpenAiSettings::default();
+        let backend = |number: usize| {
+            let name: OpenAiName = format!("m@http://127.0.0.1:9/v{number}").parse().unwrap();
+            servers.backend(name, Some(&settings)).unwrap()
+        };
+        let kept = || servers.by_url.lock().unwrap().len();
+        let used: Vec<OpenAiBackend> = (0..3).map(backend).collect();
+        for number in 3..SERVERS {
+            backend(number);
+        }
+        assert_eq!(kept(), SERVERS);
+        backend(SERVERS);
+        assert_eq!(kept(), used.len() + 1);
+        // A model that is loaded again shares the server of the others.
+        assert!(Arc::ptr_eq(&backend(0).server, &used[0].server));
+    }
 }

@@ -26,10 +26,6 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// Number of concurrent reads of [`KeyValue::entries`].
 const READ_AT_ONCE: usize = 64;
-/// Maximum number of keys read by [`KeyValue::entries`].
-const MOST_ENTRIES: usize = 20_000;
-/// Maximum total size of the values read by [`KeyValue::entries`], in bytes.
-const MOST_BYTES: usize = 64 << 20;
 
 /// A bucket of small values. Cloning gives another handle to the same bucket.
 #[derive(Debug, Clone)]
@@ -56,6 +52,16 @@ pub enum KeyValueError {
     /// Another process wrote the key in the meantime, or the key exists already.
     #[error("`{0}` was changed by another process")]
     Conflict(String),
+    /// The value exceeds the server's limit for messages.
+    #[error("the value of `{key}` is too large: {bytes} bytes, limit of the server {limit} bytes")]
+    TooLarge {
+        /// The key.
+        key: String,
+        /// Size of the value in bytes.
+        bytes: usize,
+        /// The server's `max_payload` in bytes.
+        limit: usize,
+    },
     /// The key has characters other than letters, digits, `-`, `_`, `=`, `/` and inner dots.
     #[error("invalid key `{0}`")]
     Key(String),
@@ -78,6 +84,11 @@ impl From<Failure> for KeyValueError {
 }
 
 impl KeyValue {
+    /// Maximum number of keys read by [`KeyValue::entries`]. Readers of [`KeyValue::watch`] apply their own limits.
+    pub const MOST_ENTRIES: usize = 20_000;
+    /// Maximum total size of the values read by [`KeyValue::entries`], in bytes.
+    pub const MOST_BYTES: usize = 64 << 20;
+
     pub(super) fn new(link: SharedLink, bucket: Bucket) -> Self {
         let bucket = link.layout.bucket(bucket);
         Self { link, bucket }
@@ -101,10 +112,19 @@ impl KeyValue {
         Ok(format!("{}{key}", self.root()))
     }
 
+    /// Copies a value, which must fit into a message.
+    fn value(&self, key: &str, value: &[u8]) -> Result<Bytes, KeyValueError> {
+        let (bytes, limit) = (value.len(), self.link.client.max_payload());
+        if bytes > limit {
+            return Err(KeyValueError::TooLarge { key: key.to_owned(), bytes, limit });
+        }
+        Ok(Bytes::copy_from_slice(value))
+    }
+
     /// Creates a key. Returns its revision.
     ///
     /// # Errors
-    /// [`KeyValueError::Conflict`] if it exists. After
+    /// [`KeyValueError::Conflict`] if it exists, [`KeyValueError::TooLarge`] if the value is too large. After
     /// [`NatsError::Unreachable`] it is unknown whether it was written.
     pub async fn create(&self, key: &str, value: &[u8]) -> Result<u64, KeyValueError> {
         match self.update(key, value, 0).await {
@@ -121,13 +141,13 @@ impl KeyValue {
     /// Writes a key if its revision is still `revision`. Returns its new revision.
     ///
     /// # Errors
-    /// [`KeyValueError::Conflict`] if it was written or deleted since, or expired. After
-    /// [`NatsError::Unreachable`] it is unknown whether it was written.
+    /// [`KeyValueError::Conflict`] if it was written or deleted since, or expired; [`KeyValueError::TooLarge`] if
+    /// the value is too large. After [`NatsError::Unreachable`] it is unknown whether it was written.
     pub async fn update(&self, key: &str, value: &[u8], revision: u64) -> Result<u64, KeyValueError> {
         // Not repeated after a reconnection: if the first attempt was stored, the second would conflict with it.
         let mut headers = HeaderMap::new();
         headers.insert(EXPECTED, revision.to_string());
-        match self.link.store(&self.subject(key)?, headers, Bytes::copy_from_slice(value), false).await {
+        match self.link.store(&self.subject(key)?, headers, self.value(key, value)?, false).await {
             Ok(revision) => Ok(revision),
             Err(Failure::Api(error)) if error.is_conflict() => Err(KeyValueError::Conflict(key.to_owned())),
             Err(failure) => Err(failure.into()),
@@ -137,10 +157,11 @@ impl KeyValue {
     /// Writes a key unconditionally. Returns its revision.
     ///
     /// # Errors
-    /// If the server cannot be reached or rejects the request.
+    /// [`KeyValueError::TooLarge`] if the value is too large. Also if the server cannot be reached or rejects the
+    /// request.
     pub async fn put(&self, key: &str, value: &[u8]) -> Result<u64, KeyValueError> {
-        let value = Bytes::copy_from_slice(value);
-        Ok(self.link.store(&self.subject(key)?, HeaderMap::new(), value, true).await?)
+        let (subject, value) = (self.subject(key)?, self.value(key, value)?);
+        Ok(self.link.store(&subject, HeaderMap::new(), value, true).await?)
     }
 
     /// Returns the value and revision of a key.
@@ -176,7 +197,7 @@ impl KeyValue {
     }
 
     /// Returns all keys and values, sorted by key. The content is untrusted: malformed keys, and entries
-    /// beyond `MOST_ENTRIES` and `MOST_BYTES`, are skipped with a warning.
+    /// beyond [`KeyValue::MOST_ENTRIES`] and [`KeyValue::MOST_BYTES`], are skipped with a warning.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
@@ -192,9 +213,10 @@ impl KeyValue {
             tracing::warn!(bucket = self.bucket, keys = malformed.len(), ?first, "ignoring malformed keys");
         }
         keys.sort_unstable();
-        if keys.len() > MOST_ENTRIES {
-            tracing::warn!(bucket = self.bucket, keys = keys.len(), read = MOST_ENTRIES, "too many keys");
-            keys.truncate(MOST_ENTRIES);
+        let most = Self::MOST_ENTRIES;
+        if keys.len() > most {
+            tracing::warn!(bucket = self.bucket, keys = keys.len(), read = most, "too many keys");
+            keys.truncate(most);
         }
         let mut values = std::pin::pin!(
             futures::stream::iter(keys)
@@ -208,9 +230,9 @@ impl KeyValue {
         while let Some(entry) = values.try_next().await? {
             let Some((key, value)) = entry else { continue };
             bytes += value.len();
-            if bytes > MOST_BYTES {
-                let bucket = &self.bucket;
-                tracing::warn!(bucket, read = MOST_BYTES, "the values are too large; reading only a part");
+            if bytes > Self::MOST_BYTES {
+                let (bucket, read) = (&self.bucket, Self::MOST_BYTES);
+                tracing::warn!(bucket, read, "the values are too large; reading only a part");
                 break;
             }
             found.push((key, value));

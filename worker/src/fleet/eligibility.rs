@@ -1,9 +1,9 @@
 //! Checks whether this worker can serve a shard: its models and tools must be available on this host and
 //! identical to those that the run was planned with. The check runs once per shard, on a blocking thread,
-//! because hashing weights takes long. Refused shards are checked again later.
+//! because hashing weights takes long. Refused shards are checked again later. What was found is kept for later runs,
+//! within limits, because runs choose the names of models.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,10 +15,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::catalogue::{Catalogue, KnownShard};
+use super::notice_limits::{LONGEST_REFUSAL, cut};
 use super::policy::ModelKey;
 
 /// Delay before a refused shard is verified again.
 const AGAIN: Duration = Duration::from_secs(60);
+/// Size in bytes of the models found on this host above which those that no shard needs are forgotten. They are
+/// hashed again for a later run.
+const FOUND_BYTES: usize = 1 << 20;
+/// Number of models of servers above which those that no shard needs are unloaded, with the clients of their servers.
+const SERVER_MODELS: usize = 64;
+/// Maximum length in bytes of a model's name in a warning.
+const LONGEST_NAME: usize = 200;
 
 /// A model that a shard needs, with a name under which it was found on this host.
 #[derive(Debug, Clone)]
@@ -50,8 +58,14 @@ pub(crate) struct Needs {
 pub(crate) enum ShardVerdict {
     /// It can be served.
     Fits(Arc<Needs>),
-    /// It cannot be served, with the reason for messages.
+    /// It cannot be served, with the reason for messages: at most [`LONGEST_REFUSAL`] bytes.
     Refused(String),
+}
+
+impl ShardVerdict {
+    fn refused(why: &str) -> Self {
+        Self::Refused(cut(why, LONGEST_REFUSAL))
+    }
 }
 
 struct Judged {
@@ -76,9 +90,17 @@ pub(crate) struct Eligibility {
     judged: Mutex<BTreeMap<RunToken, Judged>>,
     /// Content and size in bytes of the models found on this host. Each is hashed once.
     found: Mutex<BTreeMap<Asked, (ContentHash, u64)>>,
-    /// Whether a shard is being verified.
-    looking: AtomicBool,
+    /// The shard that is being verified.
+    looking: Mutex<Option<Verification>>,
     changed: watch::Sender<u64>,
+}
+
+/// A verification in progress.
+#[derive(Debug, Clone)]
+struct Verification {
+    since: Instant,
+    /// Names of the models.
+    models: Vec<String>,
 }
 
 impl Eligibility {
@@ -106,9 +128,10 @@ impl Eligibility {
 
     /// Refuses a shard whose model failed to load. It is verified again later.
     pub(crate) fn refuse(&self, needs: &RunToken, error: &LoadModelError) {
-        tracing::warn!("{error}");
+        let why = cut(&error.to_string(), LONGEST_REFUSAL);
+        tracing::warn!("{why}");
         if let Some(judged) = self.judged().get_mut(needs) {
-            judged.verdict = ShardVerdict::Refused(error.to_string());
+            judged.verdict = ShardVerdict::Refused(why);
             judged.at = Instant::now();
         }
         self.changed.send_modify(|count| *count += 1);
@@ -117,7 +140,12 @@ impl Eligibility {
     /// Returns whether a shard is being verified, for example by hashing its models. It may be servable
     /// afterwards.
     pub(crate) fn is_looking(&self) -> bool {
-        self.looking.load(Ordering::Relaxed)
+        self.looking().is_some()
+    }
+
+    /// Returns how long the current verification has taken, with the names of its models.
+    pub(crate) fn looking_for(&self) -> Option<(Duration, Vec<String>)> {
+        self.looking().as_ref().map(|looking| (looking.since.elapsed(), looking.models.clone()))
     }
 
     /// Returns a counter that is incremented with every change.
@@ -133,6 +161,7 @@ impl Eligibility {
                 changes.mark_unchanged();
                 let shards = catalogue.shards();
                 self.judged().retain(|needs, _| shards.iter().any(|shard| shard.id.needs == *needs));
+                self.forget_unneeded(&shards).await;
                 for shard in shards.iter() {
                     self.verify(shard).await;
                 }
@@ -145,7 +174,31 @@ impl Eligibility {
         stop.run_until_cancelled(verifying).await;
     }
 
-    /// Verifies a shard, unless its verdict is still valid.
+    /// Forgets models that no shard needs, if there are many: what was found on this host, and models of servers.
+    pub(crate) async fn forget_unneeded(&self, shards: &[KnownShard]) {
+        let configurations = shards.iter().flat_map(|shard| &shard.configurations);
+        let needed: Vec<&ModelIdentity> = configurations.flat_map(|one| one.models.values()).collect();
+        {
+            let mut found = self.found();
+            let bytes: usize = found.keys().map(|(name, _)| size_of::<Asked>() + name.len()).sum();
+            if bytes > FOUND_BYTES {
+                let names: BTreeSet<&str> = needed.iter().map(|model| model.name.as_str()).collect();
+                found.retain(|(name, _), _| names.contains(name.as_str()));
+            }
+        }
+        let contents: BTreeSet<&ContentHash> = needed.iter().map(|model| &model.content).collect();
+        let mut unneeded = self.models.list().await;
+        // Models of servers take no memory here. Others stay loaded for later runs, within the memory limit.
+        unneeded.retain(|model| model.bytes == 0 && !contents.contains(&model.identity.content));
+        if unneeded.len() > SERVER_MODELS {
+            for model in unneeded {
+                self.models.unload(&model.identity).await;
+            }
+        }
+    }
+
+    /// Verifies a shard, unless its verdict is still valid. Has no time limit: `WorkerParts::watch` warns when it takes
+    /// long.
     pub(crate) async fn verify(self: &Arc<Self>, shard: &KnownShard) {
         let looked_at = looked_at(&shard.configurations);
         let mut before = None;
@@ -158,13 +211,15 @@ impl Eligibility {
         }
         let needs = shard.id.needs.clone();
         let (this, configurations) = (Arc::clone(self), shard.configurations.clone());
-        self.looking.store(true, Ordering::Relaxed);
+        let names: BTreeSet<&str> = looked_at.iter().map(|(name, ..)| name.as_str()).collect();
+        let models = names.into_iter().map(|name| cut(name, LONGEST_NAME)).collect();
+        *self.looking() = Some(Verification { since: Instant::now(), models });
         let verdict = match tokio::task::spawn_blocking(move || this.judge(&configurations)).await {
             Ok(Ok(fits)) => ShardVerdict::Fits(Arc::new(fits)),
-            Ok(Err(message)) => ShardVerdict::Refused(message),
-            Err(error) => ShardVerdict::Refused(format!("failed to verify the models of a shard: {error}")),
+            Ok(Err(message)) => ShardVerdict::refused(&message),
+            Err(error) => ShardVerdict::refused(&format!("failed to verify the models of a shard: {error}")),
         };
-        self.looking.store(false, Ordering::Relaxed);
+        *self.looking() = None;
         if let ShardVerdict::Refused(message) = &verdict
             && !matches!(&before, Some(ShardVerdict::Refused(before)) if before == message)
         {
@@ -250,6 +305,10 @@ impl Eligibility {
 
     fn judged(&self) -> MutexGuard<'_, BTreeMap<RunToken, Judged>> {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn looking(&self) -> MutexGuard<'_, Option<Verification>> {
+        self.looking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn found(&self) -> MutexGuard<'_, BTreeMap<Asked, (ContentHash, u64)>> {

@@ -3,6 +3,7 @@
 mod catalogue;
 mod eligibility;
 mod lease_table;
+mod notice_limits;
 mod policy;
 mod presence;
 mod result_batcher;

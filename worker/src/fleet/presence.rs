@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::notice_limits;
 use super::worker::WorkerParts;
 
 /// Interval within which claims are published together. The first claim is published immediately, so that a
@@ -88,7 +89,7 @@ impl Presence {
         notice.oldest = parts.activity.oldest(None);
         notice.servers = parts.models.servers();
         notice.written_ms = jiff::Timestamp::now().as_millisecond();
-        let bytes = serde_json::to_vec(notice).map_err(|error| error.to_string())?;
+        let bytes = notice_limits::encoded(notice).map_err(|error| error.to_string())?;
         match timeout(PATIENCE, self.notices.put(&notice.name, &bytes)).await {
             Ok(written) => written.map(|_| ()).map_err(|error| error.to_string()),
             Err(_) => Err("timed out waiting for the server".to_owned()),

@@ -32,6 +32,8 @@ use crate::serve::faulted;
 const PROMPT: Duration = Duration::from_secs(2);
 /// Maximum delay between two attempts.
 const LONGEST: Duration = Duration::from_secs(10);
+/// Number of batchers above which those that send nothing are dropped. Opening one again costs nothing.
+const BATCHERS: usize = 64;
 
 /// Sends results to the server, and stores those that cannot be sent.
 pub(crate) struct Spool {
@@ -39,7 +41,8 @@ pub(crate) struct Spool {
     folder: Option<PathBuf>,
     meter: Arc<Throughput>,
     waiting: AtomicU64,
-    /// The batcher of each run's results.
+    /// The batcher of each run's results. A batcher that a task is using stays here, so that a run never has two
+    /// batchers with waiting results.
     runs: Mutex<BTreeMap<RunToken, Arc<ResultBatcher>>>,
     /// The error of the last result that could not be sent.
     refused: Mutex<Option<String>>,
@@ -205,8 +208,13 @@ impl Spool {
             return Ok(Arc::clone(line));
         }
         let line = Arc::new(ResultBatcher::new(self.sink.open(run).await?));
+        let mut runs = self.runs();
+        if runs.len() >= BATCHERS {
+            // Waiting results belong to tasks, which hold their batcher.
+            runs.retain(|_, line| Arc::strong_count(line) > 1);
+        }
         // Another task may have opened one in the meantime.
-        Ok(Arc::clone(self.runs().entry(run.clone()).or_insert(line)))
+        Ok(Arc::clone(runs.entry(run.clone()).or_insert(line)))
     }
 
     async fn store(&self, id: &str, message: &Arc<ResultMessage>) -> Option<PathBuf> {
@@ -232,7 +240,8 @@ impl Spool {
         }
     }
 
-    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunToken, Arc<ResultBatcher>>> {
+    /// Returns the batchers.
+    pub(super) fn runs(&self) -> MutexGuard<'_, BTreeMap<RunToken, Arc<ResultBatcher>>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -31,8 +31,8 @@ pub(crate) struct Situation {
     pub(crate) unknown: bool,
     /// Number of shards of these runs.
     pub(crate) shards: usize,
-    /// Whether models are being verified.
-    pub(crate) looking: bool,
+    /// The models that are being verified, if a shard is.
+    pub(crate) looking: Option<Vec<String>>,
     /// Reasons for refused shards.
     pub(crate) refusals: Vec<String>,
 }
@@ -51,7 +51,7 @@ impl Situation {
             () if !held.is_empty() => Wait::Replies { units: held, sources },
             () if runs == 0 => Wait::Runs,
             () if unknown => Wait::Configurations,
-            () if looking => Wait::Models,
+            () if looking.is_some() => Wait::Models(looking.unwrap_or_default()),
             () if !refusals.is_empty() => Wait::Capability(refusals),
             () => Wait::Units(shards),
         }
@@ -62,6 +62,8 @@ impl WorkerParts {
     /// Warns when the worker makes no progress for `limit`, until `ended` is cancelled.
     pub(super) async fn watch(self: Arc<Self>, limit: Duration, ended: CancellationToken) {
         let mut reminder = Reminder::new(limit);
+        // While the models of one shard are verified, the worker may make progress with other shards.
+        let mut verification = Reminder::new(limit);
         let mut known = self.signature();
         let mut since = Instant::now();
         let watching = async {
@@ -74,6 +76,10 @@ impl WorkerParts {
                 let last = Some(since.max(self.activity.last())).max(self.models.went_on());
                 let silence = last.map_or(Duration::ZERO, |last| last.elapsed());
                 remind(&mut reminder, silence, || self.situation().wait());
+                let (verifying, models) = self.eligibility.looking_for().unwrap_or_default();
+                if silence < limit {
+                    remind(&mut verification, verifying, || Wait::Models(models));
+                }
             }
         };
         ended.run_until_cancelled(watching).await;
@@ -95,7 +101,7 @@ impl WorkerParts {
             runs: self.catalogue.active(),
             unknown: !self.catalogue.wanted().is_empty(),
             shards: self.catalogue.shards().len(),
-            looking: self.eligibility.is_looking(),
+            looking: self.eligibility.looking_for().map(|(_, models)| models),
             refusals: self.eligibility.refusals(),
         }
     }

@@ -121,6 +121,22 @@ async fn a_poison_item_names_the_workers_it_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_status_that_does_not_fit_into_a_message_is_written_as_totals() {
+    let Some(program) = nats_server::program() else { return };
+    // Twenty faults of 1 KiB exceed the limit, every other message is shorter.
+    let stage = Stage::on(NatsServer::configured(&program, "max_payload: 16KB"), 12).await;
+    let long: &'static str = "long ".repeat(1000).leak();
+    let worker = stage.worker("w").answering(Some(long));
+    let terms = DispatchConfig { retry_on_error: 0, ..stage.terms() };
+    let (summary, _) = stage.coordinate(terms, settings()).await;
+    assert_eq!(summary.unwrap().faulted, 24);
+    let status = stage.status().await;
+    assert_eq!((status.state, status.planned(), status.faulted()), (RunState::Ended, 24, 24));
+    assert_eq!((status.configurations.len(), status.recent_faults.len()), (1, 0));
+    worker.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_killed_and_comes_back_loses_nothing() {
     let Some(mut stage) = Stage::new(300).await else { return };
     let nats = std::mem::replace(&mut stage.nats, NatsServer::start().unwrap());

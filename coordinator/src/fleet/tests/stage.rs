@@ -46,7 +46,10 @@ async fn connect(nats: &NatsServer, name: &str) -> Server {
 
 impl Stage {
     pub(super) async fn new(items: u64) -> Option<Self> {
-        let nats = NatsServer::start()?;
+        Some(Self::on(NatsServer::start()?, items).await)
+    }
+
+    pub(super) async fn on(nats: NatsServer, items: u64) -> Self {
         let server = connect(&nats, "coordinator").await;
         let folder = tempfile::tempdir().unwrap();
         let items: Vec<_> = (0..items).map(item).collect();
@@ -55,7 +58,7 @@ impl Stage {
         checkpoint.store_items("svamp", &items).unwrap();
         let run = run_token(&manifest);
         let drain = CancellationToken::new();
-        Some(Self { nats, server, manifest, checkpoint, drain, run, _folder: folder })
+        Self { nats, server, manifest, checkpoint, drain, run, _folder: folder }
     }
 
     pub(super) async fn coordinate(

@@ -23,6 +23,18 @@ on_servers! {
         }
     }
 
+    async fn what_does_not_fit_into_a_message_is_refused(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let status = bench.connection.status().await.unwrap();
+        let limit = bench.plain().await.max_payload();
+        let (whole, more) = (vec![b' '; limit], vec![b' '; limit + 1]);
+        status.put(RUN, &whole).await.unwrap();
+        let refused = KeyValueError::TooLarge { key: RUN.to_owned(), bytes: limit + 1, limit };
+        assert_eq!(status.put(RUN, &more).await, Err(refused));
+        assert!(matches!(status.create("other", &more).await, Err(KeyValueError::TooLarge { .. })));
+        assert!(status.get(RUN).await.unwrap().unwrap().0 == whole, "the previous value is kept");
+    }
+
     async fn values_run_out_of_age(program) {
         let age = Duration::from_secs(1);
         let bench = Bench::new(program, Layout { owners_max_age: age, workers_max_age: age, ..Layout::default() }).await;

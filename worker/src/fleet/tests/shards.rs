@@ -172,6 +172,45 @@ async fn a_model_that_is_another_or_not_here_is_refused() {
 }
 
 #[tokio::test]
+async fn reasons_of_any_length_are_cut() {
+    let bench = Bench::new(None);
+    let name = format!("script:{}.jsonl", "\u{e9}".repeat(100_000));
+    let long = ModelIdentity { name, content: ContentHash::of_bytes(b"long"), dtype: None };
+    bench.run("long", &long, 5, 1).await;
+    let refusals = bench.eligibility.refusals();
+    assert_eq!(refusals.len(), 1);
+    assert!((1000..=1024).contains(&refusals[0].len()), "{}", refusals[0].len());
+    assert!(!bench.eligibility.is_looking() && bench.eligibility.looking_for().is_none());
+}
+
+#[tokio::test]
+async fn models_of_servers_that_no_shard_needs_are_dropped_when_there_are_many() {
+    let bench = Bench::new(None);
+    let model = |number: usize| ModelIdentity {
+        name: format!("openai:m{number}@http://127.0.0.1:9/v1"),
+        content: ContentHash::of_bytes(number.to_string().as_bytes()),
+        dtype: None,
+    };
+    let script = identity(&script(bench.folder.path(), "one", 1, 0));
+    bench.models.check(&script, Role::Answerer, &configuration(script.clone())).await.unwrap();
+    let load = async |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            let model = model(number);
+            bench.models.get(&model, Role::Answerer, &configuration(model.clone())).await.unwrap();
+        }
+    };
+    load(0..60).await;
+    bench.eligibility.forget_unneeded(&[]).await;
+    assert_eq!(bench.loaded().await.len(), 61, "there are few");
+    load(60..100).await;
+    let run = Run::new("run", vec![configuration(model(7))]);
+    bench.catalogue.update(run.token().as_str(), Some(&run.written()));
+    bench.catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
+    bench.eligibility.forget_unneeded(&bench.catalogue.shards()).await;
+    assert_eq!(bench.loaded().await, BTreeSet::from([model(7).name, script.name]));
+}
+
+#[tokio::test]
 async fn a_model_may_lie_elsewhere_on_this_host() {
     let folder = tempfile::tempdir().unwrap();
     let here = script(folder.path(), "here", 1, 0);

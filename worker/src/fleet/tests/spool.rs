@@ -152,6 +152,32 @@ async fn results_of_ended_runs_are_dropped() {
 }
 
 #[tokio::test]
+async fn batchers_of_earlier_runs_are_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = Sink::default();
+    let spool = spool(&sink, folder.path());
+    let of_run = |number: u32| Finished {
+        run: Some(RunToken::of(&ContentHash::of_bytes(&number.to_le_bytes()))),
+        ..finished(1)
+    };
+    // A result of the first run waits meanwhile.
+    let waiting = {
+        let (spool, finished) = (Arc::clone(&spool), of_run(0));
+        tokio::spawn(async move { spool.publish("0", finished).await })
+    };
+    until(|| spool.runs().len() == 1).await;
+    let first = spool.runs().values().next().cloned().unwrap();
+    sink.here.store(true, Ordering::SeqCst);
+    for number in 1..1000 {
+        spool.publish(&number.to_string(), of_run(number)).await.unwrap();
+        assert!(spool.runs().len() <= 65);
+    }
+    assert!(spool.runs().values().any(|line| Arc::ptr_eq(line, &first)), "it is in use");
+    timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(sink.arrived.lock().unwrap().len(), 1000);
+}
+
+#[tokio::test]
 async fn a_result_that_never_fits_becomes_a_fault() {
     let folder = tempfile::tempdir().unwrap();
     let sink = Sink::default();

@@ -20,7 +20,7 @@ fn every_wait() -> Vec<Wait> {
         of(|one| (one.spooled, one.refused) = (3, Some("the queue is full".to_owned()))),
         of(|one| one.held = (0..6).map(|number| format!("{number}{}-1", "a".repeat(63))).collect()),
         of(|one| one.unknown = true),
-        of(|one| one.looking = true),
+        of(|one| one.looking = Some(vec!["candle:models/plan".to_owned()])),
         of(|one| one.refusals = vec!["there is no model `plan`".to_owned()]),
         of(|_| {}),
         of(|one| one.runs = 0),
@@ -40,7 +40,7 @@ fn kind(wait: &Wait) -> usize {
         Wait::Results { .. } => 2,
         Wait::Replies { .. } => 3,
         Wait::Configurations => 4,
-        Wait::Models => 5,
+        Wait::Models(_) => 5,
         Wait::Capability(_) => 6,
         Wait::Units(_) => 7,
         Wait::Runs => 8,
@@ -71,8 +71,9 @@ fn every_wait_says_what_for_since_when_and_what_to_do() {
          reply",
         "the configurations of a run\n\
          hint: check that the coordinator of the run is running: it stores the configurations again",
-        "models to be found and verified\n\
-         hint: no action needed: large models take minutes to verify",
+        "models to be found and verified: candle:models/plan\n\
+         hint: no action needed: large models take minutes to verify; otherwise check the disk or network \
+         share that holds them, and the connection to the Hugging Face hub",
         "a run that this worker can serve: there is no model `plan`\n\
          hint: copy the missing files to this machine (pass the location of a model with --model-at <PLANNED=LOCAL>), \
          or leave these runs to other workers",
