@@ -1,8 +1,7 @@
 //! Selects where a loaded model computes: the CPU or a GPU.
 //!
 //! [`Backend`] holds the weights on that device. It estimates their size, reads them, lays out KV cache pages
-//! and starts the [`LanguageModel`] that the scheduler drives. Memory on the CPU is reserved from the memory
-//! budget of the options; memory on a GPU is not part of it.
+//! and starts the [`LanguageModel`] that the scheduler drives.
 
 use lumos_kernels::{DType, QuantizedFormat};
 

@@ -115,6 +115,9 @@ impl Engine {
         let free = model.free_memory()?;
         let available = free.map(|free| usable(free).saturating_sub(buffers));
         let (pages, max_batch) = cache_size(options, &layout, config.context_length, available);
+        if pages == 0 && options.kv_cache_bytes.is_none() {
+            return Err(LoadError::NoMemoryForCache { device: options.device, page: layout.bytes() as u64 });
+        }
         let cache_bytes = (pages * layout.bytes()) as u64;
         if let Some(free) = free.filter(|free| cache_bytes.saturating_add(buffers) > *free) {
             return Err(LoadError::TooLargeForDevice {
@@ -320,7 +323,6 @@ impl Engine {
             StopCondition::Newline => line_end(tokenizer, newline_is_unique, Vec::new())?,
             StopCondition::NewlineOr(ends) => line_end(tokenizer, newline_is_unique, ends)?,
             StopCondition::Tokens(tokens) => (tokens, Vec::new()),
-            StopCondition::Text(text) => (Vec::new(), vec![text]),
             StopCondition::Texts(texts) => (Vec::new(), texts),
             StopCondition::Never => (Vec::new(), Vec::new()),
         };

@@ -2,6 +2,7 @@
 //! remedy.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use crate::device::DeviceName;
@@ -185,7 +186,7 @@ pub enum LoadError {
     /// The tokenizer has ids without a row in the embedding.
     #[error(
         "{file}: the tokenizer has {pieces} pieces but the embedding only {rows} rows; \
-         the tokenizer belongs to another model, or its added tokens were never trained"
+         the tokenizer belongs to another model"
     )]
     VocabularyTooLarge {
         /// The tokenizer file.
@@ -215,6 +216,17 @@ pub enum LoadError {
         free: u64,
         /// Total bytes of the budget.
         total: u64,
+    },
+    /// No memory is left for the KV cache of a model whose weights fit.
+    #[error(
+        "too little memory is free on {device} for keys and values, of which a page needs {page} bytes; hint: end other \
+         programs, or raise the memory limit of the container"
+    )]
+    NoMemoryForCache {
+        /// The device.
+        device: DeviceName,
+        /// Bytes of one page.
+        page: u64,
     },
     /// A GPU's free memory does not hold a model.
     #[error(
@@ -269,13 +281,27 @@ impl LoadError {
     /// Whether the machine currently lacks memory or threads. In this case the model and its files are valid.
     pub fn is_exhaustion(&self) -> bool {
         match self {
-            Self::Thread { .. } | Self::TokenizerMemory { .. } => true,
+            Self::Thread { .. } | Self::TokenizerMemory { .. } | Self::NoMemoryForCache { .. } => true,
             Self::FolderUnreadable { source, .. } | Self::FileUnreadable { source, .. } => {
                 source.kind() == io::ErrorKind::OutOfMemory
             }
             _ => false,
         }
     }
+}
+
+/// Runs code of a library that may panic on invalid files, and describes its error or panic.
+pub(crate) fn caught<T, E: std::fmt::Display>(
+    library: &str,
+    run: impl FnOnce() -> Result<T, E>,
+) -> Result<T, String> {
+    let result = catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text =
+            text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic without a message");
+        format!("the {library} library failed: {text}")
+    });
+    result?.map_err(|error| error.to_string())
 }
 
 /// Errors of generating a sequence.

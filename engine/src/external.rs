@@ -161,8 +161,10 @@ mod tests {
         };
         let expected = (vec![40; 4], FinishReason::Stop, 5);
         assert_eq!(run(StopCondition::Newline, newline), expected);
+        // The vocabulary has no token for the second text.
         for last in [newline, end] {
-            assert_eq!(run(StopCondition::NewlineOr(vec!["s".to_owned()]), last), expected);
+            let ends = ["s", "<|im_end|>"].map(str::to_owned).to_vec();
+            assert_eq!(run(StopCondition::NewlineOr(ends), last), expected);
         }
     }
 

@@ -1,11 +1,11 @@
 //! Inference engine on candle: models, tokenizer, KV cache, scheduler, sampler.
 //!
 //! [`Engine::load`] loads a Hugging Face folder (Llama, Mistral, Mixtral, Qwen, Gemma, Phi, OLMo 2, Granite and their
-//! fine-tunes; safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) or a GGUF file of a Llama.
+//! fine-tunes; safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) or a GGUF file, on a CPU or a GPU.
 //! [`Engine::generate`] continues sequences, many at once. A [`DprReader`] scores passages with a BERT encoder, a
 //! [`CrossEncoder`] scores texts with RoBERTa or DeBERTa.
 //!
-//! Candle reads and converts the weights. The forward pass is implemented in this crate, because batching
+//! Floats of safetensors and GGUF files are packed from the mapped file; candle converts all other weights. The forward pass is implemented in this crate, because batching
 //! must not change results: a sequence's float32 logits are bit-identical whatever else is in the batch and
 //! however its prompt is split into chunks.
 
@@ -59,7 +59,9 @@ pub use device::{DeviceName, Gpu, NoGpu, lost_gpu, until_gpu_lost};
 pub use encoder::{CrossEncoder, DprReader, EncoderError, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
-pub use load::{AdapterBase, ModelCheckpoint, StoredChat, WeightFile, adapter_base};
+pub use load::{
+    AdapterBase, ModelCheckpoint, StoredChat, WeightFile, adapter_base, read_configuration, shard_names,
+};
 pub use loaded::{Footprint, ModelDescription};
 pub use lumos_kernels::{DType, instruction_limit};
 pub use memory::{MemoryBudget, free_memory};

@@ -130,7 +130,7 @@ impl Opened {
         let weight_bytes =
             Backend::weight_bytes(options.device, &self.config, rows, options.dtype, &matrices);
         let reservation = options.reserve("weights", weight_bytes)?;
-        self.tokenizer.check_rows(rows)?;
+        self.tokenizer.check_piece_rows(rows)?;
         let (model, weight_files) = std::thread::scope(|scope| {
             let opened = &self;
             let hashes = std::thread::Builder::new()

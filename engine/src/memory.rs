@@ -88,14 +88,18 @@ pub(crate) fn usable(free: u64) -> u64 {
 }
 
 /// Memory in bytes that this process can still allocate: the minimum of what Linux reports for the machine
-/// and for the control group. `None` if it is unknown.
+/// and for the control group (version 2), whose page cache counts as free, as in `MemAvailable`. `None` if it is unknown.
 pub fn free_memory() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
     let number = |path: &str| read(path)?.trim().parse::<u64>().ok();
     let machine = available(&read("/proc/meminfo")?)?;
-    let group = number("/sys/fs/cgroup/memory.max")
-        .zip(number("/sys/fs/cgroup/memory.current"))
-        .map_or(u64::MAX, |(most, current)| most.saturating_sub(current));
+    let group = number("/sys/fs/cgroup/memory.max").zip(number("/sys/fs/cgroup/memory.current")).map_or(
+        u64::MAX,
+        |(most, current)| {
+            let cached = read("/sys/fs/cgroup/memory.stat").map_or(0, |stat| page_cache(&stat));
+            most.saturating_sub(current.saturating_sub(cached))
+        },
+    );
     Some(machine.min(group))
 }
 
@@ -103,6 +107,15 @@ pub fn free_memory() -> Option<u64> {
 fn available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+}
+
+/// Bytes of files in the `memory.stat` of a control group, which Linux drops when the group needs memory.
+fn page_cache(stat: &str) -> u64 {
+    let bytes = |line: &str| {
+        let (name, bytes) = line.split_once(' ')?;
+        matches!(name, "active_file" | "inactive_file").then(|| bytes.trim().parse::<u64>().ok())?
+    };
+    stat.lines().filter_map(bytes).sum()
 }
 
 #[cfg(test)]
@@ -132,5 +145,9 @@ mod tests {
         assert_eq!((usable(100), usable(80 << 30)), (90, (80 << 30) - (512 << 20)));
         assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    1000 kB\n"), Some(1_024_000));
         assert_eq!(available("MemTotal: 9 kB\n"), None);
+        assert_eq!(
+            page_cache("anon 9\nfile 700\ninactive_file 400\nactive_file 200\nfile_mapped 100\n"),
+            600
+        );
     }
 }

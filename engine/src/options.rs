@@ -145,7 +145,7 @@ pub enum ModelSource {
     /// A folder as published on the Hugging Face hub. A folder whose only weights are a single GGUF file
     /// stands for that file.
     Folder(PathBuf),
-    /// A GGUF file of the Llama family, as written by llama.cpp's converter: shape, tokenizer and weights.
+    /// A GGUF file of a supported architecture, as written by llama.cpp's converter: shape, tokenizer and weights.
     Gguf(PathBuf),
     /// A model with a LoRA adapter of peft merged into it. The product `scale · B · A` is computed in
     /// float32, added to the stored weights in float32, and rounded once to [`LoadOptions::dtype`].

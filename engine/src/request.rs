@@ -1,6 +1,6 @@
 //! Generation requests ([`GenerateRequest`]) and their results ([`Generation`]).
 //!
-//! A request has an [`Prompt`], a [`StopCondition`] condition, [`SamplingParams`] settings and limits. The result contains
+//! A request has a [`Prompt`], a [`StopCondition`], [`SamplingParams`] and limits. The result contains
 //! the generated ids and their text, the reason why the sequence ended ([`FinishReason`]) and token counts
 //! ([`TokenUsage`]).
 
@@ -27,9 +27,7 @@ pub enum StopCondition {
     NewlineOr(Vec<String>),
     /// Any of these ids.
     Tokens(Vec<u32>),
-    /// Stops when the completion contains this text; the text and everything after it are removed.
-    Text(String),
-    /// The same for the first occurrence of any of several texts.
+    /// Stops when the completion contains one of these texts; the first one and everything after it are removed.
     Texts(Vec<String>),
     /// No stop condition.
     Never,
@@ -122,8 +120,8 @@ pub struct TokenUsage {
 pub struct Generation {
     /// The prompt's ids.
     pub prompt_tokens: Vec<u32>,
-    /// The generated ids, without the stop or end-of-sequence token at the end. With [`StopCondition::Text`] and
-    /// [`StopCondition::Texts`] they include the tokens of the stop text.
+    /// The generated ids, without the stop or end-of-sequence token at the end. With [`StopCondition::Texts`] they
+    /// include the tokens of the stop text.
     pub tokens: Vec<u32>,
     /// decode(prompt + tokens) without its prefix decode(prompt), special tokens skipped: decoding `tokens`
     /// alone would lose a leading blank.

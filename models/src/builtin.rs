@@ -1,4 +1,4 @@
-//! The small trained models in the binary (`builtin:tiny`): a planner–grounder pair per domain.
+//! The small trained models in the binary (`builtin:tiny`): one per domain, which serves as planner and grounder.
 //!
 //! A run picks the pair by the family of each benchmark. The name is the same for all pairs; the identity of a model, a hash of its
 //! files, distinguishes them, and workers load the files of the identity that a run was planned with. Created by `training/tiny`

@@ -5,7 +5,7 @@
 use std::io;
 use std::path::Path;
 
-use lumos_engine::{LoadError, StoredChat};
+use lumos_engine::{LoadError, StoredChat, read_configuration};
 use lumos_tasks::{Message, PromptTemplate, TemplatedPrompt};
 use minijinja::{Error, context};
 use serde_json::Value;
@@ -175,11 +175,13 @@ impl ChatTemplate {
     }
 }
 
+/// Reads a text file, if it exists. Errors name it.
 fn optional(path: &Path) -> io::Result<Option<String>> {
-    match std::fs::read_to_string(path) {
+    let text = read_configuration(path).and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+    match text {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
     }
 }
 
@@ -302,6 +304,10 @@ mod tests {
         write("chat_template.jinja", "{% for %}");
         let error = ChatTemplate::of_folders(&[folder.path()]).unwrap_err().to_string();
         assert!(error.contains("chat_template.jinja"), "{error}");
+        let file = std::fs::File::create(folder.path().join("chat_template.jinja")).unwrap();
+        file.set_len((16 << 20) + 1).unwrap();
+        let error = ChatTemplate::of_folders(&[folder.path()]).unwrap_err().to_string();
+        assert!(error.contains("chat_template.jinja: longer than 16777216 bytes"), "{error}");
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub(crate) fn engine_request(request: Request, chat: &ChatTemplate) -> Result<Ge
     let mut stop = match request.stop {
         Stop::Newline => lumos_engine::StopCondition::Newline,
         Stop::Tokens(tokens) => lumos_engine::StopCondition::Tokens(tokens),
-        Stop::Text(text) => lumos_engine::StopCondition::Text(text),
+        Stop::Text(text) => lumos_engine::StopCondition::Texts(vec![text]),
         Stop::Never => lumos_engine::StopCondition::Never,
     };
     Ok(GenerateRequest {

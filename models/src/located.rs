@@ -73,10 +73,12 @@ pub fn locate(
     pinned_only: bool,
     access: &AccessPolicy,
 ) -> Result<EngineModel, LocateError> {
-    let find = |path: &Path| {
-        let asked = HubName::of_path(path).filter(|asked| !pinned_only || asked.commit().is_some());
+    let of_hub = |path: &Path| HubName::of_path(path, access);
+    // Refusals show the whole `name`, because a part would reveal where it was split.
+    let find = |path: &Path, name: &Path| {
+        let asked = of_hub(path).filter(|asked| !pinned_only || asked.commit().is_some());
         let Some(asked) = asked else {
-            access.check_path(path)?;
+            access.check_path(path).map_err(|_| AccessRefusal::path(name))?;
             return Ok(Part { path: path.to_owned(), name: None });
         };
         let model = fetch(hub, &asked)?;
@@ -84,24 +86,21 @@ pub fn locate(
     };
     // Paths that are not allowed are not checked for existence, because the split of a name would reveal
     // whether they exist.
-    let is_there =
-        |path: &Path| HubName::of_path(path).is_some() || (access.check_path(path).is_ok() && path.exists());
+    let is_there = |path: &Path| of_hub(path).is_some() || (access.check_path(path).is_ok() && path.exists());
     if let Some((base, adapter)) = split(path, is_there) {
-        if [base, adapter]
-            .iter()
-            .any(|part| HubName::of_path(part).is_none() && access.check_path(part).is_err())
-        {
+        if [base, adapter].iter().any(|part| of_hub(part).is_none() && access.check_path(part).is_err()) {
             return Err(AccessRefusal::path(path).into());
         }
         // Rejects unsupported names before anything is downloaded.
-        ModelSource::adapted(&unpinned(base), &unpinned(adapter))?;
-        return adapted(&find(base)?, &find(adapter)?);
+        let known = |part: &Path| of_hub(part).map_or_else(|| part.to_owned(), |name| file_of(&name));
+        ModelSource::adapted(&known(base), &known(adapter))?;
+        return adapted(&find(base, path)?, &find(adapter, path)?);
     }
-    let part = find(path)?;
+    let part = find(path, path)?;
     let has = |file: &str| part.path.join(file).exists();
     if has(ADAPTER_CONFIG) && !has("config.json") {
         let base = base_path(&part.path, adapter_base(&part.path)?, access)?;
-        return adapted(&find(&base)?, &part);
+        return adapted(&find(&base, &base)?, &part);
     }
     let pinned = part.name.map(|name| format!("candle:{name}"));
     Ok(EngineModel { source: ModelSource::of_path(&part.path)?, pinned })
@@ -139,10 +138,10 @@ fn adapted(base: &Part, adapter: &Part) -> Result<EngineModel, LocateError> {
     Ok(EngineModel { source: ModelSource::adapted(&base.path, &adapter.path)?, pinned })
 }
 
-/// Returns a path without the revision if it refers to a file of the hub.
-fn unpinned(path: &Path) -> PathBuf {
-    let file = HubName::of_path(path).and_then(|name| Some(format!("{}/{}", name.id(), name.file()?)));
-    file.map_or_else(|| path.to_owned(), PathBuf::from)
+/// Returns the file that a hub name refers to, without the revision. For a whole repository, it is an empty path: a
+/// folder of the same name on this host is something else.
+fn file_of(name: &HubName) -> PathBuf {
+    name.file().map_or_else(PathBuf::new, |file| Path::new(name.id()).join(file))
 }
 
 /// Splits a path into base and adapter: at the last separator with something known on both sides, or else at
@@ -244,11 +243,17 @@ mod tests {
             (plus("data/base", "secret"), plus("data/base", "absent")),
             (plus("secret", "data/adapter"), plus("absent", "data/adapter")),
             (path("c+d"), path("e+f")),
+            // Tests run in the crate's folder, which has `src/hub`. Such a path may also be a name of the hub.
+            ("src/hub".to_owned(), "src/none".to_owned()),
+            ("src/hub+org/adapter".to_owned(), "src/none+org/adapter".to_owned()),
+            ("org/base+src/hub".to_owned(), "org/base+src/none".to_owned()),
+            (format!("src/hub+{}", path("data/adapter")), format!("src/none+{}", path("data/adapter"))),
         ] {
-            let names = ["secret", "absent", "c+d", "e+f"];
+            let names = ["secret", "absent", "c+d", "e+f", "src/hub", "src/none"];
             let plain = |text: String| names.iter().fold(text, |text, name| text.replace(name, "NAME"));
             assert_eq!(plain(refused(&there)), plain(refused(&absent)));
         }
+        assert!(refused("src/hub+org/adapter").contains("`src/hub+org/adapter`"));
         for base in [path("secret"), path("absent"), "../../secret".to_owned(), "../../absent".to_owned()] {
             let config = serde_json::json!({ "base_model_name_or_path": base });
             std::fs::write(path("data/adapter/adapter_config.json"), config.to_string()).unwrap();

@@ -92,7 +92,7 @@ fn request(arguments: &CompleteArgs, prompt: &str) -> GenerateRequest {
         stop: match arguments.stop.as_deref() {
             None => StopCondition::Newline,
             Some("") => StopCondition::Never,
-            Some(text) => StopCondition::Text(text.to_owned()),
+            Some(text) => StopCondition::Texts(vec![text.to_owned()]),
         },
         max_new_tokens: arguments.max_new_tokens,
         sampling: SamplingParams {

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lumos_engine::{CrossEncoder, DprReader, EncoderError, LoadError, ReaderPassage};
+use lumos_engine::{CrossEncoder, DprReader, EncoderError, LoadError, ReaderPassage, read_configuration};
 use lumos_environments::retrieval;
 use lumos_http::{AccessPolicy, AccessRefusal};
 use lumos_models::hash_folder;
+use lumos_tasks::python::strip;
 use lumos_tasks::{Passage, ToolCall, ToolReply};
 
 use super::backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
@@ -81,7 +82,7 @@ impl Tools for Bm25Ranking {
 /// Incremented when scores of the same weights of a reader change.
 const DPR_VERSION: u32 = 1;
 /// Incremented when scores of the same weights of a cross-encoder change.
-const CROSS_ENCODER_VERSION: u32 = 1;
+const CROSS_ENCODER_VERSION: u32 = 2;
 
 /// A model in a folder that scores passages.
 struct Encoder {
@@ -142,10 +143,12 @@ impl Tools for DprReader {
 impl Tools for CrossEncoder {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
         let ToolCall::Rank { question, passages } = call else { return Err(not_mine(call, "cross-encoder")) };
+        // As the version of the library that the original requires (sentence-transformers 2.2.2).
         let text = |Passage { title, text }: &Passage| {
-            if title.is_empty() { text.clone() } else { format!("{title} {text}") }
+            let text = if title.is_empty() { text.clone() } else { format!("{title} {text}") };
+            strip(&text).to_owned()
         };
-        scored(self.score(question, passages.iter().map(text).collect()).await)
+        scored(self.score(strip(question), passages.iter().map(text).collect()).await)
     }
 }
 
@@ -161,7 +164,7 @@ pub fn rank_backend(folder: &Path) -> &'static str {
     struct Config {
         model_type: Option<String>,
     }
-    let config = std::fs::read(folder.join("config.json")).ok();
+    let config = read_configuration(&folder.join("config.json")).ok();
     let config = config.and_then(|bytes| serde_json::from_slice::<Config>(&bytes).ok());
     match config.and_then(|config| config.model_type).as_deref() {
         Some("roberta" | "deberta-v2") => "cross-encoder",
@@ -185,5 +188,18 @@ mod tests {
         let ToolReply::Rank(scores) = Bm25Ranking.call(&call).await.unwrap() else { panic!() };
         assert!(scores[2] > scores[1] && scores[1] > scores[0], "{scores:?}");
         assert!(Bm25Ranking.call(&ToolCall::Maths { query: "1".to_owned() }).await.is_err());
+    }
+
+    #[test]
+    fn the_backend_of_a_folder_is_read_from_a_configuration_of_limited_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let backend = |configuration: &str| {
+            std::fs::write(folder.path().join("config.json"), configuration).unwrap();
+            rank_backend(folder.path())
+        };
+        let roberta = r#"{"model_type": "roberta"}"#;
+        assert_eq!(backend(roberta), "cross-encoder");
+        assert_eq!(backend(r#"{"model_type": "dpr"}"#), "dpr");
+        assert_eq!(backend(&format!("{roberta}{}", " ".repeat(16 << 20))), "dpr");
     }
 }

@@ -132,6 +132,7 @@ fn place_pairs<const N: usize>(
 impl PanelWeights {
     /// Allocates zeros, to be replaced by [`Self::add`].
     pub fn new(dtype: DType, inputs: usize, outputs: usize) -> Self {
+        assert!(inputs > 0, "a product has at least one input");
         let line = if dtype == DType::Bf16 { 2 * LINE } else { LINE };
         let padded = inputs.next_multiple_of(line);
         let length = outputs.next_multiple_of(PANEL) * padded;
@@ -143,7 +144,7 @@ impl PanelWeights {
     /// the nearest value of the stored type. Large weights are split over the current rayon pool, if there is one.
     pub fn add(&mut self, given: DType, weights: &[u8]) {
         let row_bytes = self.inputs * given.width();
-        let (first, rows) = (self.added, weights.len().checked_div(row_bytes).unwrap_or(0));
+        let (first, rows) = (self.added, weights.len() / row_bytes);
         self.added += rows;
         if rows == 0 {
             return;
@@ -213,9 +214,6 @@ impl PanelWeights {
     fn panels(&self, first: usize, packed: &[f32], window: &mut Columns<'_>) {
         let line_inputs = self.path.line_inputs();
         let lines = self.padded / line_inputs;
-        if lines == 0 {
-            window.fill(0.0);
-        }
         let stretch = self.path.stretch_lines();
         let (kernel, dtype) = (Kernel::new(self.path), self.dtype);
         let input_bytes = PANEL * dtype.width();

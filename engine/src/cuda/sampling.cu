@@ -209,7 +209,7 @@ KERNEL void __launch_bounds__(CHOOSERS, 1)
     if (threadIdx.x == 0) chosen[blockIdx.x] = id;
 }
 
-// Calls a macro with each kernel of both files.
+// Calls a macro with each kernel of all files.
 #define ALL_KERNELS(each)                                                                                             \
     each(product) each(embed) each(rms_norm) each(rotate_store) each(attention) each(attention_32) each(attention_64) \
         each(attention_128) each(attention_many_32) each(attention_many_64) each(attention_many_128) each(join_parts) \

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use candle_core::{DType as CandleType, Tensor};
 use serde_json::Value;
 
+use super::config::end_of_sequence;
 use super::files::read;
 use super::folder::ModelFolder;
 use super::weights::Weights;
@@ -96,14 +97,13 @@ impl ModelCheckpoint {
         weights: Weights,
         files: Files,
     ) -> Result<Self, LoadError> {
-        let own = generation.and_then(|(value, file)| Some((value.get("eos_token_id")?, file)));
-        let own = own.filter(|(ids, _)| !ids.is_null());
-        let ids = own.or_else(|| Some((config.get("eos_token_id")?, &config_file)));
-        let end_of_sequence = ids.map_or(Ok(Vec::new()), |(value, file)| end_of_sequence(value, file))?;
+        let own = generation.and_then(|(value, file)| Some((value.get("eos_token_id")?, &**file)));
+        let end_of_sequence =
+            end_of_sequence(own, config.get("eos_token_id").map(|ids| (ids, &*config_file)))?;
         // Fails with the name of the tensor if it does not exist.
         let columns = weights.shape(EMBEDDING).get(1).copied().unwrap_or_default();
         let vocabulary = weights.rows(EMBEDDING, columns)?;
-        tokenizer.check_rows(vocabulary)?;
+        tokenizer.check_piece_rows(vocabulary)?;
         Ok(Self {
             config,
             config_file,
@@ -165,11 +165,7 @@ impl ModelCheckpoint {
     /// # Errors
     /// If a file cannot be read.
     pub fn weight_files(&self, hashed: bool) -> Result<Vec<WeightFile>, LoadError> {
-        match &self.files {
-            Files::Paths(paths) => paths.iter().map(|path| super::files::weight_file(path, hashed)).collect(),
-            Files::Memory { name, bytes } => Ok(vec![super::files::embedded_weights(name, bytes, hashed)]),
-            Files::Random(_) => Ok(Vec::new()),
-        }
+        self.files.described(hashed)
     }
 }
 
@@ -224,18 +220,4 @@ fn parsed(bytes: &[u8], file: &Path) -> Result<JsonFile, LoadError> {
         return Ok((value, file.to_owned()));
     }
     Err(LoadError::InvalidJson { file: file.to_owned(), reason: "expected an object".to_owned() })
-}
-
-/// One id or a list of ids.
-fn end_of_sequence(value: &Value, file: &Path) -> Result<Vec<u32>, LoadError> {
-    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
-    let ids = match value {
-        Value::Null => Some(Vec::new()),
-        Value::Array(ids) => ids.iter().map(id).collect(),
-        one => id(one).map(|id| vec![id]),
-    };
-    ids.ok_or_else(|| LoadError::InvalidConfig {
-        file: file.to_owned(),
-        reason: format!("eos_token_id is {value}: expected a token id or a list of ids"),
-    })
 }

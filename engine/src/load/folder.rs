@@ -3,13 +3,13 @@
 //! [`ModelFolder`] checks that the folder exists and loads its tokenizer; [`WeightPaths`] lists the weight
 //! files to read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::files::read;
+use super::files::{read, read_tokenizer, shown};
 use super::packed::Packing;
 use super::quantization;
 use crate::error::LoadError;
@@ -35,9 +35,33 @@ pub(super) enum WeightFormat {
     Pickle,
 }
 
+/// Maximum length of a file name in bytes on common file systems.
+const LONGEST_NAME: usize = 255;
+
 #[derive(Deserialize)]
 struct ShardIndex {
     weight_map: HashMap<String, String>,
+}
+
+/// Reads the names of the weight files in an index (`model.safetensors.index.json`), sorted.
+///
+/// # Errors
+/// Fails if the index cannot be read, or names a file that is not directly in the folder of the index.
+pub fn shard_names(index: &Path) -> Result<Vec<String>, LoadError> {
+    let parsed: ShardIndex = serde_json::from_slice(&read(index)?).map_err(LoadError::json(index))?;
+    let names: BTreeSet<String> = parsed.weight_map.into_values().collect();
+    if let Some(name) = names.iter().find(|name| !is_file_name(name)) {
+        let name = shown(name);
+        let reason =
+            format!("field `weight_map`: invalid value `{name}`: expected the name of a file in this folder");
+        return Err(LoadError::InvalidJson { file: index.to_owned(), reason });
+    }
+    Ok(names.into_iter().collect())
+}
+
+/// Whether a name is one of a file, without a folder.
+fn is_file_name(name: &str) -> bool {
+    name.len() <= LONGEST_NAME && Path::new(name).file_name().is_some_and(|file| file == name)
 }
 
 impl ModelFolder {
@@ -88,7 +112,7 @@ impl ModelFolder {
     /// Loads tokenizer.json, or otherwise the SentencePiece model with its added tokens.
     pub(super) fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
         if let Some(file) = self.optional("tokenizer.json") {
-            return Tokenizer::from_json(&read(&file)?, &file);
+            return Tokenizer::from_json(&read_tokenizer(&file)?, &file);
         }
         let Some(file) = self.optional("tokenizer.model") else {
             return Err(self.missing(
@@ -100,7 +124,7 @@ impl ModelFolder {
         let special = self.optional("special_tokens_map.json");
         let added = added.map(|file| Ok((read(&file)?, file))).transpose()?;
         let special = special.map(|file| Ok((read(&file)?, file))).transpose()?;
-        Tokenizer::from_sentencepiece(&read(&file)?, added, special, &file)
+        Tokenizer::from_sentencepiece(&read_tokenizer(&file)?, added, special, &file)
     }
 
     /// The safetensors files if there are any, otherwise PyTorch pickles; one file or shards with an index.
@@ -138,11 +162,33 @@ impl ModelFolder {
         let Some(index) = self.optional(&format!("{name}.index.json")) else {
             return Ok(self.optional(name).map(|file| vec![file]));
         };
-        let parsed: ShardIndex = serde_json::from_slice(&read(&index)?).map_err(LoadError::json(&index))?;
-        let mut names: Vec<String> = parsed.weight_map.into_values().collect();
-        names.sort_unstable();
-        names.dedup();
         let remedy = "the index names this shard; copy it into the folder";
-        names.iter().map(|name| self.required(name, remedy)).collect::<Result<_, _>>().map(Some)
+        let shards = shard_names(&index)?.into_iter().map(|name| self.required(&name, remedy));
+        shards.collect::<Result<_, _>>().map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_names_files_in_its_own_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = folder.path().join("model.safetensors.index.json");
+        let names = |shards: &[&str]| {
+            let map = shards.iter().enumerate().map(|(number, shard)| (format!("tensor{number}"), *shard));
+            let map: HashMap<String, &str> = map.collect();
+            std::fs::write(&index, serde_json::json!({ "weight_map": map }).to_string()).unwrap();
+            shard_names(&index)
+        };
+        let sorted = names(&["b.safetensors", "a.safetensors", "b.safetensors"]).unwrap();
+        assert_eq!(sorted, ["a.safetensors", "b.safetensors"]);
+        let long = "x".repeat(LONGEST_NAME + 1);
+        for shard in ["/etc/passwd", "../a", "folder/a", "./a", "a/", "a/.", "..", ".", "", long.as_str()] {
+            let error = names(&["a.safetensors", shard]).unwrap_err().to_string();
+            let words = ["model.safetensors.index.json", "weight_map", "a file in this folder"];
+            assert!(words.iter().all(|word| error.contains(word)) && error.len() < 1000, "{error}");
+        }
     }
 }

@@ -12,6 +12,7 @@ mod folder;
 pub(crate) mod fuzzing;
 mod gguf;
 mod packed;
+mod pickle;
 mod quantization;
 pub(crate) mod random;
 pub(crate) mod tensors;
@@ -34,7 +35,8 @@ use weights::Weights;
 
 pub use adapter::{AdapterBase, adapter_base};
 pub use checkpoint::ModelCheckpoint;
-pub use files::WeightFile;
+pub use files::{WeightFile, read_configuration};
+pub use folder::shard_names;
 pub use gguf::StoredChat;
 
 /// A model whose configuration and tokenizer are read, and whose weight files are found.
@@ -54,6 +56,20 @@ enum Files {
     },
     /// Random weights, described by a name.
     Random(String),
+}
+
+impl Files {
+    /// Names and sizes, with hashes if `hashed`, which reads all files.
+    fn described(&self, hashed: bool) -> Result<Vec<WeightFile>, LoadError> {
+        match self {
+            Self::Paths(paths) => paths.iter().map(|path| files::weight_file(path, hashed)).collect(),
+            Self::Memory { name, bytes } => Ok(vec![files::embedded_weights(name, bytes, hashed)]),
+            Self::Random(name) => {
+                let sha256 = hex::encode(Sha256::digest(name));
+                Ok(vec![WeightFile { name: name.clone(), bytes: 0, sha256 }])
+            }
+        }
+    }
 }
 
 /// Reads configuration and tokenizer, and opens the weights.
@@ -117,14 +133,7 @@ impl Opened {
 
     /// The weight files, with their hashes if `hashed`, which reads all of them.
     pub(crate) fn weight_files(&self, hashed: bool) -> Result<Vec<WeightFile>, LoadError> {
-        match &self.files {
-            Files::Paths(paths) => paths.iter().map(|path| files::weight_file(path, hashed)).collect(),
-            Files::Memory { name, bytes } => Ok(vec![files::embedded_weights(name, bytes, hashed)]),
-            Files::Random(name) => {
-                let sha256 = hex::encode(Sha256::digest(name));
-                Ok(vec![WeightFile { name: name.clone(), bytes: 0, sha256 }])
-            }
-        }
+        self.files.described(hashed)
     }
 }
 

@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use candle_core::pickle::PthTensors;
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType as CandleType, Device, Tensor};
 use lumos_kernels::{DType, QuantizedFormat};
@@ -20,6 +19,7 @@ use super::files;
 use super::folder::{WeightFormat, WeightPaths};
 use super::gguf::GgufTensors;
 use super::packed::{Layout, PackedModule, Packing};
+use super::pickle::PickledTensors;
 use super::random::RandomWeights;
 use super::tensors::HEAD;
 use crate::error::LoadError;
@@ -133,7 +133,7 @@ struct WeightSource {
 enum WeightStorage {
     /// A file in memory, the offset of its data, and its tensor table.
     Safetensors(Box<dyn AsRef<[u8]> + Send + Sync>, usize, Metadata),
-    Pickle(PthTensors),
+    Pickle(PickledTensors),
     Random(RandomWeights),
     Gguf(GgufTensors),
 }
@@ -155,14 +155,8 @@ impl WeightSource {
 
     /// A PyTorch pickle.
     fn pickle(path: &Path) -> Result<(Self, Shapes), LoadError> {
-        let invalid = |reason: String| LoadError::InvalidWeights { file: path.to_owned(), reason };
-        std::fs::File::open(path).map_err(LoadError::unreadable(path))?;
-        let tensors = PthTensors::new(path, None).map_err(|error| invalid(error.to_string()))?;
-        let infos = tensors.tensor_infos().iter();
-        let shapes: Shapes = infos.map(|(name, info)| (name.clone(), info.layout.dims().to_vec())).collect();
-        if shapes.is_empty() {
-            return Err(invalid("no tensors found in this PyTorch file".to_owned()));
-        }
+        let tensors = PickledTensors::open(path)?;
+        let shapes = tensors.shapes();
         Ok((Self { path: path.to_owned(), storage: WeightStorage::Pickle(tensors) }, shapes))
     }
 
@@ -175,7 +169,7 @@ impl WeightSource {
                 let dtype = CandleType::try_from(info.dtype)?;
                 Tensor::from_raw_buffer(bytes, dtype, shape, &Device::Cpu).map(Some)
             }
-            WeightStorage::Pickle(tensors) => tensors.get(name),
+            WeightStorage::Pickle(tensors) => tensors.tensor(name),
             WeightStorage::Random(weights) => weights.tensor(name, shape).map(Some),
             WeightStorage::Gguf(tensors) => tensors.tensor(name),
         }

@@ -91,7 +91,7 @@ pub(crate) struct AttentionRows<'a> {
 
 /// Computes attention of all rows, in order.
 ///
-/// `queries` has one row of `stride` floats each, which starts with `query_heads` × `head_size` queries;
+/// `queries` has one row of [`AttentionShape::stride`] floats each, which starts with `query_heads` × `head_size` queries;
 /// `output` is rows × (`query_heads` × `head_size`).
 pub(crate) fn attention<'a>(
     execution: Execution,
@@ -99,7 +99,6 @@ pub(crate) fn attention<'a>(
     layer: AttentionLayer,
     rows: impl Iterator<Item = AttentionRows<'a>> + Clone,
     queries: &[f32],
-    stride: usize,
     output: &mut [f32],
 ) {
     let width = shape.query_heads * shape.head_size;
@@ -109,11 +108,10 @@ pub(crate) fn attention<'a>(
     };
     let work: usize = rows.clone().map(|rows| rows.count * seen(&rows) * width).sum();
     let parallel = execution.parallel && work >= PARALLEL_WORK;
-    compute(execution, parallel, shape, layer, rows, queries, stride, output);
+    compute(execution, parallel, shape, layer, rows, queries, output);
 }
 
 /// As [`attention`], where `parallel` says whether to use several threads.
-#[allow(clippy::too_many_arguments, reason = "those of `attention`")]
 fn compute<'a>(
     execution: Execution,
     parallel: bool,
@@ -121,7 +119,6 @@ fn compute<'a>(
     layer: AttentionLayer,
     rows: impl Iterator<Item = AttentionRows<'a>>,
     queries: &[f32],
-    stride: usize,
     output: &mut [f32],
 ) {
     thread_local! {
@@ -133,7 +130,7 @@ fn compute<'a>(
     for AttentionRows { cache, position, count } in rows {
         for start in (0..count).step_by(BLOCK_ROWS) {
             let (position, count) = (position + start, BLOCK_ROWS.min(count - start));
-            let (block, rest) = queries.split_at(count * stride);
+            let (block, rest) = queries.split_at(count * shape.stride());
             queries = rest;
             blocks.push(Block { cache, position, count, queries: block });
         }
@@ -143,7 +140,7 @@ fn compute<'a>(
     let target = OutputColumns::whole(&mut output[..heights.iter().sum::<usize>() * width], width);
     // All sequences at one head before the next head, so that what they share stays in a cache.
     for_each_cell(target, &heights, width / shape.key_value_heads, parallel, |block, head, output| {
-        let task = Task { shape, layer, stride, head, block: blocks[block] };
+        let task = Task { shape, layer, head, block: blocks[block] };
         SCRATCH.with_borrow_mut(|scratch| match task.block.cache.layout().storage {
             #[cfg(target_arch = "x86_64")]
             Storage::Bf16 => task.multiply(execution.arch, output, scratch),
@@ -168,7 +165,6 @@ struct Block<'a> {
 struct Task<'a> {
     shape: &'a AttentionShape,
     layer: AttentionLayer,
-    stride: usize,
     head: usize,
     block: Block<'a>,
 }
@@ -202,7 +198,7 @@ impl Task<'_> {
 
     fn query(&self, (row, place): (usize, usize)) -> &[f32] {
         let size = self.shape.head_size;
-        &self.block.queries[row * self.stride + (self.head * self.group() + place) * size..][..size]
+        &self.block.queries[row * self.shape.stride() + (self.head * self.group() + place) * size..][..size]
     }
 
     /// The positions that a row attends to.
@@ -434,7 +430,7 @@ mod tests {
                 let layout = PageLayout { shape: kept, positions, storage };
                 contents.iter().map(|(keys, values)| filled(layout, layers - 1, keys, values)).collect()
             };
-            let (stride, width) = (query_heads * head_size + 7, query_heads * head_size);
+            let (stride, width) = (shape.stride(), query_heads * head_size);
             let count: usize = lengths.iter().sum();
             let queries = exact(random.values(count * stride, 2.0));
             let compute = |rows: &[AttentionRows<'_>], queries: &[f32], parallel: bool| {
@@ -442,7 +438,7 @@ mod tests {
                 let mut output = vec![0.0; count * width];
                 let execution = Execution { arch: pulp::Arch::new(), parallel };
                 let rows = rows.iter().copied();
-                super::compute(execution, parallel, &shape, layer, rows, queries, stride, &mut output);
+                super::compute(execution, parallel, &shape, layer, rows, queries, &mut output);
                 output
             };
             let sixteen = caches(16);

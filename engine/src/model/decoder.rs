@@ -292,15 +292,7 @@ impl Decoder {
             scale: self.block.attention_scale,
             cap: self.block.attention_cap,
         };
-        attention(
-            execution,
-            &self.shape,
-            attended_layer,
-            places,
-            query_key_value,
-            self.shape.stride(),
-            attended,
-        );
+        attention(execution, &self.shape, attended_layer, places, query_key_value, attended);
         layer.attention_output.forward(execution, attended, update, linear);
         if let Some(bias) = &layer.attention_output_bias {
             add_bias(execution, update, bias);

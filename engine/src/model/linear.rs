@@ -1,7 +1,7 @@
 //! Linear layers without bias, packed for the kernels.
 //!
 //! A [`Linear`] consists of one or more parts with consecutive outputs, each stored as floats or in a block
-//! format. The parts use the matrix products of the neighbouring modules for floats and for blocks.
+//! format. The parts use the matrix products of `lumos_kernels` for floats and for blocks.
 
 use candle_core::Tensor;
 use lumos_kernels::{

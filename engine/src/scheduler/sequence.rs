@@ -336,7 +336,8 @@ impl Sequence {
             let mut tokens = prompt.split_off(prompt_length);
             let generated = tokens.len();
             let by_token = match finish {
-                FinishReason::Stop => order.stop_texts.is_empty(),
+                // Stop tokens are checked before texts.
+                FinishReason::Stop => tokens.last().is_some_and(|token| order.stop_tokens.contains(token)),
                 FinishReason::EndOfSequence => true,
                 FinishReason::Length => false,
             };

@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Deserialize;
@@ -145,13 +144,7 @@ pub(super) fn check_character_map(head: &[u8], length: usize) -> Result<(), Stri
 
 /// Runs code of the crate and describes its error or panic.
 pub(super) fn caught<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
-    let result = catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text =
-            text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic without a message");
-        format!("the tokenizer library failed: {text}")
-    });
-    result?.map_err(|error| error.to_string())
+    crate::error::caught("tokenizer", run)
 }
 
 #[cfg(test)]

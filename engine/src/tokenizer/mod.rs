@@ -7,6 +7,7 @@ mod byte_pairs;
 mod check;
 mod sentencepiece;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -29,6 +30,8 @@ pub struct Tokenizer {
     sha256: String,
     newline: Option<u32>,
     id_limit: usize,
+    /// The same without added tokens.
+    piece_limit: usize,
     longest_token: Option<usize>,
 }
 
@@ -46,7 +49,15 @@ impl Tokenizer {
     /// The placeholder for a model without a tokenizer.
     pub(crate) fn none() -> Self {
         let sha256 = hex::encode(Sha256::digest(b""));
-        Self { inner: None, file: PathBuf::new(), sha256, newline: None, id_limit: 0, longest_token: None }
+        Self {
+            inner: None,
+            file: PathBuf::new(),
+            sha256,
+            newline: None,
+            id_limit: 0,
+            piece_limit: 0,
+            longest_token: None,
+        }
     }
 
     /// Parses tokenizer.json; `file` is the path in error messages.
@@ -92,17 +103,19 @@ impl Tokenizer {
         let counted = caught(|| {
             inner.with_truncation(None)?;
             inner.with_padding(None);
+            let limit = |ids: &HashMap<String, u32>| ids.values().max().map_or(0, |id| *id as usize + 1);
             let vocabulary = inner.get_vocab(true);
-            let highest = vocabulary.values().max().map_or(0, |id| *id as usize + 1);
-            Ok((highest, vocabulary.keys().map(String::len).max()))
+            let pieces = limit(&inner.get_vocab(false));
+            Ok((limit(&vocabulary), pieces, vocabulary.keys().map(String::len).max()))
         });
-        let (id_limit, longest_token) = counted.map_err(|reason| invalid(file, &reason))?;
+        let (id_limit, piece_limit, longest_token) = counted.map_err(|reason| invalid(file, &reason))?;
         let mut tokenizer = Self {
             inner: Some(inner),
             file: file.to_owned(),
             sha256: hex::encode(Sha256::digest(bytes)),
             newline: None,
             id_limit,
+            piece_limit,
             longest_token,
         };
         let newline = tokenizer.encode("\n").map_err(|error| invalid(file, &error))?;
@@ -194,11 +207,20 @@ impl Tokenizer {
         self.id_limit
     }
 
-    /// Checks that all ids have a row in an embedding of `rows` rows.
+    /// Checks that all ids, those of added tokens included, have a row in an embedding of `rows` rows.
     pub(crate) fn check_rows(&self, rows: usize) -> Result<(), LoadError> {
-        if self.id_limit > rows {
-            let file = self.file.clone();
-            return Err(LoadError::VocabularyTooLarge { file, pieces: self.id_limit, rows });
+        self.check_limit(self.id_limit, rows)
+    }
+
+    /// The same without added tokens. Published models have some without a row, such as the `<image_soft_token>` of Gemma 3's
+    /// text models; a request that contains one is refused.
+    pub(crate) fn check_piece_rows(&self, rows: usize) -> Result<(), LoadError> {
+        self.check_limit(self.piece_limit, rows)
+    }
+
+    fn check_limit(&self, limit: usize, rows: usize) -> Result<(), LoadError> {
+        if limit > rows {
+            return Err(LoadError::VocabularyTooLarge { file: self.file.clone(), pieces: limit, rows });
         }
         Ok(())
     }

@@ -21,6 +21,9 @@ use super::check::check_character_map;
 
 /// The character that represents a blank.
 const BLANK: &str = "\u{2581}";
+/// Largest number of bytes that [`pair_encoding`] looks up in the vocabulary: the sum of the squares of the lengths of
+/// all pieces. 256,000 pieces of 32 bytes need a quarter of it.
+const MOST_SPLIT_BYTES: usize = 1 << 30;
 
 pub(super) type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -144,6 +147,12 @@ fn pair_encoding(pieces: &[Piece], byte_fallback: bool) -> Result<BPE, Error> {
     if ids.len() != pieces.len() {
         return Err("the SentencePiece model has a duplicate piece".into());
     }
+    let split = |sum: usize, piece: &Piece| sum.checked_add(piece.text().len().checked_pow(2)?);
+    if pieces.iter().try_fold(0, split).is_none_or(|bytes| bytes > MOST_SPLIT_BYTES) {
+        let longest = pieces.iter().map(|piece| piece.text().len()).max().unwrap_or_default();
+        let reason = format!("the pieces of the SentencePiece model are too long: up to {longest} bytes");
+        return Err(reason.into());
+    }
     let mut merges: Vec<(f32, &str, &str)> = Vec::new();
     for piece in pieces.iter().filter(|piece| piece.kind() == Kind::Normal) {
         for (split, _) in piece.text().char_indices().skip(1) {
@@ -200,4 +209,29 @@ fn decoders(normalizer: &Normalizer) -> Result<Vec<DecoderWrapper>, Error> {
         steps.push(Strip::new(' ', 1, 0).into());
     }
     Ok(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(texts: &[&str]) -> Result<Tokenizer, Error> {
+        let pieces = texts.iter().map(|text| StoredPiece { text, score: 0.0, kind: Kind::Normal as i32 });
+        build(&serialised(&pieces.collect::<Vec<_>>(), false))
+    }
+
+    #[test]
+    fn pieces_whose_splits_take_minutes_are_rejected() {
+        let long = |length: usize| "a".repeat(length);
+        let tokenizer = built(&["a", "aa", &long(4096)]).unwrap();
+        assert_eq!(tokenizer.encode("aa", false).unwrap().get_ids(), [1]);
+        let error = built(&["a", &long(1 << 20)]).unwrap_err().to_string();
+        assert!(error.contains("too long: up to 1048576 bytes"), "{error}");
+        // One of them is short enough, all of them are not.
+        let many: Vec<String> = (0..64).map(|number| format!("{number:06}").repeat(1000)).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        built(&many[..1]).unwrap();
+        let error = built(&many).unwrap_err().to_string();
+        assert!(error.contains("too long: up to 6000 bytes"), "{error}");
+    }
 }

@@ -89,6 +89,24 @@ async fn a_line_ends_within_a_token_if_several_contain_a_newline() {
     assert!(lines > 0, "no sequence has a newline");
 }
 
+/// Gemma 3's text models have an added token without a row in the embedding.
+#[tokio::test]
+async fn an_added_token_without_a_row_is_refused_in_a_prompt() {
+    let folder = tempfile::tempdir().unwrap();
+    Shape::tiny().files(1).write(folder.path());
+    let file = folder.path().join("tokenizer.json");
+    let mut tokenizer: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    tokenizer["added_tokens"].as_array_mut().unwrap().push(serde_json::json!({
+        "id": 300, "content": "<image_soft_token>", "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": false, "special": true
+    }));
+    std::fs::write(&file, tokenizer.to_string()).unwrap();
+    let engine = Engine::load(ModelSource::Folder(folder.path().to_owned()), LoadOptions::default()).unwrap();
+    assert!(engine.generate(request("the inn")).await.is_ok());
+    let refused = engine.generate(request("the <image_soft_token>")).await.unwrap_err();
+    assert_eq!(refused, GenerateError::UnknownToken { token: 300, vocabulary: 300 });
+}
+
 #[tokio::test]
 async fn bad_requests_are_refused() {
     let engine = engine();
@@ -98,7 +116,8 @@ async fn bad_requests_are_refused() {
     assert_eq!(long, GenerateError::PromptTooLong { tokens: 500, limit: 500 });
     let unknown = refused(GenerateRequest { input: Prompt::Tokens(vec![300]), ..request("") }).await;
     assert_eq!(unknown, GenerateError::UnknownToken { token: 300, vocabulary: 300 });
-    let stop = refused(GenerateRequest { stop: StopCondition::Text(String::new()), ..request("a") }).await;
+    let stop =
+        refused(GenerateRequest { stop: StopCondition::Texts(vec![String::new()]), ..request("a") }).await;
     assert!(matches!(stop, GenerateError::InvalidStop(_)));
     let sampling = SamplingParams { temperature: -1.0, ..SamplingParams::GREEDY };
     assert!(matches!(

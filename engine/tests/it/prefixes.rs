@@ -118,9 +118,11 @@ async fn streams_add_up_to_the_generation() {
         };
         let free = engine.generate(plain.clone()).await.unwrap();
         let middle = free.text.chars().skip(free.text.chars().count() / 2).take(2).collect();
-        for stop in
-            [StopCondition::Never, StopCondition::Text(middle), StopCondition::Tokens(vec![free.tokens[30]])]
-        {
+        for stop in [
+            StopCondition::Never,
+            StopCondition::Texts(vec![middle]),
+            StopCondition::Tokens(vec![free.tokens[30]]),
+        ] {
             let request = GenerateRequest { stop, ..plain.clone() };
             let expected = engine.generate(request.clone()).await.unwrap();
             let (deltas, generation) = streamed(&engine, request).await;

@@ -7,8 +7,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use lumos_engine::shard_names;
 
 use super::name::HubName;
 
@@ -116,23 +115,13 @@ impl Layout {
         let tokenizer = has("tokenizer.json") || has("tokenizer.model");
         let weights = ["model.safetensors", "pytorch_model.bin"].into_iter().any(|file| {
             has(file)
-                || shards(&folder.join(format!("{file}.index.json")))
-                    .is_some_and(|shards| shards.iter().all(|shard| has(shard)))
+                || shard_names(&folder.join(format!("{file}.index.json")))
+                    .is_ok_and(|shards| shards.iter().all(|shard| has(shard)))
         });
         let adapter =
             has("adapter_config.json") && (has("adapter_model.safetensors") || has("adapter_model.bin"));
         ((has("config.json") && tokenizer && weights) || adapter).then_some(folder)
     }
-}
-
-/// Returns the files that an index of weights names.
-fn shards(index: &Path) -> Option<Vec<String>> {
-    #[derive(Deserialize)]
-    struct Index {
-        weight_map: Map<String, Value>,
-    }
-    let index: Index = serde_json::from_slice(&fs::read(index).ok()?).ok()?;
-    index.weight_map.into_values().map(|file| file.as_str().map(str::to_owned)).collect()
 }
 
 /// Writes a small file atomically.
@@ -212,7 +201,13 @@ mod tests {
         fs::write(folder.join("model.safetensors.index.json"), index).unwrap();
         assert_eq!(layout.usable(COMMIT), None);
         fs::write(folder.join("b.safetensors"), "").unwrap();
-        assert_eq!(layout.usable(COMMIT), Some(folder));
+        assert_eq!(layout.usable(COMMIT).as_deref(), Some(&*folder));
+        // An index cannot name files elsewhere.
+        fs::rename(folder.join("b.safetensors"), folder.with_file_name("b.safetensors")).unwrap();
+        let index = index.replace("b.safetensors", "../b.safetensors");
+        fs::write(folder.join("model.safetensors.index.json"), index).unwrap();
+        assert!(folder.join("../b.safetensors").is_file());
+        assert_eq!(layout.usable(COMMIT), None);
         let adapter = layout.snapshot("ad");
         fs::create_dir_all(&adapter).unwrap();
         fs::write(adapter.join("adapter_config.json"), "").unwrap();

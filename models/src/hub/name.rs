@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use lumos_http::AccessPolicy;
+
 /// Default branch.
 const MAIN: &str = "main";
 /// Maximum length of an owner's or model's name on the hub.
@@ -59,12 +61,12 @@ pub struct HubName {
 }
 
 impl HubName {
-    /// Parses a path as a hub name. Returns `None` if the path exists on this host or is not a valid hub
-    /// name.
-    pub fn of_path(path: &Path) -> Option<Self> {
-        let text = path.to_str()?;
-        let name = text.parse().ok()?;
-        (!path.exists()).then_some(name)
+    /// Parses a path as a hub name. Returns `None` if it is not a valid hub name, or if the path exists on this host and
+    /// `access` allows it. Whether another path exists is not checked, because the choice would reveal it.
+    pub fn of_path(path: &Path, access: &AccessPolicy) -> Option<Self> {
+        let name = path.to_str()?.parse().ok()?;
+        let is_local = access.check_path(path).is_ok() && path.exists();
+        (!is_local).then_some(name)
     }
 
     /// Returns the name of a data set: `owner/name`, at a branch, tag or commit. Returns `None` if one of them is not
@@ -165,6 +167,8 @@ pub(super) fn is_hex(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -222,8 +226,12 @@ mod tests {
     #[test]
     fn what_is_here_is_no_model_of_the_hub() {
         // Tests run in the crate's folder.
-        assert!(Path::new("src/hub").exists() && HubName::of_path(Path::new("src/hub")).is_none());
-        assert!(HubName::of_path(Path::new("org/model")).is_some());
+        let (here, anything) = (Path::new("src/hub"), AccessPolicy::default());
+        assert!(here.exists() && HubName::of_path(here, &anything).is_none());
+        assert!(HubName::of_path(Path::new("org/model"), &anything).is_some());
+        let restricted = |paths: &[PathBuf]| AccessPolicy::only(&[], paths).unwrap();
+        assert!(HubName::of_path(here, &restricted(&["src".into()])).is_none());
+        assert!(HubName::of_path(here, &restricted(&[])).is_some());
     }
 
     proptest! {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use axum::http::StatusCode;
 use lumos_engine::{Engine, LoadError, ModelSource, Prompt};
+use lumos_http::AccessPolicy;
 use lumos_tasks::Message;
 use serde_json::{Value, json};
 
@@ -86,7 +87,7 @@ impl ServedModel {
 /// Returns the default public name of a model: the last component of its folder, or, for a hub model, its id
 /// and the file if one is named.
 pub fn folder_id(path: &Path) -> String {
-    if let Some(name) = HubName::of_path(path) {
+    if let Some(name) = HubName::of_path(path, &AccessPolicy::default()) {
         let file = name.file().map(|file| format!("/{file}"));
         return format!("{}{}", name.id(), file.unwrap_or_default());
     }

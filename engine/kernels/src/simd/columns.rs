@@ -90,13 +90,6 @@ impl Columns<'_> {
         }
     }
 
-    /// Sets every number to `value`.
-    pub(crate) fn fill(&mut self, value: f32) {
-        for row in 0..self.rows {
-            self.row_mut(row).fill(value);
-        }
-    }
-
     /// One row of the window.
     #[inline]
     pub fn row_mut(&mut self, row: usize) -> &mut [f32] {

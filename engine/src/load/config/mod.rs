@@ -11,6 +11,7 @@ mod rope;
 use std::path::Path;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::block::ModelConfig;
 use super::families;
@@ -58,14 +59,32 @@ impl ModelConfig {
             });
         };
         let raw: RawConfig = serde_json::from_slice(config).map_err(LoadError::json(file))?;
-        let generation: Option<raw::RawGenerationConfig> = generation
-            .map(|(bytes, path)| serde_json::from_slice(bytes).map_err(LoadError::json(path)))
-            .transpose()?;
-        let end_of_sequence = generation.and_then(|generation| generation.eos_token_id);
-        let end_of_sequence = end_of_sequence.or_else(|| raw.eos_token_id.clone());
-        let config = families::read(family, &raw, file)?;
-        Ok(Self { end_of_sequence: end_of_sequence.map_or(Vec::new(), raw::Ids::into_vec), ..config })
+        let read = |(bytes, path)| -> Result<(raw::RawGenerationConfig, &Path), LoadError> {
+            Ok((serde_json::from_slice(bytes).map_err(LoadError::json(path))?, path))
+        };
+        let generation = generation.map(read).transpose()?;
+        let own = generation.as_ref().and_then(|(ids, path)| Some((ids.eos_token_id.as_ref()?, *path)));
+        let end_of_sequence = end_of_sequence(own, raw.eos_token_id.as_ref().map(|ids| (ids, file)))?;
+        Ok(Self { end_of_sequence, ..families::read(family, &raw, file)? })
     }
+}
+
+/// The ids that end a sequence: `eos_token_id` of generation_config.json, or else that of config.json, each with its file.
+pub(super) fn end_of_sequence(
+    generation: Option<(&Value, &Path)>,
+    config: Option<(&Value, &Path)>,
+) -> Result<Vec<u32>, LoadError> {
+    let given = [generation, config].into_iter().flatten().find(|(value, _)| !value.is_null());
+    let Some((value, file)) = given else { return Ok(Vec::new()) };
+    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+    let ids = match value {
+        Value::Array(ids) => ids.iter().map(id).collect(),
+        one => id(one).map(|id| vec![id]),
+    };
+    ids.ok_or_else(|| LoadError::InvalidConfig {
+        file: file.to_owned(),
+        reason: format!("eos_token_id is {value}: expected a token id or a list of ids"),
+    })
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(crate) struct RawConfig {
     pub(crate) max_position_embeddings: Option<usize>,
     pub(crate) original_max_position_embeddings: Option<f64>,
     pub(crate) tie_word_embeddings: Option<bool>,
-    pub(crate) eos_token_id: Option<Ids>,
+    pub(crate) eos_token_id: Option<Value>,
     pub(crate) hidden_act: Option<String>,
     pub(crate) hidden_activation: Option<String>,
     pub(crate) attention_bias: Option<bool>,
@@ -87,24 +87,7 @@ pub(crate) struct RawRope {
 /// generation_config.json.
 #[derive(Deserialize)]
 pub(super) struct RawGenerationConfig {
-    pub(super) eos_token_id: Option<Ids>,
-}
-
-/// One id or several.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Ids {
-    One(u32),
-    Many(Vec<u32>),
-}
-
-impl Ids {
-    pub(super) fn into_vec(self) -> Vec<u32> {
-        match self {
-            Self::One(id) => vec![id],
-            Self::Many(ids) => ids,
-        }
-    }
+    pub(super) eos_token_id: Option<Value>,
 }
 
 /// A field that is in the file, possibly `null`.

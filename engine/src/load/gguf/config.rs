@@ -23,8 +23,6 @@ const ENDS: [&str; 7] = [
     "<|endoftext|>",
     "<end_of_turn>",
 ];
-/// The type of control tokens in `tokenizer.ggml.token_type`.
-pub(super) const CONTROL: usize = 3;
 
 /// The architecture. Rejects files that do not contain a whole model of a supported one.
 pub(super) fn architecture(metadata: &Metadata<'_>) -> Result<&'static Architecture, LoadError> {
@@ -166,16 +164,15 @@ fn divided(
     Ok(RopeScaling::Divisors(factors.iter().map(|divisor| divisor * linear as f32).collect()))
 }
 
-/// The ids that end a reply: those in the metadata, and known control tokens.
+/// The ids that end a reply: those in the metadata, and [`ENDS`], whatever their type is. Older files have them as
+/// user-defined tokens.
 fn ends(metadata: &Metadata<'_>) -> Result<Vec<u32>, LoadError> {
     let mut ids = Vec::new();
     for key in ["eos", "eot", "eom"] {
         ids.extend(metadata.number(&format!("tokenizer.ggml.{key}_token_id"))?);
     }
     let tokens = metadata.texts("tokenizer.ggml.tokens")?.unwrap_or_default();
-    let kinds = metadata.numbers("tokenizer.ggml.token_type")?.unwrap_or_default();
-    let known = tokens.iter().zip(kinds).enumerate();
-    ids.extend(known.filter(|(_, (text, kind))| *kind == CONTROL && ENDS.contains(text)).map(|(id, _)| id));
+    ids.extend(tokens.iter().enumerate().filter(|(_, text)| ENDS.contains(text)).map(|(id, _)| id));
     ids.sort_unstable();
     ids.dedup();
     ids.into_iter()

@@ -7,6 +7,7 @@ mod architectures;
 mod config;
 #[cfg(test)]
 mod family_tests;
+mod header;
 mod metadata;
 mod names;
 mod tensors;
@@ -56,9 +57,7 @@ pub(super) fn tokenizer(path: &Path) -> Result<Tokenizer, LoadError> {
 /// Reads the metadata and the tensor table.
 fn read(bytes: &[u8], path: &Path) -> Result<Content, LoadError> {
     let head = &bytes[..bytes.len().min(LARGEST_HEADER)];
-    if has_no_alignment(head) {
-        return Err(invalid(path, "general.alignment is 0"));
-    }
+    header::check(head).map_err(|reason| invalid(path, &reason))?;
     Content::read(&mut Cursor::new(head)).map_err(|error| {
         let reason = error.to_string();
         if reason.contains("unknown dtype for tensor") {
@@ -70,20 +69,6 @@ fn read(bytes: &[u8], path: &Path) -> Result<Content, LoadError> {
             return LoadError::Unsupported { file: path.to_owned(), reason };
         }
         invalid(path, &reason)
-    })
-}
-
-/// Whether the metadata set the alignment to 0, which would make candle divide by zero.
-fn has_no_alignment(head: &[u8]) -> bool {
-    const KEY: &[u8] = b"general.alignment";
-    head.windows(KEY.len()).enumerate().filter(|(_, window)| *window == KEY).any(|(start, _)| {
-        let rest = &head[start + KEY.len()..];
-        // Types 0 to 5 are integers of one, two and four bytes, unsigned and signed.
-        let width = match rest {
-            [kind @ 0..=5, 0, 0, 0, ..] => 1 << (kind / 2),
-            _ => return false,
-        };
-        rest[4..].iter().take(width).all(|byte| *byte == 0)
     })
 }
 
