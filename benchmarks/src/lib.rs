@@ -35,7 +35,8 @@ pub use builder::{BenchmarkBuilder, InvalidBenchmark};
 pub use error::DataError;
 pub use loading::{Content, DataSource, Items, RecordError};
 pub use metrics::{
-    Estimate, GroupedTally, IntervalMethod, MetricDefinition, MetricKind, Tally, Unit, prediction,
+    Estimate, GroupedTally, IntervalMethod, MetricDefinition, MetricKind, Tally, Unit, main_metric,
+    prediction,
 };
 pub use registry::{RegisterError, UnknownBenchmark, all, find, get, register};
 pub use score::{ItemScore, Scoring, Share};

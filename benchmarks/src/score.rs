@@ -10,6 +10,8 @@ use std::str::FromStr;
 use lumos_tasks::UnknownName;
 use serde::{Deserialize, Serialize};
 
+use crate::metrics::{MetricDefinition, main_metric};
+
 /// How a prediction is compared with the gold answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -95,6 +97,13 @@ impl ItemScore {
     pub fn is_full(&self, metric: &str) -> bool {
         self.share(metric).is_some_and(|share| share.numerator >= share.denominator)
     }
+
+    /// Whether the item reached the full score in the main metric: the first one, except one of a judge that has not
+    /// replied.
+    pub fn is_correct<'a>(&self, metrics: impl IntoIterator<Item = &'a MetricDefinition>) -> bool {
+        main_metric(metrics, |metric| self.share(metric.name).is_some())
+            .is_some_and(|metric| self.is_full(metric.name))
+    }
 }
 
 #[cfg(test)]
@@ -117,5 +126,20 @@ mod tests {
         assert_eq!(text, r#"{"exact_match":{"numerator":1.0,"denominator":1.0}}"#);
         assert_eq!(serde_json::from_str::<ItemScore>(&text).unwrap(), score);
         assert!(score.is_full("exact_match") && !score.is_full("reward"));
+    }
+
+    #[test]
+    fn a_judged_metric_is_the_main_one_as_soon_as_it_has_a_value() {
+        let judged = MetricDefinition { judged: true, ..MetricDefinition::proportion("llm_accuracy", "") };
+        let metrics = [judged, MetricDefinition::proportion("exact_match", "")];
+        let share = |numerator: f64| Share { numerator, denominator: 1.0 };
+        let unjudged = ItemScore::met("exact_match", true);
+        assert!(unjudged.is_correct(&metrics) && !unjudged.is_correct(&metrics[..1]));
+        assert!(!unjudged.clone().with("llm_accuracy", share(0.0)).is_correct(&metrics));
+        let wrong = ItemScore::met("exact_match", false);
+        assert!(!wrong.is_correct(&metrics) && wrong.with("llm_accuracy", share(1.0)).is_correct(&metrics));
+        // Without a value of another main metric, an item is not correct.
+        let lacking = ItemScore::met("f1", true);
+        assert!(!lacking.is_correct(&[metrics[1], MetricDefinition::proportion("f1", "")]));
     }
 }

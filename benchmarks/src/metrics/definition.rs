@@ -84,6 +84,16 @@ impl MetricKind {
     }
 }
 
+/// Returns the main metric of metrics in the order of reports: the first one, except those of a judge without a value.
+///
+/// `has_value` is whether a judged metric has a value: of an item, or of any item.
+pub fn main_metric<'a>(
+    metrics: impl IntoIterator<Item = &'a MetricDefinition>,
+    has_value: impl Fn(&MetricDefinition) -> bool,
+) -> Option<&'a MetricDefinition> {
+    metrics.into_iter().find(|metric| !metric.judged || has_value(metric))
+}
+
 impl MetricDefinition {
     /// Defines a fraction of items or steps in percent, where higher is better and no judge is needed.
     pub const fn proportion(name: &'static str, description: &'static str) -> Self {

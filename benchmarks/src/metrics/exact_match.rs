@@ -32,14 +32,33 @@ pub(crate) fn score_number(target: &Target, outcome: &Outcome, scoring: Scoring)
 /// Whether two answers are equal as numbers, or as strings if one of them is not a number.
 fn same_answer(prediction: &str, gold: &str) -> bool {
     match (number(prediction), number(gold)) {
-        (Some(left), Some(right)) => {
-            left == right || is_fraction(prediction) != is_fraction(gold) && nearly_equal(&left, &right)
-        }
+        (Some(left), Some(right)) => same_value((prediction, &left), (gold, &right)),
         _ => strip(prediction) == strip(gold),
     }
 }
 
-/// Whether the answer is written as a fraction. A decimal may be truncated.
+/// Whether two texts have the same value. If one of them is a fraction, the other one may be truncated.
+fn same_value(prediction: (&str, &BigRational), gold: (&str, &BigRational)) -> bool {
+    let (left, right) = (prediction.1, gold.1);
+    left == right || is_fraction(prediction.0) != is_fraction(gold.0) && nearly_equal(left, right)
+}
+
+/// Largest accepted exponent of ten; numbers of 64 bits have at most 324.
+const LARGEST_EXPONENT: u32 = 400;
+
+/// Parses a number of a task file's data or of a prediction for it, which may have an exponent: `1e-6`.
+pub(crate) fn value(text: &str) -> Option<BigRational> {
+    number(text).or_else(|| {
+        let (digits, exponent) = text.trim_end().split_once(['e', 'E'])?;
+        let exponent: i32 = exponent.parse().ok()?;
+        let is_decimal = digits.ends_with(|last: char| last.is_ascii_digit() || last == '.');
+        if !is_decimal || is_fraction(digits) || exponent.unsigned_abs() > LARGEST_EXPONENT {
+            return None;
+        }
+        Some(number(digits)? * BigRational::from_integer(10.into()).pow(exponent))
+    })
+}
+
 /// Scores an answer of a task file's data: by value if both are numbers, with a tolerated relative difference, otherwise
 /// as words.
 pub(crate) fn score_value(target: &Target, outcome: &Outcome, tolerance: Option<f64>) -> Option<ItemScore> {
@@ -47,9 +66,9 @@ pub(crate) fn score_value(target: &Target, outcome: &Outcome, tolerance: Option<
         return None;
     }
     let gold = target.text();
-    let matched = prediction(outcome).is_some_and(|prediction| match (number(prediction), number(gold)) {
+    let matched = prediction(outcome).is_some_and(|prediction| match (value(prediction), value(gold)) {
         (Some(left), Some(right)) => {
-            same_answer(prediction, gold)
+            same_value((prediction, &left), (gold, &right))
                 || tolerance.is_some_and(|tolerance| are_within(tolerance, &left, &right))
         }
         (None, None) => normalise(prediction) == normalise(gold),
@@ -107,6 +126,21 @@ mod tests {
         assert_eq!(both("x = 18", "18"), [false, false]);
         assert_eq!(both("", "0"), [false, false]);
         assert_eq!(both("-0", "0"), [false, true]);
+    }
+
+    #[test]
+    fn numbers_of_own_data_may_have_an_exponent() {
+        let exact = |text: &str| number(text).unwrap();
+        assert_eq!(value("1e-6"), Some(exact("0.000001")));
+        assert_eq!(value(" -2.5E+3 "), Some(exact("-2500")));
+        assert_eq!((value("1e300").is_some(), value("18")), (true, Some(exact("18"))));
+        for refused in
+            ["e5", "1e", "1e5.5", "1e401", "1e99999999999", "1/2e5", "5%e2", "1 e5", "one", "1e5 m"]
+        {
+            assert_eq!(value(refused), None, "{refused}");
+        }
+        // Answers of the published benchmarks are read as before.
+        assert_eq!(both("1e-6", "0.000001"), [false, false]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ mod interval;
 mod tally;
 mod text;
 
-pub use definition::{MetricDefinition, MetricKind, Unit};
-pub(crate) use exact_match::{EXACT_MATCH, score_number, score_value};
+pub use definition::{MetricDefinition, MetricKind, Unit, main_metric};
+pub(crate) use exact_match::{EXACT_MATCH, score_number, score_value, value};
 pub use interval::IntervalMethod;
 pub use tally::{Estimate, GroupedTally, Tally};
 pub(crate) use text::{ACCURACY, F1, f1, normalise, says_yes, score_words, score_yes_or_no, verdict};

@@ -1,7 +1,7 @@
 //! Decisions: not worse than a baseline by more than a margin, and corrections of p values for several tests.
 
 use super::PairedDifference;
-use super::normal::{normal_cdf, normal_quantile};
+use super::normal::{normal_cdf, normal_quantile, student_cdf, student_quantile};
 
 /// Confidence of the one-sided limits.
 const CONFIDENCE: f64 = 0.95;
@@ -22,7 +22,8 @@ pub struct NonInferiority {
     pub p_worse: f64,
 }
 
-/// Returns the limits and the p value for a margin of at least 0, in the unit of the difference.
+/// Returns the limits and the p value for a margin of at least 0, in the unit of the difference: by the normal
+/// distribution, and for items in clusters by Student's with one degree of freedom less than there are clusters.
 ///
 /// ```
 /// use lumos_benchmarks::statistics::{PairedDifference, non_inferiority};
@@ -33,9 +34,16 @@ pub struct NonInferiority {
 /// ```
 pub fn non_inferiority(paired: &PairedDifference, margin: f64) -> NonInferiority {
     let PairedDifference { difference, standard_error, .. } = *paired;
-    let half = normal_quantile(CONFIDENCE) * standard_error;
+    // Clusters are often few.
+    let degrees = (paired.clusters < paired.items).then_some(paired.clusters as f64 - 1.0);
+    let quantile = match degrees {
+        Some(degrees) => student_quantile(CONFIDENCE, degrees),
+        None => normal_quantile(CONFIDENCE),
+    };
+    let half = quantile * standard_error;
     let p_worse = if standard_error > 0.0 {
-        normal_cdf((difference + margin) / standard_error)
+        let statistic = (difference + margin) / standard_error;
+        degrees.map_or_else(|| normal_cdf(statistic), |degrees| student_cdf(statistic, degrees))
     } else if difference < -margin {
         0.0
     } else {
@@ -104,6 +112,27 @@ mod tests {
         assert!(p(0.0) < p(0.1) && p(0.1) < p(0.6), "{} {} {}", p(0.0), p(0.1), p(0.6));
         // Without a margin, the p value is that of the one-sided z test.
         assert!((2.0 * p(0.0) - paired.p_z).abs() < 1e-15);
+    }
+
+    #[test]
+    fn few_clusters_decide_less_than_as_many_independent_items() {
+        // Each of three clusters loses one of its 20 items.
+        let candidate: Vec<f64> = (0..60).map(|item| if item < 3 { 0.0 } else { 1.0 }).collect();
+        let clusters: Vec<u32> = (0..60).map(|item| item % 3).collect();
+        let paired = PairedDifference::clustered(&candidate, &[1.0; 60], &clusters).unwrap();
+        let test = non_inferiority(&paired, 0.02);
+        assert!(test.p_worse > 0.15, "{test:?}");
+        // Student's quantile with two degrees of freedom.
+        assert!(
+            (test.lower - (-0.05 - 2.919_985_580_353_726 * test.standard_error)).abs() < 1e-9,
+            "{test:?}"
+        );
+        // Clusters of one item are independent items.
+        let alone: Vec<u32> = (0..60).collect();
+        let alone = PairedDifference::clustered(&candidate, &[1.0; 60], &alone).unwrap();
+        let independent = PairedDifference::of(&candidate, &[1.0; 60]).unwrap();
+        let (alone, independent) = (non_inferiority(&alone, 0.02), non_inferiority(&independent, 0.02));
+        assert!((alone.lower - independent.lower).abs() < 1e-12, "{alone:?} {independent:?}");
     }
 
     #[test]

@@ -61,7 +61,8 @@ impl PairedDifference {
     }
 
     /// The same for items in clusters, which are at the same positions as the items: the standard error is that of sums
-    /// by cluster, with the factor G / (G − 1) for G clusters. Returns `None` for fewer than two clusters.
+    /// by cluster, with the factor G / (G − 1) for G clusters, and at least that of independent items, because the sums
+    /// of few clusters may be equal by accident. Returns `None` for fewer than two clusters.
     pub fn clustered<C: Eq + Hash>(a: &[f64], b: &[f64], clusters: &[C]) -> Option<Self> {
         Self::with_clusters(a, b, Some(clusters))
     }
@@ -81,7 +82,7 @@ impl PairedDifference {
                 let sums = sums_by_cluster(&deviations, clusters);
                 let groups = sums.len() as f64;
                 let between: f64 = sums.iter().map(|sum| sum * sum).sum();
-                (sums.len(), (between * groups / (groups - 1.0)).sqrt() / count)
+                (sums.len(), ((between * groups / (groups - 1.0)).sqrt() / count).max(independent))
             }
         };
         if clusters < 2 {
@@ -199,5 +200,16 @@ mod tests {
         let independent = PairedDifference::of(&a, &b).unwrap();
         assert!((alone.standard_error - independent.standard_error).abs() < 1e-15);
         assert_eq!(PairedDifference::clustered(&a, &b, &[1; 4]), None);
+    }
+
+    #[test]
+    fn equal_sums_of_clusters_are_not_certain() {
+        // Each of three clusters loses one of its 20 items.
+        let b: Vec<f64> = (0..60).map(|item| if item < 3 { 0.0 } else { 1.0 }).collect();
+        let clusters: Vec<u32> = (0..60).map(|item| item % 3).collect();
+        let paired = PairedDifference::clustered(&[1.0; 60], &b, &clusters).unwrap();
+        let independent = PairedDifference::of(&[1.0; 60], &b).unwrap();
+        assert_eq!((paired.clusters, paired.standard_error), (3, independent.standard_error));
+        assert!(paired.p_t > 0.2 && paired.interval(0.95, Quantile::Student).0 < 0.0, "{paired:?}");
     }
 }

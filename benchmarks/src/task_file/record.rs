@@ -1,13 +1,12 @@
 //! Reads records as a task file says.
 
-use lumos_environments::maths::number;
 use lumos_tasks::{AnswerForm, Setup, Target, Task};
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::{AnswerKind, TaskDefinition, TaskFamily, TaskFields};
 use crate::loading::{Content, RecordError, describe, quoted};
-use crate::metrics::verdict;
+use crate::metrics::{value, verdict};
 use crate::strategyqa::as_python_text;
 
 /// Returns the function that reads the records of a definition.
@@ -41,10 +40,12 @@ fn read(
             }
         }
     };
-    let optional =
-        |name: &'static Option<String>| name.as_deref().map(|name| plain(record, name)).transpose();
-    let (name, group) = (optional(&fields.id)?, optional(&fields.group)?);
-    Ok(Content { name: name.or(content.name), group: group.or(content.group), ..content })
+    let name = fields.id.as_deref().map(|name| plain(record, name)).transpose()?;
+    let group = match fields.group.as_deref() {
+        Some(name) => Some(plain(record, name)?).filter(|group| !is_blank(group)),
+        None => content.group,
+    };
+    Ok(Content { name: name.or(content.name), group, ..content })
 }
 
 /// Returns the question, with its context.
@@ -88,9 +89,14 @@ pub(super) fn read_as_original(
     Ok(Content { task, ..answered(Target::Text { answer }) })
 }
 
-/// Returns the cluster of a record, if the definition names a field for it.
+/// Returns the cluster of a record, if the definition names a field for it that the record has. A blank text, such as
+/// an empty cell of a CSV file, is no cluster.
 pub(super) fn cluster(definition: &'static TaskDefinition, record: &Value) -> Option<String> {
-    plain(record, definition.fields.cluster.as_deref()?).ok()
+    plain(record, definition.fields.cluster.as_deref()?).ok().filter(|cluster| !is_blank(cluster))
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
 }
 
 /// Returns a required field. A name with dots also finds a field within objects.
@@ -108,7 +114,7 @@ fn field<'a>(record: &'a Value, name: &'static str, expected: &str) -> Result<&'
 /// Returns a text that is not blank.
 fn words(record: &Value, name: &'static str) -> Result<String, RecordError> {
     match field(record, name, "a string")? {
-        Value::String(text) if text.trim().is_empty() => {
+        Value::String(text) if is_blank(text) => {
             Err(RecordError::new(name, "a string", "an empty string", "ValueError"))
         }
         Value::String(text) => Ok(text.clone()),
@@ -116,14 +122,23 @@ fn words(record: &Value, name: &'static str) -> Result<String, RecordError> {
     }
 }
 
-/// Returns a string, a number or a truth value as text.
+/// Returns a string, a number without an exponent, or a truth value as text.
 fn plain(record: &Value, name: &'static str) -> Result<String, RecordError> {
     const EXPECTED: &str = "a string or a number";
     match field(record, name, EXPECTED)? {
         Value::String(text) => Ok(text.clone()),
-        Value::Number(number) => Ok(number.to_string()),
+        Value::Number(number) => Ok(digits(number)),
         Value::Bool(value) => Ok(value.to_string()),
         other => Err(RecordError::new(name, EXPECTED, describe(other), "TypeError")),
+    }
+}
+
+/// Formats a number as a record writes it, but without an exponent: `0.000001` for `1e-6`.
+fn digits(number: &Number) -> String {
+    let text = number.to_string();
+    match number.as_f64() {
+        Some(value) if text.contains('e') => value.to_string(),
+        _ => text,
     }
 }
 
@@ -148,7 +163,7 @@ fn target(
         },
     };
     let fits = match kind {
-        AnswerKind::Number => number(answer).is_some(),
+        AnswerKind::Number => value(answer).is_some(),
         AnswerKind::Value | AnswerKind::Text => !answer.is_empty(),
         AnswerKind::YesNo => verdict(answer).is_some(),
     };

@@ -181,6 +181,38 @@ fn answers_are_compared_by_their_kind() {
 }
 
 #[test]
+fn numbers_may_have_an_exponent() {
+    let definition = with(TaskFamily::Maths, |own| own.answer.kind = Some(AnswerKind::Number));
+    let lines = r#"{"question": "a", "answer": 0.000001}
+{"question": "b", "answer": 1e21}
+{"question": "c", "answer": 5.0}
+{"question": "d", "answer": "2.5e-7"}"#;
+    let items: Vec<Item> = read(definition.clone(), lines).into_iter().map(Result::unwrap).collect();
+    let golds: Vec<&str> = items.iter().map(|item| item.target.text()).collect();
+    assert_eq!(golds, ["0.000001", "1000000000000000000000", "5.0", "2.5e-7"]);
+    assert!(scored(&definition, "0.00000025", "2.5e-7") && scored(&definition, "1e-06", "0.000001"));
+    assert!(!scored(&definition, "2.5", "2.5e-7"));
+    let maths = with(TaskFamily::Maths, |_| {});
+    assert!(scored(&maths, "1e-6", "1e-6") && scored(&maths, "the E numbers", "E numbers"));
+}
+
+#[test]
+fn blank_cells_are_no_group_and_no_cluster() {
+    let definition = with(TaskFamily::Maths, |own| {
+        own.data.file = "items.csv".into();
+        own.fields.group = Some("kind".to_owned());
+        own.fields.cluster = Some("story".to_owned());
+    });
+    let text = "question,answer,kind,story\nOne?,1,,\nTwo?,2, ,\nThree?,3,sums,apples\n";
+    let items: Vec<Item> = read(definition.clone(), text).into_iter().map(Result::unwrap).collect();
+    let groups: Vec<_> = items.iter().map(|item| item.group.as_deref()).collect();
+    assert_eq!(groups, [None, None, Some("sums")]);
+    let benchmark = TaskFile { path: "task.toml".into(), definition }.benchmark();
+    let clusters: Vec<_> = items.iter().map(|item| benchmark.cluster(item)).collect();
+    assert_eq!(clusters, [None, None, Some("apples".to_owned())]);
+}
+
+#[test]
 fn problems_name_their_keys() {
     let keys = |definition: &TaskDefinition| {
         definition.problems().into_iter().map(|(key, _)| key).collect::<Vec<_>>()

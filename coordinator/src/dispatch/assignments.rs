@@ -190,8 +190,8 @@ impl<'a> AssignmentBuilder<'a> {
         };
         let benchmark = known.benchmark?;
         let score = benchmark.score(&target, outcome, self.scoring?)?;
-        let is_full = score.is_full(benchmark.metrics().first()?.name);
-        Some((score, is_full))
+        let is_correct = score.is_correct(benchmark.metrics());
+        Some((score, is_correct))
     }
 
     /// Drops the data of a unit that has no attempts left.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use lumos_benchmarks::{Benchmark, Estimate, ItemScore, MetricDefinition, MetricKind, Tally};
+use lumos_benchmarks::{Benchmark, Estimate, ItemScore, MetricDefinition, Tally, Unit, main_metric};
 use serde::{Deserialize, Serialize};
 
 /// Ends a configuration after its first items if their figure of a metric is clearly below or above a bound: if the whole
@@ -18,7 +18,8 @@ pub struct StopRule {
     /// The metric; `None` for the main one. It is computed under the first scoring of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// The configuration ends if the metric is below: in percent for a metric between 0 and 1, otherwise in its unit.
+    /// The configuration ends if the metric is below: in percent for a metric that is shown in percent, otherwise in
+    /// its unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<f64>,
     /// The configuration ends if the metric is above.
@@ -95,19 +96,20 @@ impl StopRule {
 
     /// Returns the rule's metric of a benchmark; `None` if the benchmark does not have it.
     pub(super) fn metric<'a>(&self, benchmark: &'a dyn Benchmark) -> Option<&'a MetricDefinition> {
-        let mut metrics = benchmark.metrics().iter();
+        let metrics = benchmark.metrics();
         match &self.metric {
-            Some(name) => metrics.find(|metric| metric.name == *name),
-            None => metrics.next(),
+            Some(name) => metrics.iter().find(|metric| metric.name == *name),
+            // A rule decides before a judge replies.
+            None => main_metric(metrics, |_| false).or(metrics.first()),
         }
     }
 
     /// Decides after the first items: returns the interval, in the unit of the bounds, and the bound that it is beyond.
     /// `None` if the configuration continues.
     fn decide(&self, metric: &MetricDefinition, estimate: &Estimate) -> Option<((f64, f64), String)> {
-        let scale = match metric.kind {
-            MetricKind::Proportion | MetricKind::BoundedMean { least: 0.0, most: 1.0 } => 100.0,
-            MetricKind::BoundedMean { .. } | MetricKind::UnboundedMean => 1.0,
+        let scale = match metric.unit {
+            Unit::Percent => 100.0,
+            Unit::Count(_) => 1.0,
         };
         let (low, high) = estimate.interval?;
         let (low, high) = (low * scale, high * scale);
@@ -122,27 +124,30 @@ pub(crate) struct StopWatch {
     rule: StopRule,
     benchmark: &'static dyn Benchmark,
     tally: Tally,
+    /// Number of settled items, with or without a value of the metric.
+    settled: u64,
 }
 
 impl StopWatch {
     /// Creates the watch of a configuration.
     pub(crate) fn new(rule: StopRule, benchmark: &'static dyn Benchmark) -> Self {
-        Self { rule, benchmark, tally: Tally::default() }
+        Self { rule, benchmark, tally: Tally::default(), settled: 0 }
     }
 
     /// Adds the score of one of the first items.
     pub(crate) fn add(&mut self, score: &ItemScore) {
         self.tally.add(score);
+        self.settled += 1;
     }
 
     /// Decides when every one of the first items has ended. A configuration continues if one of them faulted: without
     /// its score, the others could decide differently.
     pub(crate) fn decide(&self, end: u64, units: u64) -> Option<Stopped> {
-        let metric = self.rule.metric(self.benchmark)?;
-        let estimate = self.tally.finish(metric)?;
-        if estimate.items < self.rule.after {
+        if self.settled < self.rule.after {
             return None;
         }
+        let metric = self.rule.metric(self.benchmark)?;
+        let estimate = self.tally.finish(metric)?;
         let (interval, bound) = self.rule.decide(metric, &estimate)?;
         let after = self.rule.after;
         Some(Stopped { end, after, units, metric: metric.name.to_owned(), interval, bound })
@@ -162,17 +167,18 @@ impl Stopped {
 
 #[cfg(test)]
 mod tests {
+    use lumos_benchmarks::{MetricKind, Share};
     use proptest::prelude::*;
 
     use super::*;
 
-    fn metric(kind: MetricKind) -> MetricDefinition {
-        MetricDefinition { kind, ..MetricDefinition::proportion("metric", "") }
+    fn metric(unit: Unit) -> MetricDefinition {
+        MetricDefinition { unit, ..MetricDefinition::proportion("metric", "") }
     }
 
     fn bound(rule: &StopRule, right: u64, items: u64) -> Option<String> {
         let estimate = Estimate::of_share(right, items).unwrap();
-        rule.decide(&metric(MetricKind::Proportion), &estimate).map(|(_, bound)| bound)
+        rule.decide(&metric(Unit::Percent), &estimate).map(|(_, bound)| bound)
     }
 
     #[test]
@@ -187,15 +193,41 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_other_metrics_are_in_their_unit() {
+    fn bounds_are_in_the_unit_of_the_metric() {
         let rule = StopRule { after: 2, below: Some(3.0), ..StopRule::default() };
         let estimate =
             Estimate { value: 1.0, interval: Some((0.5, 2.5)), ..Estimate::of_share(1, 1).unwrap() };
-        let hundred = MetricKind::BoundedMean { least: 0.0, most: 100.0 };
-        assert!(rule.decide(&metric(hundred), &estimate).is_some());
-        assert!(rule.decide(&metric(MetricKind::UnboundedMean), &estimate).is_some());
-        let one = MetricKind::BoundedMean { least: 0.0, most: 1.0 };
-        assert!(rule.decide(&metric(one), &estimate).is_none());
+        assert!(rule.decide(&metric(Unit::Count("turns")), &estimate).is_some());
+        assert!(rule.decide(&metric(Unit::Percent), &estimate).is_none());
+        // A percentage may also be that of a value from −1 to 1.
+        let reward = MetricDefinition {
+            kind: MetricKind::BoundedMean { least: -1.0, most: 1.0 },
+            ..metric(Unit::Percent)
+        };
+        let half = Estimate { value: 0.5, interval: Some((0.4, 0.6)), ..estimate };
+        let below = |below: f64| StopRule { below: Some(below), ..rule.clone() }.decide(&reward, &half);
+        assert_eq!(below(20.0), None);
+        assert_eq!(below(70.0), Some(((40.0, 60.0), "below 70".to_owned())));
+    }
+
+    #[test]
+    fn items_without_a_value_count_as_settled() {
+        let webshop = lumos_benchmarks::get("webshop").unwrap();
+        let rule = StopRule { after: 20, below: Some(50.0), ..StopRule::default() };
+        let decided = |settled: u64| {
+            let mut watch = StopWatch::new(rule.clone(), webshop);
+            for item in 0..settled {
+                // Paper scoring has no value of an episode that never ended.
+                let score = match item {
+                    0..10 => ItemScore::default().with("reward", Share { numerator: 0.0, denominator: 1.0 }),
+                    _ => ItemScore::default(),
+                };
+                watch.add(&score);
+            }
+            watch.decide(20, 100)
+        };
+        assert_eq!(decided(20).map(|stopped| stopped.bound).as_deref(), Some("below 50"));
+        assert_eq!(decided(19), None, "one of the first items faulted");
     }
 
     #[test]

@@ -96,6 +96,10 @@ fn escaped(text: &str) -> String {
             '~' => escaped.push_str("\\textasciitilde{}"),
             '^' => escaped.push_str("\\textasciicircum{}"),
             '\\' => escaped.push_str("\\textbackslash{}"),
+            // The default encoding has other characters at these positions.
+            '<' => escaped.push_str("\\textless{}"),
+            '>' => escaped.push_str("\\textgreater{}"),
+            '|' => escaped.push_str("\\textbar{}"),
             '\u{b1}' => escaped.push_str("$\\pm$"),
             _ => escaped.push(character),
         }
@@ -131,5 +135,6 @@ mod tests {
             escaped("a_b & 5 % {x} ~ ^ \\ # $"),
             "a\\_b \\& 5 \\% \\{x\\} \\textasciitilde{} \\textasciicircum{} \\textbackslash{} \\# \\$"
         );
+        assert_eq!(escaped("p < 0.05 > x | y"), "p \\textless{} 0.05 \\textgreater{} x \\textbar{} y");
     }
 }

@@ -56,6 +56,7 @@ use crate::results::ScoreError;
 pub use annotations::{AnnotatedModule, AnnotationOptions};
 pub use convert::{EXPORT_FORMATS, ExportFormat, ExportOptions, ExportSummary, convert};
 pub use run_folder::{export, is_current};
+pub(crate) use transcript::tokens_by_role;
 
 /// Folder of the item viewer in a run's folder.
 pub const VIEWER: &str = "report";

@@ -171,7 +171,7 @@ impl RecordedUnit<'_> {
     /// Whether the unit has the full score in the main metric, under the main scoring.
     pub(super) fn is_correct(&self) -> bool {
         let score = self.scores.first().and_then(|(_, score)| score.as_ref());
-        score.zip(self.metrics.first()).is_some_and(|(score, metric)| score.is_full(metric.name))
+        score.is_some_and(|score| score.is_correct(self.metrics))
     }
 
     /// Returns the fault's message, if the unit faulted.

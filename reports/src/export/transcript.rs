@@ -87,7 +87,7 @@ pub(super) fn exchanges(task: &str, outcome: &Outcome) -> Vec<Exchange> {
 }
 
 /// Prompt and generated tokens by role, as far as they were counted.
-pub(super) fn tokens_by_role(outcome: &Outcome) -> BTreeMap<Role, (u64, u64)> {
+pub(crate) fn tokens_by_role(outcome: &Outcome) -> BTreeMap<Role, (u64, u64)> {
     let mut tokens: BTreeMap<Role, (u64, u64)> = BTreeMap::new();
     let mut add = |role: Role, read: Option<u32>, written: Option<u32>| {
         let sum = tokens.entry(role).or_default();

@@ -1,8 +1,8 @@
 //! Tests of gates on sample records.
 
 use lumos_coordinator::samples::configuration;
-use lumos_tasks::outcome::SqlEvidence;
-use lumos_tasks::{Configuration, ContentHash, Evidence, Formulation, Outcome};
+use lumos_tasks::outcome::{SqlEvidence, SqlTry};
+use lumos_tasks::{Configuration, ContentHash, Evidence, Formulation, Item, Outcome, Task};
 
 use super::*;
 use crate::compare::tests::{items, side};
@@ -184,15 +184,70 @@ fn every_format_has_the_verdicts() {
     assert_eq!(annotations.lines().count(), 1, "passed checks have none");
 }
 
-/// Returns a run of InterCode SQL whose episodes take this many turns.
-fn turns(name: &str, taken: impl Fn(u64) -> u32) -> Side {
+#[test]
+fn items_outside_a_configuration_are_not_correct() {
+    let cells = [configuration(0), Configuration { formulation: Formulation::OneTime, ..configuration(0) }];
+    let run = |name: &str| {
+        let mut run = side(name, &cells, &items(0..40), |_, _| true);
+        run.table.cells[1].rows.truncate(35);
+        run
+    };
+    let rules = GateRules { must_pass: vec!["item-46".parse().unwrap()], ..rules() };
+    let report = checked(&run("new"), run("old"), &rules);
+    let [.., inside, outside] = report.checks.as_slice() else { panic!("{report:?}") };
+    assert_eq!((inside.verdict, outside.verdict), (GateVerdict::Pass, GateVerdict::CannotTell));
+    assert_eq!(outside.reason, "not part of this configuration");
+}
+
+/// Returns a run of InterCode SQL whose episodes have this evidence.
+fn sql(name: &str, items: &[Item], evidence: impl Fn(u64) -> SqlEvidence) -> Side {
     let configuration = Configuration { benchmark: "intercode_sql".to_owned(), ..configuration(0) };
-    let mut table = table_of(&[configuration], &items(0..40), |_, item, sample| {
-        let evidence = SqlEvidence { turns: taken(item.index), ..SqlEvidence::default() };
-        Some(Outcome { evidence: Some(Evidence::Sql(evidence)), ..sample? })
+    let mut table = table_of(&[configuration], items, |_, item, sample| {
+        Some(Outcome { evidence: Some(Evidence::Sql(evidence(item.index))), ..sample? })
     });
     "intercode_sql".clone_into(&mut table.manifest.data[0].benchmark);
     Side { name: name.to_owned(), folder: name.into(), table }
+}
+
+/// Returns a run of InterCode SQL whose episodes take this many turns.
+fn turns(name: &str, taken: impl Fn(u64) -> u32) -> Side {
+    sql(name, &items(0..40), |index| SqlEvidence { turns: taken(index), ..SqlEvidence::default() })
+}
+
+/// Returns a run of InterCode SQL over this many questions, which are about each of some databases in turn.
+fn databases(name: &str, count: u64, databases: u64, right: impl Fn(u64) -> bool) -> Side {
+    let mut items = items(0..count);
+    for (number, item) in (0..).zip(&mut items) {
+        let database = format!("database-{}", number % databases);
+        item.task = Task::Sql { question: "How many?".to_owned(), database };
+    }
+    sql(name, &items, |index| {
+        let reward = if right(index / 10 * 8 + index % 10) { 1.0 } else { 0.0 };
+        let tried =
+            SqlTry { action: String::new(), observation: String::new(), executed: true, reward, grade: None };
+        SqlEvidence { tries: vec![tried], ..SqlEvidence::default() }
+    })
+}
+
+#[test]
+fn few_clusters_are_little_evidence() {
+    let check = |candidate: Side, baseline: Side| checked(&candidate, baseline, &rules()).checks.remove(0);
+    // One question of each database is newly wrong: the differences of the databases are equal.
+    let wrong = check(databases("new", 60, 3, |number| number >= 3), databases("old", 60, 3, |_| true));
+    assert_eq!((wrong.verdict, wrong.items), (GateVerdict::CannotTell, 60), "{wrong:?}");
+    assert!((wrong.difference.unwrap() + 0.05).abs() < 1e-12 && wrong.p_adjusted.unwrap() > 0.15);
+    assert!(wrong.reason.contains("over 60 items in 3 clusters"), "{wrong:?}");
+    // One question of a database is newly wrong and another one newly right.
+    let both =
+        check(databases("new", 90, 3, |number| number != 0), databases("old", 90, 3, |number| number != 3));
+    assert_eq!((both.verdict, both.difference), (GateVerdict::CannotTell, Some(0.0)), "{both:?}");
+    assert!(!both.reason.contains("no paired item differs"), "{both:?}");
+    let same = check(databases("new", 60, 3, |_| true), databases("old", 60, 3, |_| true));
+    assert_eq!(same.verdict, GateVerdict::Pass);
+    assert!(same.reason.contains("no paired item differs"), "{same:?}");
+    let one = check(databases("new", 60, 1, |_| true), databases("old", 60, 1, |_| true));
+    assert_eq!(one.verdict, GateVerdict::CannotTell);
+    assert!(one.reason.contains("in one cluster"), "{one:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::scored::{ItemScores, ScoredGroup, scored};
 use crate::compare::{CompareError, Refusal, Side, match_groups};
 use crate::display::thousands;
 use crate::report::{SCORING_VERSION, number, signed};
-use crate::results::{BenchmarkItems, pooled};
+use crate::results::{BenchmarkItems, Cause, pooled};
 
 /// Power for the number of items that would decide.
 const POWER: f64 = 0.8;
@@ -205,10 +205,13 @@ impl<'a> Builder<'a> {
         let margin = self.rules.margin(benchmark, definition);
         let rule = format!("non-inferiority {}", definition.name);
         let paired = |scores: &[ItemScores]| paired(definition, (scores, metric), (&of_base, at), items);
-        let Some(difference) = paired(&group.items) else {
-            let reason = "fewer than two items are settled in both".to_owned();
-            self.checks.push(GateCheck::new(rule, group, GateVerdict::CannotTell, reason, 0));
-            return None;
+        let difference = match paired(&group.items) {
+            Ok(difference) => difference,
+            Err(reason) => {
+                let reason = reason.to_owned();
+                self.checks.push(GateCheck::new(rule, group, GateVerdict::CannotTell, reason, 0));
+                return None;
+            }
         };
         let test = non_inferiority(&difference, margin);
         let count = difference.items as u64;
@@ -222,6 +225,10 @@ impl<'a> Builder<'a> {
             shown(-margin),
             thousands(count)
         );
+        if difference.clusters < difference.items {
+            reason.push_str(&format!(" in {} clusters", thousands(difference.clusters as u64)));
+        }
+        // The error is at least that of independent items, so it is 0 only if all differences are equal.
         if difference.standard_error == 0.0 && difference.difference == 0.0 {
             reason.push_str("; no paired item differs");
         }
@@ -231,7 +238,7 @@ impl<'a> Builder<'a> {
             needed = needed_items(&difference, margin);
         }
         if verdict == GateVerdict::Pass && group.unsettled > 0 {
-            let worst = paired(&group.worst).map(|worst| non_inferiority(&worst, margin));
+            let worst = paired(&group.worst).ok().map(|worst| non_inferiority(&worst, margin));
             if worst.is_none_or(|worst| worst.lower <= -margin) || definition.kind.range().is_none() {
                 verdict = GateVerdict::CannotTell;
                 let unsettled = thousands(group.unsettled);
@@ -348,11 +355,15 @@ impl<'a> Builder<'a> {
         for group in groups.iter().filter(|group| group.head.benchmark == benchmark) {
             let rows: Vec<_> =
                 group.group.cells.iter().filter_map(|&cell| table.cells[cell].rows.get(item)).collect();
-            let wrong = rows.iter().find(|row| row.is_settled() && !row.is_full(0));
+            let wrong = rows.iter().find(|row| row.is_settled() && row.cause != Cause::Correct);
             let unsettled = rows.iter().find(|row| !row.is_settled());
             let (verdict, reason) = match (wrong, unsettled) {
                 (Some(row), _) => (GateVerdict::Fail, row.cause.name()),
                 (None, Some(row)) => (GateVerdict::CannotTell, row.cause.name()),
+                // A limit or a stop rule ended the configuration before the item.
+                (None, None) if rows.is_empty() => {
+                    (GateVerdict::CannotTell, "not part of this configuration")
+                }
                 (None, None) => (GateVerdict::Pass, "correct"),
             };
             let rule = format!("must-pass {asked}");
@@ -362,13 +373,14 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Compares candidate and baseline over their common items, so that a positive difference is an improvement.
+/// Compares candidate and baseline over their common items, so that a positive difference is an improvement. The error
+/// says why they cannot be compared.
 fn paired(
     metric: &MetricDefinition,
     (candidate, own): (&[ItemScores], usize),
     (baseline, other): (&HashMap<lumos_tasks::ItemId, &ItemScores>, usize),
     items: &BenchmarkItems,
-) -> Option<PairedDifference> {
+) -> Result<PairedDifference, &'static str> {
     let clusters: HashMap<&lumos_tasks::ItemId, u32> =
         items.ids.iter().zip(items.clusters.iter().copied()).collect();
     let oriented = |share: Share| match metric.higher_is_better {
@@ -385,7 +397,11 @@ fn paired(
         of_items.push(clusters.get(&id).copied().unwrap_or(u32::MAX));
     }
     let sides = SidedShares { a: &a, b: &b, clusters: items.is_clustered.then_some(of_items.as_slice()) };
-    paired_ratio(&sides).or_else(|| paired_ratio(&SidedShares { clusters: None, ..sides }))
+    let is_one_cluster = of_items.len() > 1 && of_items.iter().all(|cluster| *cluster == of_items[0]);
+    if items.is_clustered && is_one_cluster {
+        return Err("all items are in one cluster, so that they are not independent");
+    }
+    paired_ratio(&sides).ok_or("fewer than two items are settled in both")
 }
 
 /// Returns the number of items with which the distance of the difference from the margin would be detected.

@@ -160,12 +160,27 @@ pub fn plan(
     });
     create_private_folder(&passes(run)).map_err(|error| CheckpointError::of_io(&pass, &error))?;
     let recorded = Checkpoint::create(&pass.join("checkpoint"))?;
-    let items = recorded.store_items(BENCHMARK, &questions)?;
+    if let Err(error) = store(run, &pass, &judged, &questions, &recorded) {
+        // Closing a database whose disk is full may never end.
+        recorded.abandon();
+        return Err(error);
+    }
+    Ok(Pass { manifest: judged, folder: pass, checkpoint: recorded, unasked })
+}
+
+/// Stores the questions and the manifest of a pass, and marks it as the current one.
+fn store(
+    run: &Path,
+    pass: &Path,
+    judged: &Manifest,
+    questions: &[Item],
+    recorded: &Checkpoint,
+) -> Result<(), JudgeError> {
+    let items = recorded.store_items(BENCHMARK, questions)?;
     let scoring = judged.spec.scoring.clone();
     recorded.plan_complete(&PlanMark { identity: judged.identity.clone(), items, scoring })?;
-    judged.write(&pass)?;
-    mark(run, &pass)?;
-    Ok(Pass { manifest: judged, folder: pass, checkpoint: recorded, unasked })
+    judged.write(pass)?;
+    mark(run, pass)
 }
 
 /// Returns every distinct question, in the order of reports, and the number of units that need none.

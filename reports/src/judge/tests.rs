@@ -14,6 +14,8 @@ use serde_json::Value;
 use super::*;
 use crate::export;
 use crate::report::report;
+use crate::results::tests::add_judged_first;
+use crate::results::{Cause, RunTable, pooled, seed_groups};
 
 struct Stage {
     folder: tempfile::TempDir,
@@ -48,15 +50,21 @@ fn judge() -> Asked {
 impl Stage {
     /// Creates a run with two repetitions over some items and no records.
     fn new(count: u64) -> Self {
+        Self::of("hotpotqa", count)
+    }
+
+    /// The same for a benchmark, which may be `own`, whose first metric is judged.
+    fn of(benchmark: &str, count: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let items: Vec<_> = (0..count).map(question).collect();
-        let qa = |seed| Configuration { benchmark: "hotpotqa".to_owned(), ..configuration(seed) };
+        let qa = |seed| Configuration { benchmark: benchmark.to_owned(), ..configuration(seed) };
         let mut manifest = manifest_of(&[qa(0), qa(1)], &items);
+        add_judged_first(&mut manifest);
         for planned in &mut manifest.configurations {
             planned.planned = count;
         }
         let checkpoint = Checkpoint::create(&folder.path().join("checkpoint")).unwrap();
-        checkpoint.store_items("hotpotqa", &items).unwrap();
+        checkpoint.store_items(benchmark, &items).unwrap();
         Self { folder, manifest, items, checkpoint }
     }
 
@@ -165,6 +173,55 @@ async fn equal_questions_are_asked_once_and_verdicts_reach_report_and_samples() 
     assert_eq!(judged[2]["judgement"]["paper"], "incorrect");
     assert_eq!(judged[4], Value::Null);
     assert_eq!((&samples[0]["llm_accuracy"], &samples[0]["exact_match"]), (&1.0.into(), &1.0.into()));
+}
+
+#[tokio::test]
+async fn another_metric_is_the_main_one_until_the_run_is_judged() {
+    let stage = Stage::of("own", 4);
+    for item in 0..4 {
+        let prediction = if item < 2 { format!("Number {item}") } else { "nobody".to_owned() };
+        stage.settle(0, item, outcome(Some(&prediction))).await;
+        stage.settle(1, item, outcome(Some(&prediction))).await;
+    }
+    let main = || {
+        let report = report(&stage.manifest, &stage.checkpoint, &[]).unwrap();
+        let table = RunTable::read(&stage.manifest, &stage.checkpoint, Scoring::Paper).unwrap();
+        let correct = table.cells[0].rows.iter().filter(|row| row.cause == Cause::Correct).count() as u64;
+        let one = &report.configurations[0];
+        assert_eq!(one.attribution.get(&Cause::Correct), Some(&correct), "{:?}", one.attribution);
+        let column = &report.matrix.as_ref().unwrap().columns[0];
+        assert_eq!(one.main().unwrap().metric, column.metric);
+        (column.metric.clone(), correct)
+    };
+    assert_eq!(main(), ("exact_match".to_owned(), 2));
+    let pass = stage.plan();
+    for (at, item) in questions(&pass).iter().enumerate() {
+        reply(&pass, item, Some(if at == 0 { "INCORRECT" } else { "CORRECT" })).await;
+    }
+    pass.checkpoint.close().unwrap();
+    assert_eq!(main(), ("llm_accuracy".to_owned(), 3));
+}
+
+#[tokio::test]
+async fn a_seed_without_verdicts_has_the_metrics_of_the_others() {
+    let stage = Stage::of("own", 3);
+    for item in 0..3 {
+        stage.settle(0, item, outcome(Some(&format!("Number {item}")))).await;
+        stage.settle(1, item, outcome(Some("nobody"))).await;
+    }
+    let pass = stage.plan();
+    // The questions of the first seed come first.
+    for item in questions(&pass).iter().take(3) {
+        reply(&pass, item, Some("CORRECT")).await;
+    }
+    pass.checkpoint.close().unwrap();
+    let table = RunTable::read(&stage.manifest, &stage.checkpoint, Scoring::Paper).unwrap();
+    let groups = seed_groups(&table);
+    assert_eq!((groups.len(), table.cells[0].metrics.len()), (1, 2));
+    assert_eq!(table.cells[0].metrics, table.cells[1].metrics);
+    let [judged, exact] = [0, 1].map(|metric| pooled(&table, &groups[0], metric));
+    assert_eq!((judged.units, exact.units), (3, 6));
+    assert_eq!(exact.estimate.unwrap().value, 0.5);
 }
 
 #[tokio::test]

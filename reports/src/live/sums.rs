@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use lumos_benchmarks::{Benchmark, MetricDefinition, Scoring, Tally};
+use lumos_benchmarks::{Benchmark, MetricDefinition, Scoring, Tally, main_metric};
 use lumos_coordinator::Record;
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
 use lumos_coordinator::spec::ResolvedSpec;
-use lumos_tasks::{Ending, FaultKind, Item, Role, Step, Telemetry, UnitId};
+use lumos_tasks::{Ending, FaultKind, Item, Role, Telemetry, UnitId};
 
 use crate::display::visible_text;
+use crate::export::tokens_by_role;
 use crate::ledger::Ledger;
 use crate::results::{ScoreError, benchmark};
 
@@ -67,9 +68,7 @@ struct ConfigurationSums {
 impl ConfigurationSums {
     fn new(spec: &ResolvedSpec, planned: &PlannedConfiguration) -> Result<Self, ScoreError> {
         let benchmark = benchmark(spec, &planned.configuration.benchmark)?;
-        let is_shown = |metric: &&MetricDefinition| {
-            !metric.judged && benchmark.is_measured(metric, &planned.configuration)
-        };
+        let is_measured = |metric: &&MetricDefinition| benchmark.is_measured(metric, &planned.configuration);
         Ok(Self {
             label: planned.label.clone(),
             planned: planned.planned,
@@ -77,7 +76,7 @@ impl ConfigurationSums {
             gave_up: 0,
             faulted: 0,
             benchmark,
-            metric: benchmark.metrics().iter().find(is_shown).copied(),
+            metric: main_metric(benchmark.metrics().iter().filter(is_measured), |_| false).copied(),
             tally: Tally::default(),
         })
     }
@@ -169,12 +168,10 @@ impl RecordSums {
 
 impl UsageSums {
     fn add(&mut self, record: &Record) {
-        for step in &record.outcome.steps {
-            if let Step::Generate { role, prompt_tokens, completion_tokens, .. } = step {
-                let (prompt, completion) = self.tokens.entry(*role).or_default();
-                *prompt += u64::from(prompt_tokens.unwrap_or(0));
-                *completion += u64::from(completion_tokens.unwrap_or(0));
-            }
+        for (role, (read, written)) in tokens_by_role(&record.outcome) {
+            let (prompt, completion) = self.tokens.entry(role).or_default();
+            *prompt += read;
+            *completion += written;
         }
         let seconds = record.telemetry.seconds;
         if seconds.is_finite() && seconds >= 0.0 {
@@ -189,4 +186,29 @@ fn ended_ms(telemetry: &Telemetry) -> i64 {
     #[expect(clippy::cast_possible_truncation, reason = "saturates")]
     let milliseconds = (telemetry.seconds * 1000.0) as i64;
     telemetry.started_ms.saturating_add(milliseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_coordinator::samples::{configuration, item, manifest_of, state};
+    use lumos_coordinator::unit_of;
+    use lumos_tasks::{ChatReply, Step, ToolCall, ToolReply};
+
+    use super::*;
+
+    #[test]
+    fn calls_of_chat_models_count() {
+        let items = [item(0)];
+        let manifest = manifest_of(&[configuration(0)], &items);
+        let mut record = state(0, &unit_of(&manifest.configurations[0], &items[0])).unwrap();
+        let call = ToolCall::Chat { role: Role::Qa, messages: Vec::new(), max_new_tokens: 100 };
+        let reply =
+            ChatReply { prompt_tokens: Some(90), completion_tokens: Some(2), ..ChatReply::recorded("yes") };
+        record.outcome.steps.push(Step::Call { turn: 1, call, reply: ToolReply::Chat(reply) });
+        let mut usage = UsageSums::default();
+        usage.add(&record);
+        assert_eq!(usage.tokens[&Role::Qa], (90, 2));
+        let sum = usage.tokens.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        assert_eq!(sum, record.outcome.tokens());
+    }
 }

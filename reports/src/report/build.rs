@@ -232,7 +232,7 @@ impl ConfigurationSum {
                 *full += u64::from(answered && score.is_full(metric.name));
             }
             if index == 0 {
-                correct = metrics.first().is_some_and(|metric| score.is_full(metric.name));
+                correct = score.is_correct(metrics);
             }
             sum.tally.add(item.group.as_deref(), &score);
         }

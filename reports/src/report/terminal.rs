@@ -7,6 +7,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width};
 
 use crate::display::thousands;
+use crate::trajectory::harmless;
 
 use super::model::Report;
 use super::numbers::{dash, distance, figure, interval, items};
@@ -116,6 +117,9 @@ impl Terminal {
     /// Writes a table.
     pub(crate) fn table(self, out: &mut dyn Write, mut rows: Rows<'_>) -> io::Result<()> {
         let width = self.width.max(NARROWEST);
+        for cell in rows.rows.iter_mut().flatten() {
+            *cell = harmless(cell);
+        }
         rows.fit(width);
         let widths = rows.widths(width);
         let mut table = Table::new();
@@ -144,14 +148,14 @@ impl Terminal {
     pub(crate) fn text(self, out: &mut dyn Write, text: &str) -> io::Result<()> {
         let width = usize::from(self.width.max(NARROWEST));
         let mut line = String::new();
-        for word in text.split_whitespace() {
+        for word in text.split_whitespace().map(harmless) {
             let length = line.chars().count();
             if length > 3 && length + 1 + word.chars().count() > width {
                 writeln!(out, "{line}")?;
                 line = "  ".to_owned();
             }
             line.push(' ');
-            line.push_str(word);
+            line.push_str(&word);
         }
         writeln!(out, "{line}")
     }
@@ -246,5 +250,21 @@ impl Terminal {
             self.text(out, &format!("{} duplicate outcomes dropped", thousands(report.duplicates)))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_texts_do_not_reach_the_terminal() {
+        let (mut out, terminal) = (Vec::new(), Terminal { width: 80 });
+        terminal.text(&mut out, "item 1: \u{1b}[2JGold\r\nA: \u{7}").unwrap();
+        let rows = vec![vec!["\u{1b}]0;title\u{7}".to_owned(), "1".to_owned()]];
+        terminal.table(&mut out, Rows::new(vec!["group", "value"], 1, rows)).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        assert!(shown.starts_with(" item 1: \u{fffd}[2JGold A: \u{fffd}\n"), "{shown:?}");
+        assert!(shown.chars().all(|character| character == '\n' || !character.is_control()), "{shown:?}");
     }
 }

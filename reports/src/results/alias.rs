@@ -1,6 +1,6 @@
 //! Short names of models and runs for tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -74,21 +74,25 @@ pub(crate) fn aliases(names: &[&str], given: &Labels) -> BTreeMap<String, String
     names.sort_unstable();
     names.dedup();
     let all: Vec<Vec<String>> = names.iter().map(|name| parts(name)).collect();
-    let longest = all.iter().map(Vec::len).max().unwrap_or(0);
     let shortened = |parts: &[String], count: usize| parts[parts.len().saturating_sub(count)..].join("/");
-    let unlabelled: Vec<usize> = (0..names.len()).filter(|&at| given.of(names[at]).is_none()).collect();
+    let labels: HashSet<&str> = names.iter().filter_map(|name| given.of(name)).collect();
+    // The name without a label that ends with these parts; `None` if several do.
+    let mut owners: HashMap<String, Option<usize>> = HashMap::new();
+    for at in (0..names.len()).filter(|&at| given.of(names[at]).is_none()) {
+        for count in 1..=all[at].len() {
+            let end = shortened(&all[at], count);
+            owners.entry(end).and_modify(|owner| *owner = None).or_insert(Some(at));
+        }
+    }
     let alias = |at: usize| {
         if let Some(label) = given.of(names[at]) {
             return label.to_owned();
         }
         let is_unique = |count: &usize| {
             let own = shortened(&all[at], *count);
-            unlabelled
-                .iter()
-                .all(|&other| other == at || (1..=longest).all(|count| shortened(&all[other], count) != own))
-                && !names.iter().any(|name| given.of(name) == Some(own.as_str()))
+            owners.get(&own) == Some(&Some(at)) && !labels.contains(own.as_str())
         };
-        let count = (1..=longest).find(is_unique);
+        let count = (1..=all[at].len()).find(is_unique);
         // Names that differ only in their backend are shown in full.
         count.map_or_else(|| names[at].to_owned(), |count| shortened(&all[at], count))
     };

@@ -1,7 +1,7 @@
 //! All models and settings of a run over its benchmarks.
 
 use lumos_benchmarks::statistics::{Limits, holm};
-use lumos_benchmarks::{MetricDefinition, Unit};
+use lumos_benchmarks::{MetricDefinition, Unit, main_metric};
 use lumos_tasks::{Configuration, ModelIdentity, Role};
 use serde::Serialize;
 
@@ -79,8 +79,11 @@ pub(crate) fn whole_matrix(table: &RunTable, labels: &Labels) -> Matrix {
     };
     for (position, items) in table.benchmarks.iter().enumerate() {
         let benchmark = items.benchmark;
-        let Some(metric) = benchmark.metrics().first() else { continue };
         let column: Vec<Option<&SeedGroup>> = rows.iter().map(|(_, groups)| groups[position]).collect();
+        let has_value = |metric: &MetricDefinition| {
+            column.iter().flatten().any(|group| position_of(table, group, metric).is_some())
+        };
+        let Some(metric) = main_metric(benchmark.metrics(), has_value) else { continue };
         for (row, group) in matrix.rows.iter_mut().zip(&column) {
             row.cells.push(group.and_then(|group| cell(table, group, metric)));
         }

@@ -14,6 +14,7 @@ use thiserror::Error;
 use crate::judge::{JudgeReport, Verdicts};
 
 use super::cause::{Cause, turn_of};
+use super::seeds::seed_groups;
 
 /// Error of scoring a run.
 #[derive(Debug, Error)]
@@ -69,7 +70,7 @@ pub(crate) struct BenchmarkItems {
     pub(crate) indexes: Vec<u64>,
     pub(crate) names: Vec<Option<String>>,
     pub(crate) groups: Vec<Option<String>>,
-    /// Number of each item's cluster, by first appearance; a cluster of its own if the benchmark has no clusters.
+    /// Number of each item's cluster; an item that the benchmark puts in none is a cluster of its own.
     pub(crate) clusters: Vec<u32>,
     /// Whether the benchmark has clusters.
     pub(crate) is_clustered: bool,
@@ -160,7 +161,7 @@ impl UnitRow {
         };
         let share =
             |metric: &MetricDefinition| score.and_then(|score| score.share(metric.name)).unwrap_or(UNSCORED);
-        let correct = score.zip(metrics.first()).is_some_and(|(score, metric)| score.is_full(metric.name));
+        let correct = score.is_some_and(|score| score.is_correct(metrics));
         let (prompt_tokens, completion_tokens) = record.outcome.tokens();
         let count = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
         Self {
@@ -217,7 +218,10 @@ pub(crate) struct TableBuilder {
     scoring: Scoring,
     verdicts: Option<Verdicts>,
     benchmarks: Vec<BenchmarkItems>,
+    /// Numbers of named clusters, by position of the benchmark and name.
     clusters: HashMap<(usize, String), u32>,
+    /// Number of the next cluster, named or of one item.
+    next_cluster: u32,
     cells: Vec<CellRows>,
 }
 
@@ -227,8 +231,14 @@ impl TableBuilder {
         scoring: Scoring,
         verdicts: Option<Verdicts>,
     ) -> Result<Self, ScoreError> {
-        let mut builder =
-            Self { scoring, verdicts, benchmarks: Vec::new(), clusters: HashMap::new(), cells: Vec::new() };
+        let mut builder = Self {
+            scoring,
+            verdicts,
+            benchmarks: Vec::new(),
+            clusters: HashMap::new(),
+            next_cluster: 0,
+            cells: Vec::new(),
+        };
         for planned in &manifest.configurations {
             let benchmark = benchmark(&manifest.spec, &planned.configuration.benchmark)?;
             let is_measured =
@@ -251,7 +261,7 @@ impl TableBuilder {
     }
 
     pub(crate) fn add(&mut self, view: &UnitView<'_>) {
-        let Self { scoring, verdicts, benchmarks, clusters, cells } = self;
+        let Self { scoring, verdicts, benchmarks, clusters, next_cluster, cells } = self;
         let Some(cell) = cells.get_mut(view.position) else { return };
         let name = view.configuration.configuration.benchmark.as_str();
         let Some(at) = benchmarks.iter().position(|items| items.benchmark.name() == name) else { return };
@@ -259,8 +269,15 @@ impl TableBuilder {
         // Configurations of a benchmark have the same first items in the same order. Those with more items add them.
         if items.ids.len() == cell.rows.len() {
             items.add(view.item, |name| {
-                let next = u32::try_from(clusters.len()).unwrap_or(u32::MAX);
-                *clusters.entry((at, name)).or_insert(next)
+                let mut new = || {
+                    let cluster = *next_cluster;
+                    *next_cluster = next_cluster.saturating_add(1);
+                    cluster
+                };
+                match name {
+                    Some(name) => *clusters.entry((at, name)).or_insert_with(new),
+                    None => new(),
+                }
             });
         }
         let score = view.settled().and_then(|record| {
@@ -279,41 +296,52 @@ impl TableBuilder {
     }
 
     pub(crate) fn finish(self, manifest: &Manifest) -> RunTable {
-        let mut cells = self.cells;
-        for cell in &mut cells {
-            // A judged metric has no values before the run is judged.
-            let unjudged: Vec<usize> = cell
-                .metrics
-                .iter()
-                .enumerate()
-                .filter(|(at, metric)| metric.judged && cell.rows.iter().all(|row| row.share(*at).is_none()))
-                .map(|(at, _)| at)
-                .collect();
-            for at in unjudged.into_iter().rev() {
-                cell.metrics.remove(at);
-                for row in cell.rows.iter_mut().filter(|row| !row.scores.is_empty()) {
-                    let mut scores = std::mem::take(&mut row.scores).into_vec();
-                    scores.remove(at);
-                    row.scores = scores.into_boxed_slice();
-                }
-            }
-        }
-        RunTable {
+        let mut table = RunTable {
             manifest: manifest.clone(),
             scoring: self.scoring,
             benchmarks: self.benchmarks,
-            cells,
+            cells: self.cells,
             judge: self.verdicts.as_ref().map(Verdicts::report),
+        };
+        for group in seed_groups(&table) {
+            // A judged metric has no values before the run is judged. Seeds keep equal metrics, found by position.
+            let has_value = |at: usize| {
+                group
+                    .cells
+                    .iter()
+                    .any(|&cell| table.cells[cell].rows.iter().any(|row| row.share(at).is_some()))
+            };
+            let metrics = group.first(&table).metrics.iter().enumerate();
+            let unjudged: Vec<usize> =
+                metrics.filter(|(at, metric)| metric.judged && !has_value(*at)).map(|(at, _)| at).collect();
+            for &cell in &group.cells {
+                for &at in unjudged.iter().rev() {
+                    table.cells[cell].remove_metric(at);
+                }
+            }
+        }
+        table
+    }
+}
+
+impl CellRows {
+    /// Removes the metric at a position, which has no values.
+    fn remove_metric(&mut self, at: usize) {
+        self.metrics.remove(at);
+        for row in self.rows.iter_mut().filter(|row| !row.scores.is_empty()) {
+            let mut scores = std::mem::take(&mut row.scores).into_vec();
+            scores.remove(at);
+            row.scores = scores.into_boxed_slice();
         }
     }
 }
 
 impl BenchmarkItems {
-    fn add(&mut self, item: &Item, cluster: impl FnOnce(String) -> u32) {
-        let own = u32::try_from(self.ids.len()).unwrap_or(u32::MAX);
+    /// Adds an item. `cluster` returns the number of a named cluster, or of a new one.
+    fn add(&mut self, item: &Item, cluster: impl FnOnce(Option<String>) -> u32) {
         let named = self.benchmark.cluster(item);
         self.is_clustered |= named.is_some();
-        self.clusters.push(named.map_or(own, cluster));
+        self.clusters.push(cluster(named));
         self.ids.push(item.id.clone());
         self.indexes.push(item.index);
         self.names.push(item.name.clone());

@@ -1,9 +1,11 @@
 //! Tests of tables, seed groups, pooled figures and the matrix on sample records.
 
+use lumos_benchmarks::task_file::{TaskDefinition, TaskFamily, TaskFile};
 use lumos_benchmarks::{IntervalMethod, Scoring};
+use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::samples::{configuration, item, manifest_of, state};
 use lumos_coordinator::{Record, UnitView, unit_of};
-use lumos_tasks::{Configuration, Formulation, Item, ModelIdentity, Outcome, Role};
+use lumos_tasks::{Configuration, Formulation, Item, ModelIdentity, Outcome, Role, Task};
 
 use super::*;
 
@@ -26,6 +28,14 @@ pub(crate) fn table_of(
         }
     }
     builder.finish(&manifest)
+}
+
+/// Adds the benchmark `own` of a task file, whose first metric is judged.
+pub(crate) fn add_judged_first(manifest: &mut Manifest) {
+    let mut definition = TaskDefinition::new("own", TaskFamily::Maths, "items.jsonl");
+    definition.metrics = vec!["llm_accuracy".to_owned(), "exact_match".to_owned()];
+    let file = TaskFile { path: "own/task.toml".into(), definition };
+    manifest.spec.task_files.insert("own".to_owned(), file);
 }
 
 fn items() -> Vec<Item> {
@@ -70,6 +80,17 @@ fn every_planned_unit_has_a_row() {
     let items = &table.benchmarks[0];
     assert_eq!((items.ids.len(), items.is_clustered), (10, false));
     assert_eq!(items.clusters, (0..10).collect::<Vec<u32>>());
+}
+
+#[test]
+fn an_item_without_a_cluster_is_in_no_other_one() {
+    let mut items: Vec<Item> = (0..5).map(item).collect();
+    for (at, database) in [(1, "a"), (3, "a"), (4, "b")] {
+        items[at].task = Task::Sql { question: "How many?".to_owned(), database: database.to_owned() };
+    }
+    let sql = Configuration { benchmark: "intercode_sql".to_owned(), ..configuration(0) };
+    let table = table_of(&[sql], &items, |_, _, outcome| outcome);
+    assert_eq!(table.benchmarks[0].clusters, [0, 1, 2, 1, 3]);
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub(super) struct ItemIndex {
     #[serde(skip)]
     positions: HashMap<(String, ItemId), u32>,
     #[serde(skip)]
+    group_positions: HashMap<String, u32>,
+    #[serde(skip)]
     left_out: u64,
 }
 
@@ -125,6 +127,7 @@ impl ItemIndex {
             rows: RowColumns::default(),
             notes: Vec::new(),
             positions: HashMap::new(),
+            group_positions: HashMap::new(),
             left_out: 0,
         }
     }
@@ -186,11 +189,10 @@ impl ItemIndex {
         if position == next {
             let groups = item.group.iter().flat_map(|group| group.lines()).map(|group| {
                 let group = text(group, TASK);
-                let at = self.groups.iter().position(|one| *one == group);
-                number(at.unwrap_or_else(|| {
-                    self.groups.push(group);
-                    self.groups.len() - 1
-                }))
+                *self.group_positions.entry(group).or_insert_with_key(|group| {
+                    self.groups.push(group.clone());
+                    number(self.groups.len() - 1)
+                })
             });
             columns.group.push(groups.collect());
             columns.index.push(item.index);

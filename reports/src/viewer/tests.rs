@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use lumos_coordinator::samples::{configuration, item, manifest_of, state};
 use lumos_coordinator::{Checkpoint, Record, unit_of};
-use lumos_tasks::{Evidence, Finish, Item, Role, Step};
+use lumos_tasks::{Configuration, Evidence, Finish, Item, Role, Step};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -15,6 +15,7 @@ use super::*;
 use crate::compare::{CompareOptions, Side, compare};
 use crate::report::report;
 use crate::results::RunTable;
+use crate::results::tests::add_judged_first;
 
 fn unpacked(text: &str) -> Value {
     let packed = STANDARD.decode(text.trim()).unwrap();
@@ -62,6 +63,28 @@ async fn written(folder: &Path, items: u64, change: impl Fn(&mut Record)) -> (Ma
     write_page(&mut page, &report, &source).unwrap();
     assert_eq!(fs::read(single).unwrap(), page, "the page that `lumos report` prints");
     (manifest, size)
+}
+
+#[tokio::test]
+async fn scores_are_of_another_metric_until_the_run_is_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let items: Vec<Item> = (0..6).map(item).collect();
+    let own = Configuration { benchmark: "own".to_owned(), ..configuration(0) };
+    let mut manifest = manifest_of(&[own], &items);
+    add_judged_first(&mut manifest);
+    let checkpoint = Checkpoint::create(&folder.path().join("checkpoint")).unwrap();
+    checkpoint.store_items("own", &items).unwrap();
+    for item in &items {
+        let unit = unit_of(&manifest.configurations[0], item);
+        checkpoint.record(state(item.index, &unit).unwrap()).await.unwrap();
+    }
+    let source = ViewerSource { manifest: &manifest, checkpoint: &checkpoint, scorings: &[] };
+    let mut page = Vec::new();
+    write_page(&mut page, &report(&manifest, &checkpoint, &[]).unwrap(), &source).unwrap();
+    let index = index_of(&String::from_utf8(page).unwrap());
+    assert_eq!(index["rows"]["score"], serde_json::json!([1.0, 1.0, 1.0, 1.0, 1.0, 0.0]));
+    let causes = index["rows"]["cause"].as_array().unwrap();
+    assert!(causes[..5].iter().all(|cause| *cause == causes[0]) && causes[5] != causes[0], "{causes:?}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lumos_benchmarks::{Benchmark, ItemScore, Scoring};
+use lumos_benchmarks::{Benchmark, ItemScore, Scoring, main_metric};
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::{Record, UnitView};
 use lumos_tasks::outcome::Observation;
@@ -76,11 +76,14 @@ impl<'a> Scorer<'a> {
                 }));
             }
         }
-        let name = measured.first().map_or("", |metric| metric.name);
         let first = scores.first().filter(|(scoring, _)| Some(scoring) == self.scorings.first());
-        let main = first.and_then(|(_, score)| score.share(name));
+        let main = first.and_then(|(_, score)| {
+            let metrics = measured.iter().copied();
+            score.share(main_metric(metrics, |metric| score.share(metric.name).is_some())?.name)
+        });
         let cause = view.record.as_ref().map_or(Cause::Outstanding, |record| {
-            Cause::of(&record.outcome, first.is_some_and(|(_, score)| score.is_full(name)))
+            let is_correct = first.is_some_and(|(_, score)| score.is_correct(measured.iter().copied()));
+            Cause::of(&record.outcome, is_correct)
         });
         let main = main.map(|share| share.numerator / share.denominator).filter(|value| value.is_finite());
         ScoredUnit { cause, main, scores, judge }
