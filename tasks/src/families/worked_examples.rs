@@ -198,7 +198,11 @@ impl WorkedExample {
                 }
             };
             turns.push((prompt, one.actions.clone()));
-            answers.push((format!("Subgoal {number}"), qa::answer::of_value(&one.result)));
+            let answer = match set {
+                ExampleSet::Agent(agent, _) if !agent.paper_quirks => qa::answer::own_value(&one.result),
+                _ => qa::answer::of_value(&one.result),
+            };
+            answers.push((format!("Subgoal {number}"), answer));
         }
         turns
     }

@@ -107,7 +107,7 @@ impl LiveWiki {
             let titles = self.client.document(address, Missing::IsFault, found_titles).await?;
             if !titles.is_empty() {
                 let most = usize::try_from(most).unwrap_or(usize::MAX);
-                return Ok(titles.iter().take(most).map(|title| page_address(title)).collect());
+                return Ok(titles.iter().take(most).map(|title| page_address(&escaped(title))).collect());
             }
         }
         Ok(Vec::new())
@@ -124,6 +124,11 @@ impl Tools for LiveWiki {
         };
         reply.map_err(|message| ToolFault { tool: "wiki".into(), message })
     }
+}
+
+/// A title in which what would end a path or begin an escape is percent-encoded, as in the addresses of a search engine.
+fn escaped(title: &str) -> String {
+    title.replace('%', "%25").replace('?', "%3F")
 }
 
 /// The fields of a search response that are used.

@@ -71,7 +71,12 @@ impl Site {
             (WikiRequest::Find(text), Behaviour::Corrected) => {
                 self.with_query("/w/index.php", &[("search", text)])
             }
-            _ => Url::parse(&request.address()).map_err(|error| refused(&error.to_string()))?,
+            // The parser would remove line breaks, which the original's HTTP client encodes.
+            _ => {
+                let address =
+                    request.address().replace('\n', "%0A").replace('\r', "%0D").replace('\t', "%09");
+                Url::parse(&address).map_err(|error| refused(&error.to_string()))?
+            }
         };
         address.set_fragment(None);
         if self.is_other && address.as_str().strip_prefix(SITE).is_some_and(|rest| rest.starts_with('/')) {
@@ -188,6 +193,13 @@ mod tests {
         }
         let long = "x".repeat(10_000);
         assert_eq!(asked(&site, &long, Behaviour::Paper), None);
+    }
+
+    #[test]
+    fn line_breaks_are_encoded() {
+        let site = Site::new(SITE).unwrap();
+        let address = asked(&site, "one\n2\t3", Behaviour::Paper).unwrap();
+        assert!(address.ends_with("one%0A2%093"), "{address}");
     }
 
     #[test]

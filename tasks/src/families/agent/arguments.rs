@@ -51,8 +51,10 @@ fn split(text: &str, most: usize) -> Vec<&str> {
         match (quote, character) {
             (Some(open), _) if character == open => quote = None,
             (Some(_), _) => {}
-            // An apostrophe within a word opens no quotation.
-            (None, '"' | '\'') if !before.is_alphanumeric() => quote = Some(character),
+            // Neither an apostrophe within a word nor a quote that nothing closes opens a quotation.
+            (None, '"' | '\'') if !before.is_alphanumeric() && is_closed(text, at, character) => {
+                quote = Some(character);
+            }
             (None, '(' | '[' | '{') => depth += 1,
             (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
             (None, ',') if depth == 0 && parts.len() + 1 < most => {
@@ -67,6 +69,11 @@ fn split(text: &str, most: usize) -> Vec<&str> {
     parts.into_iter().map(str::trim).collect()
 }
 
+/// Whether the quote at a place of a text occurs again after it.
+fn is_closed(text: &str, at: usize, quote: char) -> bool {
+    text.get(at + quote.len_utf8()..).is_some_and(|rest| rest.contains(quote))
+}
+
 /// The value in `name=value` or `name: value`.
 fn after_name<'a>(part: &'a str, name: &str) -> Option<&'a str> {
     part.strip_prefix(name)?.trim_start().strip_prefix(['=', ':']).map(str::trim)
@@ -74,7 +81,11 @@ fn after_name<'a>(part: &'a str, name: &str) -> Option<&'a str> {
 
 fn unquoted(text: &str) -> &str {
     let text = text.trim();
-    ['"', '\''].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote)).unwrap_or(text)
+    let inner = |quote: &char| {
+        let inner = text.strip_prefix(*quote)?.strip_suffix(*quote)?;
+        (!inner.contains(*quote)).then_some(inner)
+    };
+    ['"', '\''].iter().find_map(inner).unwrap_or(text)
 }
 
 fn typed<E: From<Failure>>(text: &str, argument: &ArgumentDefinition) -> Result<Value, E> {
@@ -135,6 +146,8 @@ mod tests {
             ("city: O'Hara's", json!({"city": "O'Hara's"})),
             ("Kyoto (old), ", json!({"city": "Kyoto (old)"})),
             ("f(1, 2), 3.0", json!({"city": "f(1, 2)", "days": 3})),
+            ("'90s rock, 5", json!({"city": "'90s rock", "days": 5})),
+            (r#""Romeo" and "Juliet""#, json!({"city": r#""Romeo" and "Juliet""#})),
         ] {
             assert_eq!(parsed(text, &expected), Ok(object), "{text}");
         }

@@ -70,6 +70,11 @@ struct Qa {
 }
 
 impl Qa {
+    /// How a value is cut to its answer.
+    fn cut(&self) -> fn(&str) -> &str {
+        if self.agent.paper_quirks { results::of_value } else { results::own_value }
+    }
+
     /// Records an action's value.
     ///
     /// In the original, an exception assigns an empty value to an empty variable and the episode continues;
@@ -124,10 +129,10 @@ impl Qa {
             return state.end_with(Err(failure), None, raised, Evidence::Qa);
         }
         let prediction = if self.one_time || self.agent.answer == FinalAnswer::Last {
-            results::prediction(&self.variables, self.form, self.behaviour)
+            results::prediction(&self.variables, self.form, self.behaviour, self.cut())
         } else {
             match self.variables.get(FINAL_ANSWER) {
-                Some(Value::Text(text)) => Ok(results::of_value(text).to_owned()),
+                Some(Value::Text(text)) => Ok(self.cut()(text).to_owned()),
                 Some(Value::List(_)) => Err(Failure::argument(format!("`{FINAL_ANSWER}` holds passages"))),
                 None => Err(Failure::new(Stage::Limit, "the rounds were used up before planning stopped")),
             }
@@ -174,7 +179,7 @@ impl Family for Qa {
             return next_subgoal(plan);
         }
         let answers = self.subgoal_values.iter().filter(|(_, value)| is_shown(value));
-        let answers = answers.map(|(name, value)| (name.as_str(), results::of_value(value)));
+        let answers = answers.map(|(name, value)| (name.as_str(), self.cut()(value)));
         prompts::subgoal_with_results(plan, answers)
     }
 
@@ -234,7 +239,7 @@ impl Family for Qa {
     fn next_turn(&mut self, turn: &Turn, state: &mut LoopState) -> Result<(String, String), Want> {
         // The original takes the text after the last `=`, which may be a part of the value.
         let last = self.last_value.as_ref().filter(|_| !self.agent.paper_quirks).map(Value::to_python_text);
-        let result = last.as_deref().map_or_else(|| state.last_result(), results::of_value);
+        let result = last.as_deref().map_or_else(|| state.last_result(), results::own_value);
         let plan = plan_again(&turn.plan, state.turn, result);
         Ok((plan, ground_again(&turn.ground)))
     }

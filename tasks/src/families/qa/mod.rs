@@ -12,7 +12,7 @@ pub use prompts::hash as prompts_hash;
 /// Extracts answers from replies.
 pub mod answer {
     pub use super::results::of_reply;
-    pub(crate) use super::results::of_value;
+    pub(crate) use super::results::{of_value, own_value};
 }
 
 /// Selects passages by their scores.

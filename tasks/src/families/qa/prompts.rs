@@ -45,6 +45,8 @@ const RESULTS: &str = " The grounding could be based on the following results:";
 
 /// Prefix of the QA tool's replies that contain an answer.
 pub(crate) const ANSWER: &str = "Answer: ";
+/// What the value of the question-answering tool begins with.
+pub(super) const QUESTION: &str = "Question: ";
 /// Appended to a question that must be answered by yes or no.
 pub(crate) const YES_OR_NO: &str = " Must answer yes/no.";
 /// The value of an action that found nothing.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::prompts::ANSWER;
+use super::prompts::{ANSWER, QUESTION};
 use crate::families::Failure;
 use crate::families::execution::{invalid_variable, last_variable};
 use crate::families::maths::answer::{of_chain, of_direct};
@@ -54,11 +54,13 @@ impl Variables {
 
 /// The prediction of a one-time episode: the value of the variable with the highest number; in StrategyQA
 /// (and in corrected behaviour) that of `Output` if it exists. The error is what the original raises for a
-/// variable of another form, in which case it skips the item; corrected behaviour skips such variables.
+/// variable of another form, in which case it skips the item; corrected behaviour skips such variables. `cut` is
+/// [`of_value`] or [`own_value`].
 pub(super) fn prediction(
     variables: &Variables,
     form: AnswerForm,
     behaviour: Behaviour,
+    cut: fn(&str) -> &str,
 ) -> Result<String, Failure> {
     const OUTPUT: &str = "Output";
     let takes_output = form == AnswerForm::YesNo || behaviour == Behaviour::Corrected;
@@ -68,7 +70,7 @@ pub(super) fn prediction(
         last_variable(variables.names(), behaviour)?
     };
     match variables.get(&variable) {
-        Some(Value::Text(text)) => Ok(of_value(text).to_owned()),
+        Some(Value::Text(text)) => Ok(cut(text).to_owned()),
         Some(Value::List(_)) => Err(Failure::argument(format!("`{variable}` holds passages, not an answer"))),
         None => Err(invalid_variable(&variable)),
     }
@@ -77,6 +79,12 @@ pub(super) fn prediction(
 /// The text after `Answer: ` (up to the next one); the whole text without the marker.
 pub(crate) fn of_value(value: &str) -> &str {
     value.split(ANSWER).nth(1).unwrap_or(value)
+}
+
+/// The same for agents without a published script, which may have tools of their own: only a reply of the question-answering
+/// tool or its calculator is cut, whose text begins with the question.
+pub(crate) fn own_value(value: &str) -> &str {
+    if value.starts_with(QUESTION) { of_value(value) } else { value }
 }
 
 /// The answer in a single model's reply; `None` if the original finds none and skips the item.
@@ -130,25 +138,34 @@ mod tests {
     fn the_highest_number_wins() {
         let values = variables(&[("R9", "Answer: a"), ("R10", "Question: q; Answer: b")]);
         for behaviour in Behaviour::ALL {
-            assert_eq!(prediction(&values, AnswerForm::Entity, behaviour).as_deref(), Ok("b"));
+            assert_eq!(prediction(&values, AnswerForm::Entity, behaviour, of_value).as_deref(), Ok("b"));
         }
         let empty = variables(&[("R1", "a"), ("", "")]);
-        assert!(prediction(&empty, AnswerForm::Entity, Behaviour::Paper).is_err());
-        assert_eq!(prediction(&empty, AnswerForm::Entity, Behaviour::Corrected).as_deref(), Ok("a"));
+        assert!(prediction(&empty, AnswerForm::Entity, Behaviour::Paper, of_value).is_err());
+        assert_eq!(
+            prediction(&empty, AnswerForm::Entity, Behaviour::Corrected, of_value).as_deref(),
+            Ok("a")
+        );
     }
 
     #[test]
     fn output_counts_where_the_original_looks_for_it() {
         let values = variables(&[("R1", "a"), ("Output", "b")]);
-        assert_eq!(prediction(&values, AnswerForm::YesNo, Behaviour::Paper).as_deref(), Ok("b"));
-        assert!(prediction(&values, AnswerForm::Entity, Behaviour::Paper).is_err());
-        assert_eq!(prediction(&values, AnswerForm::Entity, Behaviour::Corrected).as_deref(), Ok("b"));
+        assert_eq!(prediction(&values, AnswerForm::YesNo, Behaviour::Paper, of_value).as_deref(), Ok("b"));
+        assert!(prediction(&values, AnswerForm::Entity, Behaviour::Paper, of_value).is_err());
+        assert_eq!(
+            prediction(&values, AnswerForm::Entity, Behaviour::Corrected, of_value).as_deref(),
+            Ok("b")
+        );
     }
 
     #[test]
     fn answers_are_cut_as_the_original_cuts_them() {
         assert_eq!(of_value("Question: Who?; Answer: Ada"), "Ada");
         assert_eq!(of_value("Question: Who?; No answer."), "Question: Who?; No answer.");
+        assert_eq!(own_value("Question: Who?; Answer: Ada"), "Ada");
+        let text = "Q: capital? Answer: Oslo. Next Answer: see map";
+        assert_eq!((own_value(text), of_value(text)), (text, "Oslo. Next "));
         let cot = |reply| of_reply(reply, AnswerForm::Entity, Formulation::Cot);
         assert_eq!(cot("… decomposed questions, the answer is Ada L. ").as_deref(), Some("Ada L"));
         assert_eq!(cot("… decomposed questions, the answer is False.").as_deref(), Some("no"));

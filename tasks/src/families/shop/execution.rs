@@ -146,11 +146,14 @@ pub(super) fn execute(
     let value = match parsed.name.as_str() {
         "Search" => text(&items(session.act(format!("search[{arguments}]"), false, &mut replies)?)),
         "Click" => {
-            let clicked = if find_variables(arguments).is_empty() {
-                arguments.to_owned()
-            } else {
-                value(results, arguments)?.to_python_text()
+            let variables = find_variables(arguments);
+            let is_variable = match behaviour {
+                Behaviour::Paper => !variables.is_empty(),
+                // A name of a product may contain `R` and digits.
+                Behaviour::Corrected => variables == [arguments],
             };
+            let clicked =
+                if is_variable { value(results, arguments)?.to_python_text() } else { arguments.to_owned() };
             // The original repeats everything at every click; only what a reset undid has to be repeated.
             let replays = behaviour == Behaviour::Paper || session.reset;
             let reply = session.act(format!("click[{clicked}]"), replays, &mut replies)?;

@@ -95,6 +95,8 @@ impl Family for Planned {
                 let result = cut(&shown(reply), RESULT_CHARACTERS).to_owned();
                 if matches!(reply, SqlReply::Rows { .. }) {
                     self.statements.insert(variable.clone(), statement);
+                } else {
+                    self.statements.remove(&variable);
                 }
                 let observation = match reply {
                     SqlReply::Error(_) => Observation::Refused(result.clone()),

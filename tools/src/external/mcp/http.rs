@@ -19,14 +19,17 @@ use super::super::message::quoted;
 
 const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
+/// Maximum number of a response's messages other than the reply, such as notifications of progress. The client replies to each
+/// request among them.
+const OTHERS: usize = 16;
 /// Time limit for ending a session.
 const CLOSING: Duration = Duration::from_secs(2);
 
 /// A session on a server.
 pub(super) struct HttpTransport {
     session: Arc<Session>,
-    sender: mpsc::UnboundedSender<ServerJsonRpcMessage>,
-    received: mpsc::UnboundedReceiver<ServerJsonRpcMessage>,
+    sender: mpsc::Sender<ServerJsonRpcMessage>,
+    received: mpsc::Receiver<ServerJsonRpcMessage>,
 }
 
 struct Session {
@@ -44,8 +47,7 @@ struct State {
 
 impl HttpTransport {
     pub(super) fn new(client: HttpClient, url: Url) -> Self {
-        // At most the messages of one response are in the channel for each message that is sent.
-        let (sender, received) = mpsc::unbounded_channel();
+        let (sender, received) = mpsc::channel(2 * OTHERS);
         Self { session: Arc::new(Session { client, url, state: Mutex::default() }), sender, received }
     }
 }
@@ -63,7 +65,7 @@ impl Session {
         request
     }
 
-    /// Sends a message and returns those of its response.
+    /// Sends a message. Returns those of its response if it is a request; there are no replies to others.
     async fn post(&self, message: &ClientJsonRpcMessage) -> Result<Vec<ServerJsonRpcMessage>, HttpError> {
         let body = serde_json::to_vec(message).map_err(|error| HttpError::last(error.to_string()))?;
         let request = self.with_headers(HttpRequest::post(self.url.as_str(), body));
@@ -71,7 +73,9 @@ impl Session {
         if let Some(id) = response.header(SESSION) {
             self.state().id = Some(id.to_owned());
         }
-        let messages = messages(&response).map_err(HttpError::last)?;
+        let ClientJsonRpcMessage::Request(request) = message else { return Ok(Vec::new()) };
+        let id = serde_json::to_value(&request.id).map_err(|error| HttpError::last(error.to_string()))?;
+        let messages = of_request(&id, messages(&response).map_err(HttpError::last)?);
         let version =
             messages.iter().find_map(|message| message.pointer("/result/protocolVersion")?.as_str());
         if let Some(version) = version {
@@ -85,6 +89,20 @@ impl Session {
         });
         read.collect()
     }
+}
+
+/// Returns the reply to a request and the first [`OTHERS`] messages of the server's own, in order.
+fn of_request(id: &Value, mut messages: Vec<Value>) -> Vec<Value> {
+    let mut others = 0;
+    messages.retain(|message| {
+        if message.get("method").is_none() {
+            // Servers that could not read the request reply without an id.
+            return message.get("id").is_none_or(|replied| replied == id || replied.is_null());
+        }
+        others += 1;
+        others <= OTHERS
+    });
+    messages
 }
 
 /// Returns the messages in a response.
@@ -139,7 +157,7 @@ impl Transport<RoleClient> for HttpTransport {
         async move {
             for message in session.post(&message).await? {
                 // The receiver is dropped when the connection is closed.
-                let _ = sender.send(message);
+                let _ = sender.send(message).await;
             }
             Ok(())
         }
@@ -168,6 +186,17 @@ impl Transport<RoleClient> for HttpTransport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_response_has_one_reply_and_few_other_messages() {
+        let ping = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+        let reply = |id: u8| serde_json::json!({"jsonrpc": "2.0", "id": id, "result": {}});
+        let mut messages = vec![ping; 1_000];
+        messages.extend([reply(6), reply(7), reply(8)]);
+        let read = of_request(&Value::from(7), messages);
+        assert_eq!(read.len(), OTHERS + 1);
+        assert_eq!(read.last(), Some(&reply(7)));
+    }
 
     #[test]
     fn events_are_separated_by_empty_lines() {

@@ -148,16 +148,18 @@ impl Session {
             Ok(Kind::Blank) => Fetched::Failed { message: "Query was empty".to_owned() },
             Ok(Kind::Use(name)) if name.eq_ignore_ascii_case(&self.name) => Fetched::Nothing,
             Ok(Kind::Use(name)) => Fetched::Failed { message: format!("Access denied to database '{name}'") },
-            Ok(Kind::Read) => state.database.run(statement, false).await?,
-            Ok(Kind::Write) => {
+            Ok(kind @ (Kind::Read | Kind::Write)) => {
+                let writes = matches!(kind, Kind::Write);
                 match self.behaviour {
                     // The original runs the gold query on the database as changed by the episode.
-                    Behaviour::Paper => state.gold = None,
+                    Behaviour::Paper if writes => state.gold = None,
+                    Behaviour::Paper => {}
+                    // Before any statement: some that count as reading can write, such as `WITH … DELETE`.
                     Behaviour::Corrected => {
                         self.gold(&mut state).await?;
                     }
                 }
-                state.database.run(statement, true).await?
+                state.database.run(statement, writes).await?
             }
         };
         if !statement.is_empty() {
@@ -186,6 +188,10 @@ impl Session {
     async fn submit(&self) -> Result<SqlGrade, ToolFault> {
         let mut state = self.state.lock().await;
         let gold = self.gold(&mut state).await?;
+        if self.behaviour == Behaviour::Paper {
+            // The original runs the gold query on the cursor of the agent's statements.
+            state.had_result = matches!(gold, Fetched::Rows(_));
+        }
         Ok(state.world.grade(&self.gold_query, &gold).reply())
     }
 }

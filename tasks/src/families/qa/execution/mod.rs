@@ -8,11 +8,12 @@ mod knowledge;
 mod question;
 pub(super) mod world;
 
-use super::results::{Variables, of_value};
+use super::results::{Variables, own_value};
 use crate::call::{ToolCall, ToolReply};
 use crate::families::Failure;
 use crate::families::agent::{self, AgentDefinition, Operation};
 use crate::families::execution::{self, Interrupt, not_dispatched};
+use crate::families::maths::parse::has_operator;
 use crate::families::parse::parse_action;
 use crate::formulation::Behaviour;
 use crate::item::AnswerForm;
@@ -134,16 +135,22 @@ fn substitute(
 
 /// The value of a formula.
 fn formula(arguments: &str, known: Known<'_>, world: &mut World<'_>) -> Result<Value, Interrupt> {
-    let query = substitute(arguments, known, in_an_argument)?;
+    let query = substitute(arguments, known, |value| operand(arguments, in_an_argument(value)))?;
     let value = world.arithmetic(&query)?;
     let value = value.ok_or_else(|| Failure::tool(format!("`{query}` has no value")))?;
     Ok(value.into())
 }
 
+/// A value as inserted into a formula: in parentheses beside an operator, unless it is a number without a sign.
+fn operand(formula: &str, value: String) -> String {
+    let is_plain = value.chars().all(|character| character.is_ascii_digit() || character == '.');
+    if is_plain || !has_operator(formula) { value } else { format!("({value})") }
+}
+
 /// A value as inserted into an argument: the answer only, if it is an answer of the question-answering tool.
 fn in_an_argument(value: &Value) -> String {
     match value {
-        Value::Text(text) => strip(of_value(text)).to_owned(),
+        Value::Text(text) => strip(own_value(text)).to_owned(),
         Value::List(_) => value.to_python_text(),
     }
 }

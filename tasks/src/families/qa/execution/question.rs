@@ -5,7 +5,7 @@
 
 use super::knowledge::{in_a_question, passages, titled};
 use super::world::{World, is_answer};
-use super::{Known, MAX_CONTEXT, Setting, substitute};
+use super::{Known, MAX_CONTEXT, Setting, operand, substitute};
 use crate::families::Failure;
 use crate::families::execution::Interrupt;
 use crate::families::qa::page::{MOST_SENTENCES, TABLE_MARK};
@@ -144,9 +144,12 @@ pub(super) fn calculate(
 
 /// The value of arguments that are a sum of numbers.
 fn arithmetic(arguments: &str, known: Known<'_>, world: &mut World<'_>) -> Result<Option<Value>, Interrupt> {
-    let query = substitute(arguments, known, in_a_question)?;
+    // A date or a range among the values is not a formula.
+    if !arguments.contains(OPERATORS) {
+        return Ok(None);
+    }
+    let query = substitute(arguments, known, |value| operand(arguments, in_a_question(value)))?;
     let is_sum = query.contains(|character: char| character.is_ascii_digit())
-        && query.contains(OPERATORS)
         && !query.contains(|character: char| character.is_alphabetic());
     if !is_sum {
         return Ok(None);

@@ -147,6 +147,22 @@ fn the_calculator_asks_the_chat_model_and_calculates_in_corrected_behaviour() {
     let (executed, calls) = run("R3 = Calculator(R1 + R2)", &known, &corrected);
     assert_eq!(calls, [ToolCall::Maths { query: "2 + 3".to_owned() }]);
     assert_eq!(value(&executed), &Value::from("Question: 2 + 3; Answer: 5"));
+    // A date among the values is not a formula.
+    let known = variables(&[("R1", "Question: q; Answer: 1912-04-15".into())]);
+    assert_eq!(tools(&run("R3 = Calculator(R1)", &known, &corrected).1)[0], "qa");
+}
+
+#[test]
+fn values_in_formulas_are_in_parentheses() {
+    for (formula, value, expected) in [
+        ("6 / R1", "1/3", "(1/3)"),
+        ("R1 ^ 2", "-2", "(-2)"),
+        ("2 * R1", "15 - sqrt(2)", "(15 - sqrt(2))"),
+        ("R1 + 1", "2.5", "2.5"),
+        ("sqrt(R1)", "1/3", "1/3"),
+    ] {
+        assert_eq!(operand(formula, value.to_owned()), expected, "{formula}");
+    }
 }
 
 #[test]

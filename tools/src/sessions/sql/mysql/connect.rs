@@ -18,7 +18,7 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::{FutureExt, TryStreamExt};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{AssertSqlSafe, Connection as _, Row};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,6 +36,8 @@ pub(super) const SHORT: Duration = Duration::from_secs(10);
 const GREETING: usize = 1024;
 /// Maximum size of a packet, in bytes: the maximum size of values sent by a server.
 const PACKET: usize = 64 << 20;
+/// Maximum size of the texts that [`texts`] returns, in bytes.
+const TEXTS: usize = 16 << 20;
 /// Size of a part of a packet that is split into parts, in bytes.
 const PART: usize = 0xff_ff_ff;
 
@@ -127,10 +129,17 @@ pub(super) async fn texts(
     connection: &mut MySqlConnection,
     query: String,
 ) -> Result<Vec<String>, sqlx::Error> {
-    let rows = sqlx::raw_sql(AssertSqlSafe(query)).fetch_all(connection).await?;
-    rows.iter()
-        .map(|row| row.try_get_unchecked::<Option<String>, _>(0).map(Option::unwrap_or_default))
-        .collect()
+    let mut rows = sqlx::raw_sql(AssertSqlSafe(query)).fetch(connection);
+    let (mut texts, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.try_next().await? {
+        let text = row.try_get_unchecked::<Option<String>, _>(0)?.unwrap_or_default();
+        bytes += text.len() + size_of::<String>();
+        if bytes > TEXTS {
+            return Err(sqlx::Error::Protocol(format!("reply of the server above {} MiB", TEXTS >> 20)));
+        }
+        texts.push(text);
+    }
+    Ok(texts)
 }
 
 /// Reads the server's first packet. Returns the packet that is sent to the client instead.

@@ -19,6 +19,8 @@ pub(crate) async fn basics(tool: &dyn Tools) {
     let failed = episode.sql("SELECT nothing FROM author").await;
     assert!(matches!(failed, SqlReply::Error(text) if text.starts_with("Error executing query: ")));
     assert_eq!(episode.submit().await.reward, 0.0);
+    // The last statement on the cursor is the gold query.
+    assert_eq!(episode.rows("").await, "[]");
     assert_eq!(episode.sql("USE library").await, SqlReply::Nothing);
     assert!(matches!(episode.sql("USE mysql").await, SqlReply::Error(_)));
     assert_eq!(episode.sql("").await, SqlReply::Nothing);
@@ -44,6 +46,13 @@ pub(crate) async fn basics(tool: &dyn Tools) {
     corrected.sql("SELECT name FROM author WHERE author_id = 4").await;
     let grade = corrected.submit().await;
     assert!(grade.is_same && grade.reward == 1.0, "{grade:?}");
+    corrected.close().await;
+
+    // MariaDB rejects the statement; SQLite executes it, and it counts as reading.
+    let corrected = Episode::corrected(tool, "library", "SELECT COUNT(*) FROM loan").await;
+    corrected.sql("WITH gone AS (SELECT 1) DELETE FROM loan").await;
+    let counted = corrected.rows("SELECT COUNT(*) FROM loan").await;
+    assert_eq!(corrected.submit().await.is_same, counted == "[(12,)]", "{counted}");
     corrected.close().await;
 }
 
