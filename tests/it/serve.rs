@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::support::nats::{NatsServer, program};
 use crate::support::paced::Paced;
 use crate::support::{
-    Fleet, Followed, PATIENCE, UNITS, block_on, finished_run, lumos, results, send, set_up,
+    Fleet, Followed, PATIENCE, UNITS, block_on, finished_run, lumos, results, send, set_up_at,
 };
 
 /// A server of runs, as a process.
@@ -271,19 +271,22 @@ fn a_token_is_needed_beyond_loopback_and_never_shown() {
     assert!(!format!("{}{}", ended.stdout, ended.stderr).contains("sesame"), "{ended}");
 }
 
+/// Each program has the user of deploy/nats for it.
 #[test]
 fn the_runs_and_workers_of_a_queue_are_served() {
     let Some(program) = program() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let nats = NatsServer::with_jetstream(&program);
-    set_up(&nats);
-    let fleet = Fleet::new(folder.path(), &nats.url());
-    let live = Live::start(&format!("--queue {}", nats.url()));
+    let nats = NatsServer::configured(&program, include_str!("../../deploy/nats/accounts.conf"));
+    let as_user = |user: &str| nats.url().replace("//", &format!("//{user}:pass-of-{user}@"));
+    set_up_at(&as_user("coordinator"));
+    let fleet = |user: &str| Fleet::new(folder.path(), &as_user(user));
+    let live = Live::start(&format!("--queue {}", as_user("observer")));
     let paced = Paced::start();
     let model = paced.model();
-    let workers = [(); 2].map(|()| fleet.worker_with(paced.join(lumos()), "--concurrency 2"));
+    let of_workers = fleet("worker");
+    let workers = [(); 2].map(|()| of_workers.worker_with(paced.join(lumos()), "--concurrency 2"));
     let coordinator = format!("--tasks svamp --limit 8 --model {model}");
-    let mut coordinator = fleet.coordinator_with(paced.join(lumos()), "shared", coordinator);
+    let mut coordinator = fleet("coordinator").coordinator_with(paced.join(lumos()), "shared", coordinator);
     let names = |fields: &Map<String, Value>| -> BTreeSet<String> {
         let workers = fields["workers"].as_array().unwrap().iter();
         workers.map(|worker| worker["name"].as_str().unwrap().to_owned()).collect()

@@ -46,7 +46,7 @@ const RIGHTS: [(&str, &str, [&str; 3]); 18] = [
     ("make consumers", "$JS.API.CONSUMER.CREATE.{stream}.a.b", ["work results runs workers", "runs", NONE]),
     ("make unnamed consumers", "$JS.API.CONSUMER.CREATE.{stream}", ["runs workers", "runs", NONE]),
     ("make durable consumers", "$JS.API.CONSUMER.DURABLE.CREATE.{stream}.a", [NONE, NONE, NONE]),
-    ("see consumers", "$JS.API.CONSUMER.INFO.{stream}.a", ["work results runs workers", "work runs", NONE]),
+    ("see consumers", "$JS.API.CONSUMER.INFO.{stream}.a", ["work results runs workers", "work runs", "work"]),
     ("remove consumers", "$JS.API.CONSUMER.DELETE.{stream}.a", ["work results runs workers", "runs", NONE]),
     ("see streams", "$JS.API.STREAM.INFO.{stream}", [ALL, ALL, ALL]),
     ("make streams", "$JS.API.STREAM.CREATE.{stream}", [ALL, NONE, NONE]),

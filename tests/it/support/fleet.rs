@@ -102,10 +102,15 @@ impl Fleet {
 
 /// Sets up a server as a coordinator does, so that workers can register before the first run.
 pub(crate) fn set_up(nats: &NatsServer) {
+    set_up_at(&nats.url());
+}
+
+/// The same at a URL, which may contain a user.
+pub(crate) fn set_up_at(url: &str) {
     block_on(async {
         let layout = Layout { protocol: PROTOCOL, ..Layout::default() };
         let connecting = Connecting { name: "test".to_owned(), patience: Some(PATIENCE), layout };
-        let server = Server::connect(&Access::new(&nats.url()).unwrap(), connecting).await.unwrap();
+        let server = Server::connect(&Access::new(url).unwrap(), connecting).await.unwrap();
         server.ensure().await.unwrap();
         server.close().await;
     });

@@ -32,7 +32,7 @@ pub(crate) use command::{Ended, Lumos, limited, lumos, program};
 pub(crate) use files::{
     UNITS, all, assert_nowhere, content, files, finished_run, read_json, replies, results, rows,
 };
-pub(crate) use fleet::{Fleet, set_up, settled};
+pub(crate) use fleet::{Fleet, set_up, set_up_at, settled};
 pub(crate) use followed::{Followed, Serving};
 pub(crate) use process::{Process, send};
 

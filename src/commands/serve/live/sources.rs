@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lumos_queue::nats::Server;
+use lumos_queue::nats::{NatsError, Server, ShardState};
 use lumos_reports::live::{Heartbeats, LiveFolder, LiveRun, LiveWorker, QueueDepth};
 use lumos_tasks::fleet::{RunState, RunStatus, RunToken, ShardId, WorkerNotice};
 use tokio_util::sync::CancellationToken;
@@ -39,6 +39,8 @@ struct QueueSource {
     depths_read: Option<Instant>,
     heartbeats: Heartbeats,
     problem: Option<String>,
+    /// Why the depths could not be read the last time.
+    depth_problem: Option<String>,
 }
 
 impl Sources {
@@ -51,6 +53,7 @@ impl Sources {
             depths_read: None,
             heartbeats: Heartbeats::default(),
             problem: None,
+            depth_problem: None,
         });
         Self { folders, queue }
     }
@@ -100,9 +103,20 @@ impl QueueSource {
         let due = self.depths_read.is_none_or(|read| read.elapsed() >= DEPTH_EVERY);
         if due && self.problem.is_none() {
             self.depths_read = Some(Instant::now());
-            if let Ok(Ok(depths)) = tokio::time::timeout(PATIENCE, self.read_depths()).await {
-                self.depths = depths;
-            }
+            self.depth_problem = match tokio::time::timeout(PATIENCE, self.read_depths()).await {
+                Ok(Ok(depths)) => {
+                    self.depths = depths;
+                    None
+                }
+                Ok(Err(failure)) => {
+                    Some(format!("failed to read the depth of the queue: {:#}", failure.error))
+                }
+                Err(_) => Some(format!(
+                    "no reply about the depth of the queue within {} s; the user of the queue may lack the \
+                         permission to see the consumers of lumos-2-work (deploy/nats/accounts.conf)",
+                    PATIENCE.as_secs()
+                )),
+            };
         }
     }
 
@@ -114,10 +128,14 @@ impl QueueSource {
             if !active.contains(&run) {
                 continue;
             }
+            depths.entry(run.clone()).or_default();
             for shard in shards {
                 if !states.contains_key(&shard) && states.len() < SHARDS {
-                    // A shard whose consumer is missing has no messages.
-                    let state = self.server.shard_standing(&shard.to_string()).await.unwrap_or_default();
+                    let state = match self.server.shard_standing(&shard.to_string()).await {
+                        // Without a consumer, a shard has no messages.
+                        Err(NatsError::Missing(_)) => ShardState::default(),
+                        state => state?,
+                    };
                     let depth = QueueDepth {
                         pending: state.pending as u64,
                         unacknowledged: state.unacknowledged as u64,
@@ -140,7 +158,7 @@ impl QueueSource {
 
     /// Adds what the queue shows to the runs that have a folder here, and adds the other runs. Returns all workers.
     fn add_to(&mut self, runs: &mut Vec<LiveRun>, now_ms: i64) -> Vec<LiveWorker> {
-        let Self { runs: statuses, workers: notices, depths, heartbeats, problem, .. } = self;
+        let Self { runs: statuses, workers: notices, depths, heartbeats, problem, depth_problem, .. } = self;
         let names: BTreeSet<&str> = statuses
             .iter()
             .map(|status| status.run.as_str())
@@ -163,9 +181,9 @@ impl QueueSource {
             };
             if status.state == RunState::Active && !run.is_complete() {
                 run.add_workers(notices, heartbeats, now_ms);
-                run.queue = Some(depths.get(&status.run).copied().unwrap_or_default());
+                run.queue = depths.get(&status.run).copied();
             }
-            if let Some(problem) = problem {
+            if let Some(problem) = problem.as_ref().or(depth_problem.as_ref()) {
                 run.problem.get_or_insert_with(|| problem.clone());
             }
         }
