@@ -1,9 +1,10 @@
 //! Progress output of a run on standard error.
 //!
 //! [`Progress`] consumes the run's events and shows a progress bar on a terminal, or a line every 15 seconds
-//! otherwise. [`suspended`] hides the bar while a log line is written.
+//! otherwise. [`suspended`] hides the bar while a log line is written, and [`write_line`] writes other lines of a run.
 
-use std::io::IsTerminal;
+use std::fmt::Arguments;
+use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,12 @@ pub(crate) fn suspended(write: impl FnOnce()) {
         Some(bar) => bar.suspend(write),
         None => write(),
     }
+}
+
+/// Writes a line to standard error. Unlike `eprintln!`, it does not panic if standard error is closed: a run continues without
+/// a reader.
+pub(crate) fn write_line(line: Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Interval between lines if standard error is not a terminal.
@@ -206,7 +213,7 @@ impl Progress {
             return;
         }
         let resumed = if settled > 0 { format!(", {settled} already settled") } else { String::new() };
-        eprintln!("run {run}: {planned} units in {configurations} configurations{resumed}");
+        write_line(format_args!("run {run}: {planned} units in {configurations} configurations{resumed}"));
         if !std::io::stderr().is_terminal() {
             self.columns = columns_beside(None, planned);
             return;
@@ -230,13 +237,14 @@ impl Progress {
             bar.set_message(self.tally.line(now, self.columns));
         } else if !self.quiet && now.duration_since(self.last_line) >= LINE_EVERY {
             self.last_line = now;
-            eprintln!("{}/{} {}", self.tally.settled, self.tally.planned, self.tally.line(now, self.columns));
+            let line = self.tally.line(now, self.columns);
+            write_line(format_args!("{}/{} {line}", self.tally.settled, self.tally.planned));
         }
     }
 
     fn print(&self, text: &str) {
         if !self.quiet {
-            suspended(|| eprintln!("{text}"));
+            suspended(|| write_line(format_args!("{text}")));
         }
     }
 

@@ -41,22 +41,24 @@ pub(crate) fn benchmark(name: &str) -> Result<&'static dyn Benchmark, Failure> {
 
 /// Resolves the settings of the file, if there is one, with the flags (which include the environment) on top.
 pub(crate) fn resolve(arguments: &RunArgs) -> Result<ResolvedSpec, Failure> {
-    let file = match arguments.settings_file() {
+    let mut file = match arguments.settings_file() {
         Some(path) => RunSpec::from_file(path).map_err(Failure::usage)?,
         None => RunSpec::default(),
     };
     let (tasks, mut files) = task_files(&arguments.selection.tasks)?;
-    let mut over = flags(arguments, &tasks)?;
+    if tasks.is_empty() {
+        (file, files) = with_task_files(file)?;
+    }
+    let selected: &[String] =
+        if tasks.is_empty() { file.tasks.as_deref().unwrap_or_default() } else { &tasks };
+    let mut over = flags(arguments, &tasks, selected)?;
     if let Some(name) = over.browser.as_ref().or(file.browser.as_ref()) {
         over.browser = Some(parse::<BrowserName>(name)?.to_string());
     }
+    let mut spec = with_model_names(file.merge(over));
+    // Of the merged layers: the file may set the shop's backend, data and browser.
     let nouns = arguments.models.pos_nouns.as_deref();
-    over.tools = with_nouns(over.tools, nouns, over.data.as_deref(), over.browser.as_deref())?;
-    let mut spec = file.merge(over);
-    if tasks.is_empty() {
-        (spec, files) = with_task_files(spec)?;
-    }
-    spec.models = spec.models.map(|sets| sets.into_iter().map(|set| set.map_names(model_name)).collect());
+    spec.tools = with_nouns(spec.tools, nouns, spec.data.as_deref(), spec.browser.as_deref())?;
     let spec = spec.resolve_with(&files).map_err(Failure::usage)?;
     check_preset_data(&spec)?;
     Ok(spec)
@@ -136,6 +138,12 @@ pub(crate) fn model_name(given: String) -> String {
     ModelName::of_path(given.trim()).map_or(given, |name| name.to_string())
 }
 
+/// Applies [`model_name`] to all models of a specification.
+pub(crate) fn with_model_names(mut spec: RunSpec) -> RunSpec {
+    spec.models = spec.models.map(|sets| sets.into_iter().map(|set| set.map_names(model_name)).collect());
+    spec
+}
+
 /// The paper preset needs the published items, which the built-in samples are not.
 fn check_preset_data(spec: &ResolvedSpec) -> Result<(), Failure> {
     if spec.preset != Some(Preset::Paper) || spec.data.is_some() {
@@ -160,7 +168,8 @@ fn check_preset_data(spec: &ResolvedSpec) -> Result<(), Failure> {
     .hint(format!("{}; then add `--data data` to this command", hint.join("; "))))
 }
 
-fn flags(arguments: &RunArgs, tasks: &[String]) -> Result<RunSpec, Failure> {
+/// Returns the layer of the flags. `selected` are the benchmarks of the run, which may be those of the settings file.
+fn flags(arguments: &RunArgs, tasks: &[String], selected: &[String]) -> Result<RunSpec, Failure> {
     let RunArgs { selection, models, output, engine, backend, memory, limits, .. } = arguments;
     Ok(RunSpec {
         name: output.name.clone(),
@@ -175,7 +184,7 @@ fn flags(arguments: &RunArgs, tasks: &[String]) -> Result<RunSpec, Failure> {
             None => given(&selection.seed),
         },
         limit: selection.limit,
-        samples: samples(&selection.samples, &named(tasks))?,
+        samples: samples(&selection.samples, &named(selected))?,
         partition: selection.partition.as_deref().map(parse::<Partition>).transpose()?,
         data: selection.data.clone(),
         output_path: output.output_path.clone(),
@@ -328,7 +337,9 @@ fn with_nouns(
     let Some(nouns) = nouns else { return Ok(tools) };
     let mut tools = tools.unwrap_or_default();
     let shop = tools.remove("shop").map_or_else(|| usual_shop(data, browser), Ok)?;
-    tools.insert("shop".to_owned(), ShopFiles::with_nouns(&shop, nouns));
+    // The nouns of the backend are replaced.
+    let shop = shop.split(",nouns=").next().unwrap_or_default();
+    tools.insert("shop".to_owned(), ShopFiles::with_nouns(shop, nouns));
     Ok(Some(tools))
 }
 
@@ -369,7 +380,8 @@ pub(crate) enum Computes {
 impl Computes {
     /// Where a run with these options is computed.
     pub(crate) fn of(fleet: &FleetArgs) -> Self {
-        let is_remote = fleet.queue.queue.as_deref().is_some_and(|queue| queue != "memory");
+        let queue = fleet.queue.queue.as_deref().map(str::trim);
+        let is_remote = queue.is_some_and(|queue| !matches!(queue, "" | "memory"));
         if is_remote { Self::OnWorkers } else { Self::Here }
     }
 }
@@ -568,6 +580,39 @@ mod tests {
         assert_eq!(auto_concurrency(&spec(one, Device::Cuda(0)), 2), GPU_CONCURRENCY);
         let asked = ResolvedSpec { concurrency: Some(5), ..tiny.clone() };
         assert_eq!((concurrency(&asked, false), concurrency(&tiny, true)), (5, PHASE_CONCURRENCY));
+    }
+
+    #[test]
+    fn flags_are_completed_by_the_settings_file() {
+        use clap::Parser;
+        use lumos_coordinator::spec::ItemChoice;
+
+        use crate::cli::{Cli, Command};
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.toml");
+        let tools = |text: &str, flags: &[&str]| {
+            std::fs::write(&file, format!("tasks = 'webshop'\nmodel = 'builtin:tiny'\n{text}")).unwrap();
+            let words = ["lumos", "run", file.to_str().unwrap(), "--samples", "3-4"];
+            let cli = Cli::try_parse_from(words.iter().chain(flags).copied()).unwrap();
+            let Command::Run(arguments) = cli.command else { panic!("another command") };
+            let spec = resolve(&arguments).unwrap();
+            let chosen = ItemChoice::Chosen("3-4".parse().unwrap());
+            assert_eq!(spec.items, BTreeMap::from([("webshop".to_owned(), chosen)]));
+            spec.tools
+        };
+        let shop = |backend: &str| BTreeMap::from([("shop".to_owned(), backend.to_owned())]);
+        let nouns = ["--pos-nouns", "n.jsonl"];
+        assert_eq!(tools("", &nouns), shop("memory,nouns=n.jsonl"));
+        assert_eq!(tools("data = 'data'", &nouns), shop("memory:data/webshop,nouns=n.jsonl"));
+        assert_eq!(tools("tools.shop = 'memory:own'", &nouns), shop("memory:own,nouns=n.jsonl"));
+        assert_eq!(
+            tools("tools.shop = 'memory:own,nouns=o.jsonl'", &nouns),
+            shop("memory:own,nouns=n.jsonl")
+        );
+        let flag = ["--pos-nouns", "n.jsonl", "--tool", "shop=memory:flag"];
+        assert_eq!(tools("tools.shop = 'memory:own'", &flag), shop("memory:flag,nouns=n.jsonl"));
+        assert_eq!(tools("tools.shop = 'memory:own'", &[]), shop("memory:own"));
     }
 
     #[test]

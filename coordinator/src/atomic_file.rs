@@ -1,13 +1,15 @@
 //! Atomic writes of files and folders: a reader sees the old content or the complete new one, never a part.
 //!
-//! [`write_whole`] writes a file, [`FolderDraft`] a folder. [`remove_left_behind`] deletes the temporary files of processes that were killed while writing.
+//! [`write_whole`] writes a file to a folder that only lumos writes to, such as a run's. [`FolderDraft`] writes a folder,
+//! anywhere. [`remove_left_behind`] deletes the temporary files of processes that were killed while writing.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Writes a file through a temporary file in the same folder and renames it. After a crash at any moment the
-/// path holds either its previous content or all of the new content.
+/// path holds either its previous content or all of the new content. Removes all temporary files that killed
+/// processes left in that folder ([`remove_left_behind`]), so it must be one that only lumos writes to.
 pub fn write_whole(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let folder = above(path).unwrap_or(Path::new("."));
     let temporary = temporary_beside(path, "")?;
@@ -59,7 +61,8 @@ impl FolderDraft {
         let draft = temporary_beside(path, "")?;
         if let Some(above) = above(path) {
             fs::create_dir_all(above)?;
-            let _ = remove_left_behind(above);
+            // The other entries of that folder may be the user's.
+            let _ = remove_drafts_of(path, above);
         }
         if draft.exists() {
             fs::remove_dir_all(&draft)?;
@@ -125,17 +128,29 @@ fn create_locked(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Removes temporary files and folders (`NAME.PID.tmp`) of processes that were killed while writing to a folder.
+/// Removes temporary files and folders (`NAME.PID.tmp`) of processes that were killed while writing to a folder
+/// that only lumos writes to.
 ///
 /// # Errors
 /// If the folder cannot be read or a file cannot be removed.
 pub fn remove_left_behind(folder: &Path) -> io::Result<()> {
+    remove_temporary(folder, |name| !name.is_empty())
+}
+
+/// Removes the drafts of one path (`NAME.PID.tmp` and `NAME.old.PID.tmp`) from the folder above it.
+fn remove_drafts_of(path: &Path, above: &Path) -> io::Result<()> {
+    let Some(own) = path.file_name().and_then(|name| name.to_str()) else { return Ok(()) };
+    remove_temporary(above, |name| name == own || name.strip_suffix(".old") == Some(own))
+}
+
+/// Removes unlocked entries `NAME.PID.tmp` whose `NAME` is accepted.
+fn remove_temporary(folder: &Path, accepts: impl Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let process = name.strip_suffix(".tmp").and_then(|name| name.rsplit_once('.'));
         let ours = process.is_some_and(|(name, process)| {
-            !name.is_empty() && !process.is_empty() && process.bytes().all(|digit| digit.is_ascii_digit())
+            accepts(name) && !process.is_empty() && process.bytes().all(|digit| digit.is_ascii_digit())
         });
         if ours
             && let Ok(file) = File::open(&path)
@@ -211,10 +226,10 @@ mod tests {
             fs::write(draft.folder().join(name), name).unwrap();
             draft.publish().unwrap();
         }
-        drop(FolderDraft::new(&path).unwrap());
-        // Left by a process that was killed.
+        // Left by processes that were killed.
         fs::create_dir_all(folder.path().join("report.old.17.tmp/data")).unwrap();
-        FolderDraft::new(&folder.path().join("other")).unwrap();
+        fs::create_dir_all(folder.path().join("report.18.tmp/data")).unwrap();
+        drop(FolderDraft::new(&path).unwrap());
         let names = |folder: &Path| -> Vec<_> {
             fs::read_dir(folder)
                 .unwrap()
@@ -225,6 +240,22 @@ mod tests {
             (names(folder.path()), names(&path)),
             (vec!["report".to_owned()], vec!["second".to_owned()])
         );
+    }
+
+    #[test]
+    fn a_draft_leaves_the_files_of_others_next_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let foreign = ["dump.20261123.tmp", "report.html.17.tmp", "my-report.17.tmp", "report.older.17.tmp"];
+        for name in foreign {
+            fs::write(path(name), b"data").unwrap();
+        }
+        fs::create_dir_all(path("backup.20261123.tmp/data")).unwrap();
+        fs::create_dir(path("report.17.tmp")).unwrap();
+        FolderDraft::new(&path("report")).unwrap().publish().unwrap();
+        assert!(foreign.iter().all(|name| path(name).is_file()), "files of other programs stay");
+        assert!(path("backup.20261123.tmp/data").is_dir() && path("report").is_dir());
+        assert!(!path("report.17.tmp").exists());
     }
 
     #[test]

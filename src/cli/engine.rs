@@ -262,7 +262,8 @@ Examples:
       also show whether the models fit into 24 GB, together or in turns
 
 Tokens per item come from recorded cases of the original, or from your own run (--like), which has the replies of your
-models. The time of tools is not included; the time of loading only where models take turns in memory.";
+models. With --like alone, the time of tools is included, otherwise not. The time of loading is included only where models
+take turns in memory.";
 
 /// Options of `estimate`.
 #[derive(Debug, Args)]

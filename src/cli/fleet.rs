@@ -119,7 +119,7 @@ pub(crate) struct WorkerArgs {
     pub(crate) engine: EngineArgs,
     /// Set the number of episodes in progress at the same time
     ///
-    /// Default: as --batch-size, or 64. Example: --concurrency 16
+    /// Default: as --batch-size, or 64 (256 on GPUs). Example: --concurrency 16
     #[arg(long, value_name = "N", env = "LUMOS_CONCURRENCY", alias = "places")]
     pub(crate) concurrency: Option<u32>,
     /// Limit the memory of models, such as 20GiB

@@ -16,7 +16,7 @@ use crate::estimate::{TokensPerItem, nearest, predict, recorded};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::fleet::view::thousands;
 use crate::pipeline::{Plan, Spec, manifest_failure};
-use crate::settings;
+use crate::settings::{self, Computes};
 use crate::table::{Column, render, width};
 
 /// One configuration of a plan.
@@ -126,7 +126,12 @@ impl Estimates {
 
 pub(crate) async fn run(arguments: &RunArgs) -> CommandResult {
     let Plan { manifest, executor, .. } = Plan::of(Spec::of(arguments, Verbosity::default())?).await?;
-    let in_phases = executor.prepare(&manifest).await?;
+    let computes = Computes::of(&arguments.fleet);
+    let in_phases = match computes {
+        Computes::Here => executor.prepare(&manifest).await?,
+        // This machine need not have the memory or the devices for the models.
+        Computes::OnWorkers => false,
+    };
     let estimates = Estimates::of(arguments, &manifest)?;
     let rows: Vec<PlanRow<'_>> =
         manifest.configurations.iter().map(|planned| estimates.row(planned)).collect();
@@ -152,7 +157,7 @@ pub(crate) async fn run(arguments: &RunArgs) -> CommandResult {
         };
         write_document(&document, out)?;
     } else {
-        write_plan(&manifest, &rows, in_phases, exists, out)?;
+        write_plan(&manifest, &rows, computes, in_phases, exists, out)?;
     }
     Ok(Exit::Complete)
 }
@@ -165,6 +170,7 @@ fn write_document(document: &PlanDocument<'_>, mut out: impl Write) -> Result<()
 fn write_plan(
     manifest: &Manifest,
     rows: &[PlanRow<'_>],
+    computes: Computes,
     in_phases: bool,
     exists: bool,
     mut out: impl Write,
@@ -196,10 +202,17 @@ fn write_plan(
     if let Some(seconds) = rows.iter().map(|row| row.seconds).sum::<Option<f64>>() {
         writeln!(out, "about {} for one worker; time of tools and loading not included", duration(seconds))?;
     }
-    if manifest.models.iter().any(|model| model.identity.name.starts_with("openai")) {
-        writeln!(out, "models of servers were not contacted")?;
+    match computes {
+        Computes::Here => {
+            if manifest.models.iter().any(|model| model.identity.name.starts_with("openai")) {
+                writeln!(out, "models of servers were looked up on the servers that can be reached")?;
+            }
+            writeln!(out, "settings, data and models are valid")?;
+        }
+        Computes::OnWorkers => {
+            writeln!(out, "settings and data are valid; the workers of the queue verify models and tools")?;
+        }
     }
-    writeln!(out, "settings, data and models are valid")?;
     if exists {
         writeln!(out, "the run exists: `lumos run` continues it")?;
     }

@@ -84,7 +84,8 @@ impl Engine {
 pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
     let spec = RunSpec::from_file(&arguments.spec).map_err(Failure::usage)?;
     let (spec, files) = settings::with_task_files(spec)?;
-    let spec = spec.resolve_with(&files).map_err(Failure::usage)?;
+    // As in manifests, with which they are compared.
+    let spec = settings::with_model_names(spec).resolve_with(&files).map_err(Failure::usage)?;
     // Only the models' names are needed; their files may be missing.
     let cells = expand(
         &spec,

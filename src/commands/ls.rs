@@ -40,11 +40,10 @@ fn write(
 
 /// Returns the number of settled units and describes the state of a run.
 fn state(folder: &Path, planned: u64) -> (Option<u64>, String) {
-    match CheckpointReader::open(&folder.join("checkpoint")) {
-        Ok(checkpoint) => {
-            let settled = checkpoint.settled();
+    match CheckpointReader::count_settled(&folder.join("checkpoint")) {
+        Ok((settled, is_in_use)) => {
             let state = match settled >= planned {
-                _ if checkpoint.is_in_use() => "running",
+                _ if is_in_use => "running",
                 true => "complete",
                 false => "outstanding",
             };
@@ -86,30 +85,39 @@ fn runs(arguments: &LsArgs) -> Result<(), Failure> {
     }
     found.sort_by(|left, right| (left.0, &left.1).cmp(&(right.0, &right.1)));
     let (mut rows, mut objects) = (Vec::new(), Vec::new());
-    for (created, folder, manifest) in &found {
-        let (settled, state) = state(folder, manifest.planned());
-        let spec = &manifest.spec;
-        let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>();
-        let mut models: Vec<_> = manifest.models.iter().map(|model| model.identity.name.as_str()).collect();
-        models.dedup();
-        // The name that other commands accept.
-        let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
-        objects.push(json!({
-            "run": folder, "name": name, "created": created, "tasks": spec.tasks, "formulations": formulations,
-            "models": models, "planned": manifest.planned(), "settled": settled, "state": state,
-        }));
-        let settled = settled.map_or_else(|| "?".to_owned(), |settled| settled.to_string());
-        rows.push(vec![
-            name,
-            created.strftime("%Y-%m-%d %H:%M").to_string(),
-            spec.tasks.join(", "),
-            formulations.join(", "),
-            models.join(", "),
-            format!("{settled}/{}", manifest.planned()),
-            state,
-        ]);
+    for (_, folder, manifest) in &found {
+        let (row, object) = run_line(folder, manifest);
+        rows.push(row);
+        objects.push(object);
     }
     Ok(write(&RUNS, &rows, &objects, arguments.json)?)
+}
+
+/// Returns the table row and the JSON object of a run. Names that are not UTF-8 have replacement characters.
+fn run_line(folder: &Path, manifest: &Manifest) -> (Vec<String>, serde_json::Value) {
+    let (settled, state) = state(folder, manifest.planned());
+    let (spec, created) = (&manifest.spec, manifest.created);
+    let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>();
+    let mut models: Vec<_> = manifest.models.iter().map(|model| model.identity.name.as_str()).collect();
+    models.dedup();
+    // The name that other commands accept.
+    let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
+    let object = json!({
+        "run": folder.to_string_lossy(), "name": name, "created": created, "tasks": spec.tasks,
+        "formulations": formulations, "models": models, "planned": manifest.planned(), "settled": settled,
+        "state": state,
+    });
+    let settled = settled.map_or_else(|| "?".to_owned(), |settled| settled.to_string());
+    let row = vec![
+        name,
+        created.strftime("%Y-%m-%d %H:%M").to_string(),
+        spec.tasks.join(", "),
+        formulations.join(", "),
+        models.join(", "),
+        format!("{settled}/{}", manifest.planned()),
+        state,
+    ];
+    (row, object)
 }
 
 const TASKS: [Column; 5] = [
@@ -218,4 +226,23 @@ fn models(json: bool) -> Result<(), Failure> {
         add(Listed { model: &model, bytes: None, formulations, kind: "alias", place, pair: None });
     }
     Ok(write(&MODELS, &rows, &objects, json)?)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use lumos_coordinator::samples::{configuration, item, manifest_of};
+
+    use super::*;
+
+    #[test]
+    fn a_run_whose_name_is_not_utf_8_is_listed() {
+        let manifest = manifest_of(&[configuration(0)], &[item(0)]);
+        let folder = Path::new(OsStr::from_bytes(b"missing/caf\xe9"));
+        let (row, object) = run_line(folder, &manifest);
+        assert_eq!(row[0], "caf\u{fffd}");
+        assert_eq!((&object["run"], &object["name"]), (&json!("missing/caf\u{fffd}"), &json!("caf\u{fffd}")));
+    }
 }

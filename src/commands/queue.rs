@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::cli::{CancelArgs, StatusArgs, WatchArgs};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::fleet::{PATIENCE, connect, find_run, look, view};
+use crate::interrupt::Signals;
 use crate::table::width;
 
 /// `lumos status`: prints the status of runs and workers on a queue.
@@ -29,8 +30,14 @@ pub(crate) async fn watch(arguments: &WatchArgs) -> CommandResult {
     let server = connect(&arguments.queue, "lumos watch", Some(PATIENCE)).await?;
     let pause = Duration::try_from_secs_f64(arguments.interval.max(0.1)).unwrap_or(PATIENCE);
     let terminal = std::io::stdout().is_terminal();
+    // One stream for all waits, so that no signal is lost while the queue is read.
+    let mut signals = Signals::listen();
     loop {
-        let text = match look(&server, arguments.run.as_deref()).await {
+        let found = tokio::select! {
+            found = look(&server, arguments.run.as_deref()) => found,
+            () = signals.signalled() => return Ok(Exit::Complete),
+        };
+        let text = match found {
             Ok((runs, workers)) => view::render(&runs, &workers, now(), width()),
             // The server may become available, and the run may be created later.
             Err(failure) => format!("{}; retrying\n", failure.error),
@@ -48,7 +55,7 @@ pub(crate) async fn watch(arguments: &WatchArgs) -> CommandResult {
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(Exit::Complete),
+            () = signals.signalled() => return Ok(Exit::Complete),
         }
     }
 }

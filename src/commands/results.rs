@@ -7,15 +7,18 @@ use std::time::Duration;
 
 use lumos_benchmarks::Scoring;
 use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::{Checkpoint, CheckpointReader, Damage};
+use lumos_coordinator::{Checkpoint, CheckpointReader, Damage, MergeError};
 use lumos_reports::report::{self, Format};
 use lumos_reports::results::Labels;
 use lumos_reports::viewer::{self, ViewerSource};
 use lumos_reports::{export, judge};
+use lumos_tasks::Role;
 
 use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ReportFormat, ScoreArgs, Verbosity};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::pipeline::{checkpoint_failure, open_checkpoint, print_report, write_results};
+use crate::pipeline::{
+    checkpoint_failure, manifest_failure, open_checkpoint, print_report, quoted, write_results,
+};
 use crate::{settings, writable};
 
 /// Opens an existing run: its manifest, and its checkpoint for reading.
@@ -143,7 +146,7 @@ pub(crate) async fn merge(arguments: &MergeArgs) -> CommandResult {
     let (parts, into, incomplete) = (parts?, arguments.into.clone(), arguments.allow_incomplete);
     let merged = tokio::task::spawn_blocking(move || lumos_coordinator::merge(&parts, &into, incomplete))
         .await?
-        .map_err(Failure::usage)?;
+        .map_err(merge_failure)?;
     let checkpoint = open_checkpoint(&arguments.into, Checkpoint::open, Duration::ZERO).await?;
     let written = write_results(&merged, &arguments.into, &checkpoint, None);
     checkpoint.close()?;
@@ -156,6 +159,18 @@ pub(crate) async fn merge(arguments: &MergeArgs) -> CommandResult {
         arguments.into.display()
     );
     Ok(if total.is_complete() { Exit::Complete } else { Exit::Outstanding })
+}
+
+/// Parts that cannot be merged are a usage error; an error of the disk is a fault.
+fn merge_failure(error: MergeError) -> Failure {
+    match error {
+        MergeError::Checkpoint(error) => checkpoint_failure(error),
+        MergeError::Manifest(error) => manifest_failure(error),
+        MergeError::Io { ref source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+            Failure::from(error)
+        }
+        error => Failure::usage(error),
+    }
 }
 
 /// `lumos repair`: checks both copies of the checkpoints of a run and its judges, and restores damaged data.
@@ -179,7 +194,7 @@ pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
             checkpoint.settled()
         );
         if checkpoint.damage() == Damage::Lost {
-            eprintln!("hint: run the lost units again: lumos resume {}", run.display());
+            eprintln!("hint: {}", repeat_lost(run, folder));
             exit = Exit::Outstanding;
         }
         tokio::task::spawn_blocking(move || checkpoint.close()).await??;
@@ -188,10 +203,74 @@ pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
     Ok(exit)
 }
 
+/// Describes how to run the lost units of a run, or of a judge's pass in its folder, again.
+fn repeat_lost(run: &Path, folder: &Path) -> String {
+    let shell = |path: &Path| quoted(&path.display().to_string());
+    let manifest = Manifest::read(folder).ok();
+    let planned = manifest.as_ref().and_then(|manifest| manifest.configurations.first());
+    let judge = planned.and_then(|planned| planned.configuration.models.get(&Role::Judge));
+    if judge.is_none() && folder == run {
+        return format!("run the lost units again: lumos resume {}", shell(run));
+    }
+    // A pass is in RUN/judge/PASS, and may have been given instead of the run.
+    let judged = folder.ancestors().nth(2).filter(|judged| !judged.as_os_str().is_empty());
+    let judge = judge.map_or("MODEL", |judge| judge.name.as_str());
+    format!(
+        "ask the judge for the lost verdicts again: lumos score {} --judge {}",
+        shell(judged.unwrap_or(Path::new("."))),
+        quoted(judge)
+    )
+}
+
 fn verdict(damage: Damage) -> &'static str {
     match damage {
         Damage::None => "both copies of the checkpoint are intact",
         Damage::Repaired => "repaired, nothing lost",
         Damage::Lost => "repaired, except for entries lost in both copies",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_coordinator::CheckpointError;
+    use lumos_coordinator::samples::{configuration, item, manifest_of};
+    use lumos_tasks::{ContentHash, ModelIdentity};
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_a_fault_and_parts_that_do_not_fit_are_wrong_usage() {
+        let folder = PathBuf::from("runs/whole");
+        let full = MergeError::Checkpoint(CheckpointError::Full { folder: folder.clone() });
+        assert_eq!(merge_failure(full).exit, Exit::Fault);
+        let source = io::Error::from(io::ErrorKind::StorageFull);
+        assert_eq!(merge_failure(MergeError::Io { folder: folder.clone(), source }).exit, Exit::Fault);
+        let in_use = MergeError::Checkpoint(CheckpointError::InUse { folder: folder.clone() });
+        assert_eq!(merge_failure(in_use).exit, Exit::Usage);
+        assert_eq!(merge_failure(MergeError::Occupied { folder }).exit, Exit::Usage);
+    }
+
+    #[test]
+    fn lost_units_are_repeated_by_resume_and_lost_verdicts_by_score() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("my run");
+        let run_in_shell = quoted(&run.display().to_string());
+        let resume = format!("run the lost units again: lumos resume {run_in_shell}");
+        assert!(run_in_shell.starts_with('\''), "{run_in_shell}");
+        assert_eq!(repeat_lost(&run, &run), resume);
+        manifest_of(&[configuration(0)], &[item(0)]).write(&run).unwrap();
+        assert_eq!(repeat_lost(&run, &run), resume);
+        let pass = run.join("judge").join("0123456789ab");
+        let score = |judge: &str| {
+            format!("ask the judge for the lost verdicts again: lumos score {run_in_shell} --judge {judge}")
+        };
+        assert_eq!(repeat_lost(&run, &pass), score("MODEL"));
+        let name = "openai:judge@http://host/v1".to_owned();
+        let content = ContentHash::of_bytes(b"judge");
+        let judge = judge::configuration(&ModelIdentity { name: name.clone(), content, dtype: None });
+        manifest_of(&[judge], &[item(0)]).write(&pass).unwrap();
+        for given in [&run, &pass] {
+            assert_eq!(repeat_lost(given, &pass), score(&name));
+        }
     }
 }

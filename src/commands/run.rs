@@ -57,6 +57,10 @@ pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> Comm
     };
     let executor = spec.executor;
     executor.check_models(&manifest).await?;
+    // Workers of a queue check their own tools.
+    if executor.fleet.is_none() && checkpoint.settled() < manifest.planned() {
+        executor.check_tools_of(&manifest).await?;
+    }
     Executor::note_gpu(&manifest);
     Run { manifest, folder, checkpoint, executor, in_phases: None, budget: None }.finish().await
 }

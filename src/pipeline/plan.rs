@@ -23,8 +23,9 @@ use lumos_tools::{ToolSets, backends, needs_permission};
 use lumos_worker::stall::{Wait, reminded};
 
 use super::data::LocalData;
-use super::{Executor, Run, Spec, manifest_failure, open_checkpoint};
+use super::{Executor, Run, Spec, manifest_failure, open_checkpoint, quoted};
 use crate::exit::{Exit, Failure};
+use crate::progress::write_line;
 use crate::settings;
 
 /// File with the checksums of the other files of a data folder, as written by `sha256sum *.json`.
@@ -131,13 +132,21 @@ impl Plan {
             Err(ManifestError::Missing { .. }) => Some(executor.prepare(&manifest).await?),
             _ => None,
         };
-        if let Some(mut found) = manifest.open_or_create(&folder).map_err(manifest_failure)? {
-            found.adopt(manifest);
-            manifest = found;
-        }
+        let is_continued = manifest.open_or_create(&folder).map_err(manifest_failure)?.is_some();
         let stall_warning = executor.options.stall_warning;
         let checkpoint = open_checkpoint(&folder, Checkpoint::create, stall_warning).await?;
-        if checkpoint.plan()?.is_none() {
+        let is_planned = checkpoint.plan()?.is_some();
+        if is_continued {
+            // Read while the checkpoint is locked, so that no other process writes it at the same time.
+            manifest = match continued(manifest, &folder, is_planned) {
+                Ok(manifest) => manifest,
+                Err(failure) => {
+                    checkpoint.abandon();
+                    return Err(failure);
+                }
+            };
+        }
+        if !is_planned {
             let stored: Result<u64, Failure> =
                 data.iter().map(|data| data.store(&checkpoint, exemplars.as_ref())).sum();
             let marked = stored.and_then(|items| {
@@ -152,6 +161,23 @@ impl Plan {
         }
         Ok(Run { manifest, folder, checkpoint, executor, in_phases, budget: None })
     }
+}
+
+/// Returns the manifest of a run's folder with the settings of another manifest of the same run, and writes it if they
+/// differ: commands that read the run, and `resume`, must know that a stopped configuration continues.
+fn continued(asked: Manifest, folder: &Path, is_planned: bool) -> Result<Manifest, Failure> {
+    let found = Manifest::read(folder).map_err(manifest_failure)?;
+    let mut adopted = found.clone();
+    adopted.adopt(asked);
+    let mut written = adopted.clone();
+    if is_planned {
+        // The scorings in the file stay those with which the run was planned; see `commands::results::open`.
+        written.spec.scoring.clone_from(&found.spec.scoring);
+    }
+    if written != found {
+        written.write(folder).map_err(manifest_failure)?;
+    }
+    Ok(adopted)
 }
 
 impl SelectedData {
@@ -172,7 +198,7 @@ impl SelectedData {
         })
         .map_err(|error| selection_failure(error, spec.skip_invalid))?;
         if selected.invalid > 0 {
-            eprintln!("{task}: skipped {} malformed records", selected.invalid);
+            write_line(format_args!("{task}: skipped {} malformed records", selected.invalid));
         }
         let sha256 = match &data.source {
             DataSource::File(path) => hash(path)?,
@@ -306,7 +332,7 @@ fn tool_backends<'a>(
     }
     let missing: Vec<Missing> =
         missing.into_iter().map(|((tool, why), tasks)| Missing { tool, tasks, why }).collect();
-    if missing.is_empty() { Ok(backends) } else { Err(missing_tools(&missing)) }
+    if missing.is_empty() { Ok(backends) } else { Err(missing_tools(&missing, spec.data.as_deref())) }
 }
 
 /// Identifies the backends of rules, by tool and backend.
@@ -374,7 +400,7 @@ fn usual_backend(spec: &ResolvedSpec, tool: &str) -> Result<Option<String>, Fail
     })
 }
 
-fn missing_tools(missing: &[Missing]) -> Failure {
+fn missing_tools(missing: &[Missing], data: Option<&Path>) -> Failure {
     let mut message = match missing {
         [one] => format!("tool `{}` has no backend", one.tool),
         several => format!("{} tools have no backend", several.len()),
@@ -392,7 +418,10 @@ fn missing_tools(missing: &[Missing]) -> Failure {
     let flags: Vec<String> = missing.iter().filter_map(|one| first(one.tool)).collect();
     let mut hints = Vec::new();
     if missing.iter().any(|one| one.tool == "sql") {
-        hints.push("build the databases with `lumos data import-sql`".to_owned());
+        let dump =
+            data.map(|folder| quoted(&folder.join("intercode_sql/ic_spider_dbs.sql").display().to_string()));
+        let dump = dump.as_deref().unwrap_or("DUMP");
+        hints.push(format!("build the databases with `lumos data import-sql {dump}`"));
     }
     if flags.is_empty() {
         hints.push("set a backend with --tool NAME=BACKEND".to_owned());

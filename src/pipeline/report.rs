@@ -1,12 +1,12 @@
 //! The last stage: the results files, the table and the exit code of a session.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lumos_coordinator::Checkpoint;
 use lumos_coordinator::dispatch::Summary;
 use lumos_coordinator::manifest::Manifest;
+use lumos_coordinator::{Checkpoint, CheckpointReader};
 use lumos_reports::report::{self, Format};
 use lumos_reports::{export, viewer};
 use lumos_tasks::{EpisodeUnit, Item};
@@ -16,6 +16,7 @@ use crate::budget::Budget;
 use crate::cli::Verbosity;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
+use crate::progress::write_line;
 
 /// An ended session of a run, whose results are not written yet.
 pub(crate) struct Report {
@@ -52,16 +53,16 @@ impl Report {
         }
         let total = &report.total;
         if !total.is_complete() {
-            eprintln!(
+            write_line(format_args!(
                 "{} units are outstanding and {} faulted: `lumos resume {}` continues them",
                 total.outstanding,
                 total.faulted,
-                folder.display()
-            );
+                quoted(&folder.display().to_string())
+            ));
         }
         match summary {
             Summary { cancelled: true, .. } if !total.is_complete() => {
-                eprintln!("the run was cancelled");
+                write_line(format_args!("the run was cancelled"));
                 Ok(Exit::Interrupted)
             }
             _ if is_interrupted && !total.is_complete() => Ok(Exit::Interrupted),
@@ -82,7 +83,8 @@ fn check_accuracy(report: &report::Report, fail_under: Option<f64>) -> Exit {
     for configuration in &report.configurations {
         let percent = configuration.main_value().map(|value| 100.0 * value);
         if let Some(percent) = percent.filter(|percent| *percent < least) {
-            eprintln!("{}: {percent:.1} % is below --fail-under {least} %", configuration.label);
+            let label = &configuration.label;
+            write_line(format_args!("{label}: {percent:.1} % is below --fail-under {least} %"));
             return Exit::CheckFailed;
         }
     }
@@ -95,12 +97,19 @@ pub(crate) fn columns() -> u16 {
 }
 
 /// Prints a report in the width of standard output, or in 80 columns if it is not a terminal. The path of the
-/// report's page and the next command follow.
+/// report's page and the next command follow. It is not an error if the reader closes its pipe (`lumos run … | head`).
 pub(crate) fn print_report(
     report: &report::Report,
     folder: &Path,
     verbosity: Verbosity,
 ) -> Result<(), Failure> {
+    match write_report(report, folder, verbosity) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+fn write_report(report: &report::Report, folder: &Path, verbosity: Verbosity) -> std::io::Result<()> {
     let width = columns();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     report.render(Format::Terminal { width, detail: verbosity.detail }, &mut out)?;
@@ -113,9 +122,20 @@ pub(crate) fn print_report(
     match report.first_failure() {
         _ if !report.total.is_complete() => writeln!(out, "next: lumos resume {run}")?,
         Some((benchmark, item)) => writeln!(out, "next: lumos show {run} {item} --task {benchmark}")?,
-        None => writeln!(out, "next: lumos show {run} 0")?,
+        None => {
+            if let Some(item) = first_item(folder) {
+                writeln!(out, "next: lumos show {run} {item}")?;
+            }
+        }
     }
-    Ok(out.flush()?)
+    out.flush()
+}
+
+/// Returns the position of the first item of a run. It is not 0 if the run has selected items or is one of several parts.
+fn first_item(folder: &Path) -> Option<u64> {
+    let manifest = Manifest::read(folder).ok()?;
+    let items = CheckpointReader::open(&folder.join("checkpoint")).ok()?;
+    manifest.data.iter().find_map(|data| items.item_ids(&data.benchmark).next()?.ok()).map(|(at, _)| at)
 }
 
 /// Quotes a word for a shell where necessary.

@@ -3,7 +3,7 @@
 //! [`Run::execute`] executes the outstanding units with a worker in this process or with the workers of a queue. It
 //! also writes the events as progress or JSON lines.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -203,7 +203,7 @@ impl Run {
 }
 
 /// Writes events as progress or JSON lines until the sender is dropped. Cancels `drain` when the budget is used
-/// up, and returns it.
+/// up, and returns it. The run does not depend on the reader of its output: when lines cannot be written, no more are.
 async fn watch(
     mut events: mpsc::Receiver<Event>,
     quiet: bool,
@@ -214,9 +214,10 @@ async fn watch(
     let mut progress = Progress::new(quiet || json);
     let mut gathered = Vec::with_capacity(EVENTS);
     let mut lines = Vec::new();
+    let mut is_read = json;
     while events.recv_many(&mut gathered, EVENTS).await > 0 {
         for event in gathered.drain(..) {
-            if json {
+            if is_read {
                 serde_json::to_writer(&mut lines, &event)?;
                 lines.push(b'\n');
             }
@@ -227,11 +228,29 @@ async fn watch(
             }
             progress.record(&event);
         }
-        // Writes everything received so far at once, without further buffering.
-        std::io::stdout().lock().write_all(&lines)?;
-        lines.clear();
+        if lines.is_empty() {
+            continue;
+        }
+        // A slow reader must not block a thread of the runtime, on which claims and leases are renewed.
+        let (buffer, written) = tokio::task::spawn_blocking(move || write_lines(lines)).await?;
+        lines = buffer;
+        if let Err(error) = written {
+            is_read = false;
+            if error.kind() != ErrorKind::BrokenPipe {
+                tracing::warn!(
+                    "failed to write events to standard output: {error}; the run continues without them"
+                );
+            }
+        }
     }
     Ok(budget)
+}
+
+/// Writes everything received so far at once, without further buffering. Returns the emptied buffer.
+fn write_lines(mut lines: Vec<u8>) -> (Vec<u8>, std::io::Result<()>) {
+    let written = std::io::stdout().lock().write_all(&lines);
+    lines.clear();
+    (lines, written)
 }
 
 /// Opens a run's checkpoint on a blocking thread.
@@ -258,7 +277,7 @@ pub(crate) fn checkpoint_failure(error: CheckpointError) -> Failure {
 /// A manifest that cannot be used is a usage error; a full disk is a fault.
 pub(crate) fn manifest_failure(error: ManifestError) -> Failure {
     match error {
-        ManifestError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+        ManifestError::Io { ref source, .. } if source.kind() == ErrorKind::StorageFull => {
             Failure::from(error)
         }
         ManifestError::Differs { .. } => {

@@ -11,16 +11,20 @@ use lumos_coordinator::spec::MemorySize;
 use lumos_coordinator::spec::ResolvedSpec;
 use lumos_models::{Identified, ModelRegistry, ModelsSettings};
 use lumos_queue::nats::Server;
-use lumos_tasks::{Configuration, Formulation, Role, Swap};
+use lumos_tasks::{Configuration, Formulation, Role, Swap, ToolBackend};
 use lumos_tools::ToolSets;
 use lumos_worker::stall::{Wait, reminded};
 
 use crate::cli::{FleetArgs, RunArgs, Verbosity};
 use crate::exit::Failure;
+use crate::progress::write_line;
 use crate::{fleet, settings, writable};
 
 /// Folder for screenshots in a run's folder.
 const SCREENSHOTS: &str = "screenshots";
+
+/// Hint for a model or tool that has changed since the run was planned.
+const CHANGED: &str = "restore the old files to continue, or start another run with --name NAME";
 
 /// Settings of a command that do not change what a run computes.
 #[derive(Debug, Clone, Default)]
@@ -108,8 +112,7 @@ impl Executor {
                 let found = found.await?.map_err(Failure::usage)?;
                 if found.identity.content != planned.content {
                     let changed = format!("model `{}` has changed since the run was planned", planned.name);
-                    return Err(Failure::input(changed)
-                        .hint("restore the old files to continue, or start another run with --name NAME"));
+                    return Err(Failure::input(changed).hint(CHANGED));
                 }
             }
         }
@@ -122,17 +125,22 @@ impl Executor {
         let identities = configurations.flat_map(|planned| planned.configuration.models.values());
         let mut types = identities.filter_map(|identity| identity.dtype.as_deref());
         if types.any(|text| text.contains("+cuda") && !text.starts_with("f32")) {
-            eprintln!(
+            write_line(format_args!(
                 "note: models are computed on a GPU in half precision: near ties may be decided differently each time, except on \
                  cards where the check of docs/guide/gpus.md passes"
-            );
+            ));
         }
     }
 
-    /// Checks that the tools' backends have not changed since the run was planned.
+    /// Checks that the tools' backends have not changed since the run was planned. Blocks: reads their files.
     pub(crate) fn check_tools(&self, manifest: &Manifest) -> Result<(), Failure> {
-        let mut planned = manifest.configurations.iter().flat_map(|planned| &planned.configuration.tools);
-        planned.try_for_each(|tool| self.tools.verify(tool)).map_err(Failure::input)
+        verify_tools(&self.tools, &planned_tools(manifest))
+    }
+
+    /// As [`Executor::check_tools`], on a blocking thread.
+    pub(crate) async fn check_tools_of(&self, manifest: &Manifest) -> Result<(), Failure> {
+        let (tools, planned) = (Arc::clone(&self.tools), planned_tools(manifest));
+        tokio::task::spawn_blocking(move || verify_tools(&tools, &planned)).await?
     }
 
     /// Fits the models of configurations in the available memory, if they are computed in this process. Returns
@@ -192,6 +200,21 @@ impl Executor {
         }
         Ok(())
     }
+}
+
+/// Returns the tools of a run's configurations, each once.
+fn planned_tools(manifest: &Manifest) -> Vec<ToolBackend> {
+    let mut planned: Vec<ToolBackend> = Vec::new();
+    for tool in manifest.configurations.iter().flat_map(|one| &one.configuration.tools) {
+        if !planned.contains(tool) {
+            planned.push(tool.clone());
+        }
+    }
+    planned
+}
+
+fn verify_tools(tools: &ToolSets, planned: &[ToolBackend]) -> Result<(), Failure> {
+    planned.iter().try_for_each(|tool| tools.verify(tool)).map_err(|why| Failure::input(why).hint(CHANGED))
 }
 
 /// Identifies a model on a blocking thread.

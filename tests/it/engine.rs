@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{files, lumos, rows};
+use crate::support::{files, lumos, repository, rows};
 
 /// Measures a small model and returns the path of the result.
 fn measured(folder: &Path) -> PathBuf {
@@ -72,6 +72,13 @@ fn a_short_run_estimates_a_long_one() {
     estimate(&kind).exits(2).reports(["svamp", "--like RUN"]);
     estimate(&spec).args("--memory 1GB").exits(2).reports(["--memory", "--bench"]);
     lumos().args("estimate").arg(&spec).exits(2).reports(["--bench"]);
+
+    // Models that are given as paths, which manifests name with their backend.
+    let model = repository("models/assets/tiny/maths");
+    let run = lumos().args("run --tasks gsm8k --limit 2 --concurrency 1 -q --model").arg(&model);
+    run.output(folder.path(), "path").ok();
+    let path = file("path.toml", &format!("tasks = ['gsm8k']\nmodel = '{}'\n", model.display()));
+    lumos().args("estimate").arg(&path).arg("--like").arg(folder.path().join("path")).ok();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The table of model families in README.md: every cell names a test that covers it.
 //!
-//! `LUMOS_BLESS=1 cargo test --test it -- families` writes the table.
+//! `LUMOS_BLESS=1 cargo test --test program -- families` writes the table.
 
 use std::fs;
 use std::path::Path;

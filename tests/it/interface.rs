@@ -82,6 +82,10 @@ fn lists_of_benchmarks_take_blanks_patterns_and_all() {
     fs::write(&spec, "tasks = 'gsm8k, sva*'\nmodel = 'builtin:tiny'\nlimit = 1\n").unwrap();
     lumos().args("validate --config").arg(&spec).ok().prints(["svamp: 1 of 1 records"]);
     validate().args("--tasks gsm* --samples 0-1").ok();
+    // Those of the only benchmark of a settings file.
+    fs::write(&spec, "tasks = 'svamp'\nmodel = 'builtin:tiny'\n").unwrap();
+    let chosen = lumos().args("validate --samples 0-1 --config").arg(&spec);
+    chosen.ok().prints(["1 configuration, 2 units"]);
 }
 
 #[test]
@@ -152,7 +156,7 @@ fn missing_tools_are_reported_together_with_their_backends() {
         "sql (called by intercode_sql): ",
         "backends: sqlite, sqlite:<folder>, mysql",
         "--tool rank=bm25 --tool wiki=live",
-        "lumos data import-sql",
+        &format!("lumos data import-sql {}/intercode_sql/ic_spider_dbs.sql", folder.path().display()),
     ]);
     let run = lumos().args(TINY).args("--tasks gsm8k --tool rank=dbr:x");
     run.exits(2).reports(["expected one of bm25, dpr:<folder>"]);

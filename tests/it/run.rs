@@ -1,11 +1,13 @@
 //! Runs, their files, and resuming them.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{content, files, lumos, repository, rows};
+use crate::support::{content, files, lumos, program, repository, rows};
 
 #[test]
 fn the_main_job_leaves_a_report_results_and_samples() {
@@ -47,6 +49,71 @@ fn events_are_json_lines() {
     let kinds: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["started", "settled", "settled", "settled", "finished"]);
     assert_eq!(events[4]["outstanding"], 0);
+}
+
+/// As with `lumos run … --json | head -1`, and with a table and progress that nobody reads.
+#[test]
+fn a_run_continues_when_its_output_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = |name: &str, more: &[&str]| {
+        let mut command = Command::new(program());
+        command.args("run --tasks svamp --model builtin:tiny --limit 8 --batch-size 1".split(' '));
+        command.args(more).args(["--name", name, "--output-path"]).arg(folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut events = start("events", &["--json"]);
+    let mut first = String::new();
+    BufReader::new(events.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.contains("\"started\""), "{first}");
+    let mut table = start("table", &[]);
+    drop((table.stdout.take(), table.stderr.take()));
+    for (mut child, name) in [(events, "events"), (table, "table")] {
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{name}");
+        let rows = content(&folder.path().join(name)).0.remove("svamp").unwrap();
+        assert_eq!(rows.len(), 8, "{name}");
+        assert!(rows.iter().all(|row| row["status"] != "faulted"), "{rows:#?}");
+    }
+}
+
+#[test]
+fn the_next_command_names_an_item_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, more: &str| {
+        lumos().args("run --tasks svamp --model builtin:tiny").args(more).output(folder.path(), name).ok()
+    };
+    run("several", "--limit 12");
+    let rows = content(&folder.path().join("several")).0.remove("svamp").unwrap();
+    let is_correct = |row: &&Value| row["exact_match"] == 1.0 && row["doc_id"] != 0;
+    let correct = &rows.iter().find(is_correct).unwrap()["doc_id"];
+    let next = format!("show {} {correct}", folder.path().join("one").display());
+    run("one", &format!("--samples {correct}")).prints([format!("next: lumos {next}\n")]);
+    lumos().args(next).ok();
+}
+
+#[test]
+fn a_tool_that_has_changed_since_the_run_was_planned_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cases, replies) = (folder.path().join("cases.jsonl"), folder.path().join("replies.jsonl"));
+    let first = lumos().args("run --tasks svamp --model builtin:tiny --limit 3 --record").arg(&cases);
+    first.output(folder.path(), "first").ok();
+    fs::copy(&cases, &replies).unwrap();
+    // The grounder has recorded replies for three of five items; the others fault.
+    let several = folder.path().join("my runs");
+    let run = lumos().args("run --tasks svamp --planner builtin:tiny --limit 5 --retry-on-error 1");
+    let run = run.args("--grounder").arg(format!("script:{}", cases.display())).args("--tool");
+    let run = run.arg(format!("maths=recorded:{}", replies.display())).output(&several, "tools").exits(5);
+    run.reports([format!("2 faulted: `lumos resume '{}'` continues them", several.join("tools").display())]);
+    let resume = || lumos().args("resume").arg(several.join("tools"));
+    resume().exits(5).reports(["3 already settled"]);
+    let recorded = fs::read_to_string(&replies).unwrap();
+    fs::write(&replies, recorded.repeat(2)).unwrap();
+    resume().exits(2).reports([
+        "tool maths=recorded:",
+        "differs from the tool that the run was planned with",
+        "hint: restore the old files to continue",
+    ]);
+    fs::write(&replies, recorded).unwrap();
+    resume().exits(5).reports(["3 already settled"]);
 }
 
 #[test]

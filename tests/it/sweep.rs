@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::support::nats::NatsServer;
+use crate::support::paced::Paced;
 use crate::support::{Fleet, Lumos, all, content, lumos, read_json, repository, set_up};
 
 /// Two planners whose numbers are in another order than their names, two benchmarks and two seeds. Replies are short, because a
@@ -112,6 +113,11 @@ fn the_plan_is_a_table_and_nothing_is_written() {
     assert_eq!((&document["exists"], &document["seconds"]), (&json!(false), &Value::Null));
     assert!(all(folder) == before, "a dry run wrote files");
     run(folder, "--bench bench.json").exits(2).reports(["--bench and --like", "hint: add --dry-run"]);
+    // With a queue, the workers load the models. Nothing listens at this address: a dry run does not connect.
+    fs::write(folder.join("exp/ground/model.safetensors"), "damaged").unwrap();
+    run(folder, "--dry-run").exits(2);
+    let plan = run(folder, "--dry-run --queue nats://127.0.0.1:9").ok();
+    plan.prints(["6 configurations, 42 units", "the workers of the queue verify models and tools"]);
 }
 
 #[test]
@@ -230,6 +236,10 @@ fn stop_rules_end_configurations_early() {
     // Without the rule, the run continues.
     sweep(folder, &STOPS[..STOPS.find("[[override]]").unwrap()]);
     run(folder, "--name interrupted").ok();
+    lumos().within(folder).args("ls runs").ok().prints(["36/36"]);
+    let report = lumos().within(folder).args("report interrupted").ok();
+    assert!(!words(&report.stdout).contains("stopped after"), "{report}");
+    lumos().within(folder).args("score interrupted").ok();
     run(folder, "--name without").ok();
     assert!(content(&folder.join("runs/interrupted")) == content(&folder.join("runs/without")));
 
@@ -252,6 +262,36 @@ fn stop_rules_end_configurations_early() {
     for worker in workers {
         worker.drained();
     }
+}
+
+/// A configuration continues after its stop rule was removed, and this session is interrupted.
+#[test]
+fn a_configuration_without_its_stop_rule_is_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let paced = Paced::start();
+    // The paced model is not correct.
+    let model = format!("tasks = ['svamp']\nmodel = '{}'\nlimit = 18\nbatch_size = 1\n", paced.model());
+    let rule = "[[override]]\nmatch.task = 'svamp'\nstop = { after = 10, below = 50 }\n";
+    let shown = |settled: &str, state: &str| {
+        lumos().within(folder).args("ls runs").ok().prints([settled, state]);
+    };
+    sweep(folder, &format!("{model}{rule}"));
+    paced.admit(run(folder, "--name stopped"), usize::MAX).ok();
+    shown("10/10", "complete");
+
+    sweep(folder, &model);
+    let mut interrupted = paced.admit(run(folder, "--json --name stopped"), 2).follow();
+    paced.until_waiting(1);
+    interrupted.signal("-INT");
+    interrupted.until("draining", 1);
+    paced.open();
+    assert_eq!(interrupted.end(), Some(130), "{}", interrupted.said());
+    shown("13/18", "");
+    lumos().within(folder).args("report stopped").exits(5).prints(["next: lumos resume"]);
+    paced.admit(lumos().within(folder).args("resume stopped"), usize::MAX).ok();
+    shown("18/18", "complete");
+    assert_eq!(content(&folder.join("runs/stopped")).0["svamp"].len(), 18);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use regex::Regex;
 use crate::waits::sources;
 
 /// Folders with messages for people.
-const ROOTS: [&str; 12] = [
+const ROOTS: [&str; 13] = [
     "benchmarks/src",
     "coordinator/src",
     "engine/kernels/src",
@@ -20,6 +20,7 @@ const ROOTS: [&str; 12] = [
     "http/src",
     "models/src",
     "queue/src",
+    "reports/src",
     "src",
     "tasks/src",
     "tools/src",

@@ -353,6 +353,27 @@ async fn a_folder_without_a_journal_gets_one() {
 }
 
 #[tokio::test]
+async fn settled_units_are_counted_by_their_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    let count = || CheckpointReader::count_settled(&path).map(|(settled, _)| settled);
+    assert!(matches!(count(), Err(CheckpointError::Missing { .. })));
+    fill(&path).await;
+    assert_eq!(count(), Ok(SETTLED));
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    checkpoint.record(large(SETTLED, 1, false)).await.unwrap();
+    assert_eq!(CheckpointReader::count_settled(&path), Ok((SETTLED + 1, true)));
+    let location = checkpoint.lock().records[5];
+    checkpoint.close().unwrap();
+    // A key is damaged: the other copy is read too.
+    let journal = path.join("journal");
+    let mut bytes = fs::read(&journal).unwrap();
+    bytes[usize::try_from(location.offset).unwrap() - 3] ^= 0x40;
+    fs::write(&journal, bytes).unwrap();
+    assert_eq!(count(), Ok(SETTLED + 1));
+}
+
+#[tokio::test]
 async fn a_reader_reads_while_a_run_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("checkpoint");

@@ -16,7 +16,9 @@ pub enum CheckpointError {
     },
     /// Another process has the checkpoint open.
     #[error(
-        "checkpoint `{}` is in use by another process: wait for it, stop it, or choose another run name with --name",
+        "checkpoint `{}` is in use by another process\n\
+         hint: wait until that process has ended, or stop it, and run the same command again; `lumos run` also accepts \
+         another run name with --name",
         folder.display()
     )]
     InUse {

@@ -11,15 +11,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::catalogue::Catalogue;
+use super::catalogue::{Catalogue, parse_record_key};
 use super::error::CheckpointError;
 use super::frame::{self, Frame, HEADER, Head, HeadRead, Kind, LONGEST_START, MARKER, PREFIX};
+use super::index::SettledIndex;
 
 /// Name of the journal in a checkpoint's folder.
 pub(super) const FILE_NAME: &str = "journal";
 
 /// Bytes read at a time while scanning.
 const WINDOW: usize = 1 << 20;
+/// Bytes read at a time while only keys are read; most values are longer.
+const KEY_WINDOW: usize = 4096;
+/// Maximum length of prefix and key where only keys are read. Those of items and records are shorter.
+const KEY_START: usize = 512;
 
 /// Location and checksum of a value in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +125,7 @@ impl JournalFile {
         mut visit: impl FnMut(Entry<'_>),
     ) -> Result<Scanned, CheckpointError> {
         let failed = |error: io::Error| CheckpointError::of_io(&self.path, &error);
-        let mut window = Window { file: &self.file, length, start: 0, bytes: Vec::new() };
+        let mut window = Window { file: &self.file, length, size: WINDOW, start: 0, bytes: Vec::new() };
         let mut at = scanned.end;
         while at < window.length {
             let frame = Frame::decode(window.at(at, LONGEST_START).map_err(failed)?);
@@ -150,6 +155,34 @@ impl JournalFile {
             scanned.end = at;
         }
         Ok(scanned)
+    }
+
+    /// Counts the settled units among the committed entries. Reads prefixes and keys only, so damaged values are
+    /// not detected. Returns `None` if the header, a prefix or a key is damaged.
+    pub(super) fn count_settled(&self) -> Result<Option<u64>, CheckpointError> {
+        let failed = |error: io::Error| CheckpointError::of_io(&self.path, &error);
+        let Some(head) = self.head()? else { return Ok(None) };
+        let length = head.bytes.min(self.length()?);
+        let mut window = Window { file: &self.file, length, size: KEY_WINDOW, start: 0, bytes: Vec::new() };
+        let mut index = SettledIndex::default();
+        let mut at = HEADER;
+        for sequence in 0..head.entries {
+            let Some(frame) = Frame::decode(window.at(at, KEY_START).map_err(failed)?) else {
+                return Ok(None);
+            };
+            if frame.sequence != sequence {
+                return Ok(None);
+            }
+            if frame.kind == Kind::Record {
+                let loaded =
+                    parse_record_key(frame.key).and_then(|(number, entry)| index.load(number, entry));
+                if loaded.is_none() {
+                    return Ok(None);
+                }
+            }
+            at += frame.length();
+        }
+        Ok((at == head.bytes && at == length).then(|| index.settled()))
     }
 
     /// Whether the file at the journal's path is another one by now, or shorter than `length`.
@@ -218,6 +251,8 @@ fn follows(frame: &Frame<'_>, next: u64, at: u64) -> bool {
 struct Window<'a> {
     file: &'a File,
     length: u64,
+    /// Bytes read at a time.
+    size: usize,
     start: u64,
     bytes: Vec<u8>,
 }
@@ -229,7 +264,7 @@ impl Window<'_> {
         let wanted = wanted.min(left);
         let within = offset >= self.start && offset + wanted as u64 <= self.start + self.bytes.len() as u64;
         if !within {
-            self.bytes.resize(wanted.max(WINDOW.min(left)), 0);
+            self.bytes.resize(wanted.max(self.size.min(left)), 0);
             read_exact_at(self.file, &mut self.bytes, offset)?;
             self.start = offset;
         }

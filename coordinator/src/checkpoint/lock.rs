@@ -1,4 +1,5 @@
-//! Lock of a checkpoint's folder: one process writes at a time; readers do not wait.
+//! Lock of a checkpoint's folder: one process writes at a time; readers do not wait, and keep a writer out only while
+//! they read a damaged checkpoint.
 //!
 //! The lock file also contains a copy of the journal's header, so that losses can be counted if the whole
 //! journal is lost.

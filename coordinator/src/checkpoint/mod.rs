@@ -20,7 +20,8 @@
 //! ([`Recovery`](recovery::Recovery)). Damaged files are kept.
 //!
 //! # Readers
-//! [`CheckpointReader`] reads the journal, including that of a run in progress, and writes nothing.
+//! [`CheckpointReader`] reads the journal, including that of a run in progress, and writes nothing. It holds the lock only
+//! while it reads a damaged checkpoint, so that readers do not keep a writer waiting.
 //!
 //! # One writer
 //! One thread writes all records. It takes the records that arrived since the last flush, checks them against
@@ -365,13 +366,16 @@ impl Checkpoint {
         let Self { database, journal, writer, _lock, .. } = self;
         writer.stop();
         let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-        database.flush()?;
-        journal.commit()?;
-        journal.sync()?;
+        let flushed = database.flush().and_then(|()| journal.commit()).and_then(|()| journal.sync());
         // Drop the database before the lock: a process that waits for the lock must find the database closed.
-        drop(database);
+        // sled may wait forever for a disk that failed.
+        if flushed.is_ok() {
+            drop(database);
+        } else {
+            database.abandon();
+        }
         drop(_lock);
-        Ok(())
+        flushed
     }
 
     /// Leaks the database, so that a process can exit when its disk is full. The folder stays locked until

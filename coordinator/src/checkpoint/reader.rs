@@ -58,6 +58,10 @@ impl CheckpointReader {
     /// # Errors
     /// If the folder has no checkpoint, it cannot be read, or another version wrote it.
     pub fn open(folder: &Path) -> Result<Self, CheckpointError> {
+        if let Some(reader) = Self::open_intact(folder) {
+            return Ok(reader);
+        }
+        // Keep writers out while damage is examined and both copies are merged.
         let held = FolderLock::share(folder);
         let in_use = held.is_none();
         match JournalFile::open(folder)? {
@@ -85,6 +89,34 @@ impl CheckpointReader {
             None => {}
         }
         Self::opencopy(folder)
+    }
+
+    /// Opens a checkpoint whose journal is intact without holding the lock meanwhile, so that a writer does not wait for
+    /// a long journal. Writers append to the journal, cut off an entry that was never complete, or replace the file,
+    /// which stays open here. Returns `None` if the journal is missing or damaged, or was changed in such a way at this
+    /// moment.
+    fn open_intact(folder: &Path) -> Option<Self> {
+        let in_use = FolderLock::share(folder).is_none();
+        let file = JournalFile::open(folder).ok()??;
+        let loaded = Loaded::read(&file).ok().filter(Loaded::is_intact)?;
+        let reader = Self::new(folder, file, loaded.catalogue, Recovery::default(), in_use).ok()?;
+        Some(Self { position: Mutex::new(Some(loaded.scanned)), ..reader })
+    }
+
+    /// Returns the number of settled units and whether another process is writing the checkpoint. Reads only the keys of
+    /// committed entries, which is faster than [`CheckpointReader::open`], and does not detect damaged values.
+    ///
+    /// # Errors
+    /// As for [`CheckpointReader::open`].
+    pub fn count_settled(folder: &Path) -> Result<(u64, bool), CheckpointError> {
+        let in_use = FolderLock::share(folder).is_none();
+        if let Some(file) = JournalFile::open(folder)?
+            && let Ok(Some(settled)) = file.count_settled()
+        {
+            return Ok((settled, in_use));
+        }
+        let reader = Self::open(folder)?;
+        Ok((reader.settled(), reader.is_in_use()))
     }
 
     pub(super) fn new(

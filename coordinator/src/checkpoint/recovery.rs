@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
+use crate::manifest;
+
 /// Maximum number of items listed in a message.
 const NAMED: usize = 20;
 
@@ -97,8 +99,14 @@ impl Recovery {
         }
         let Entries { items, outcomes, notes, named, .. } = &self.lost;
         if self.has_lost() {
+            let again = match judged_run(folder) {
+                Some(judged) => {
+                    format!("repeat `lumos score {} --judge` with the same model", judged.display())
+                }
+                None => format!("run them again with `lumos resume {run}`"),
+            };
             lines.push(format!(
-                "lost in both copies of the checkpoint in {run}: {}{named}; run them again with `lumos resume {run}`",
+                "lost in both copies of the checkpoint in {run}: {}{named}; {again}",
                 counted(*items, *outcomes, *notes)
             ));
         }
@@ -107,6 +115,15 @@ impl Recovery {
         }
         lines
     }
+}
+
+/// Returns the run that a judge's pass belongs to, whose checkpoint is `RUN/judge/PASS/checkpoint`; `None` for a run's
+/// checkpoint.
+fn judged_run(checkpoint: &Path) -> Option<&Path> {
+    let passes = checkpoint.ancestors().nth(2)?;
+    let run = passes.parent().filter(|_| passes.file_name().is_some_and(|name| name == "judge"))?;
+    let run = if run.as_os_str().is_empty() { Path::new(".") } else { run };
+    run.join(manifest::FILE_NAME).is_file().then_some(run)
 }
 
 fn counted(items: u64, outcomes: u64, notes: u64) -> String {
@@ -153,5 +170,29 @@ impl Display for Named {
             0 => write!(formatter, ")"),
             more => write!(formatter, " and {more} more)"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_replies_of_a_judge_are_asked_for_again_with_score() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("judge").join("first");
+        let pass = run.join("judge").join("0123456789ab");
+        std::fs::create_dir_all(&pass).unwrap();
+        for folder in [&run, &pass] {
+            std::fs::write(folder.join(manifest::FILE_NAME), "{}").unwrap();
+        }
+        let recovery =
+            Recovery { lost: Entries { outcomes: 2, ..Entries::default() }, ..Recovery::default() };
+        let line = |folder: &Path| recovery.lines(&folder.join("checkpoint")).concat();
+        let expected = format!("repeat `lumos score {} --judge` with the same model", run.display());
+        assert!(line(&pass).contains("2 outcomes") && line(&pass).ends_with(&expected), "{}", line(&pass));
+        // Runs may be in a folder of that name.
+        let expected = format!("run them again with `lumos resume {}`", run.display());
+        assert!(line(&run).ends_with(&expected), "{}", line(&run));
     }
 }

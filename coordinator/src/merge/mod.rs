@@ -301,6 +301,21 @@ fn fill(
 ) -> Result<(), MergeError> {
     manifest.write(folder)?;
     let into = Checkpoint::create(&folder.join("checkpoint"))?;
+    if let Err(error) = fill_checkpoint(opened, &into, manifest, items) {
+        // Closing a database whose disk is full may never end.
+        into.abandon();
+        return Err(error);
+    }
+    Ok(into.close()?)
+}
+
+/// Writes items, records and the mark of the complete plan.
+fn fill_checkpoint(
+    opened: &[(Part, CheckpointReader)],
+    into: &Checkpoint,
+    manifest: &Manifest,
+    items: &[(&str, Places)],
+) -> Result<(), MergeError> {
     let mut stored = 0;
     for (benchmark, places) in items {
         let mut failed = None;
@@ -319,7 +334,7 @@ fn fill(
         }
     }
     for (part, checkpoint) in opened {
-        copy_records(part, checkpoint, manifest, &into)?;
+        copy_records(part, checkpoint, manifest, into)?;
     }
     let mut seconds = None;
     for (_, checkpoint) in opened {
@@ -331,8 +346,7 @@ fn fill(
         into.note_seconds(seconds)?;
     }
     let scoring = manifest.spec.scoring.clone();
-    into.plan_complete(&PlanMark { identity: manifest.identity.clone(), items: stored, scoring })?;
-    Ok(into.close()?)
+    Ok(into.plan_complete(&PlanMark { identity: manifest.identity.clone(), items: stored, scoring })?)
 }
 
 fn read_item(
