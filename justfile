@@ -42,7 +42,7 @@ campaign *arguments:
 
 # Run all tests with the long form of those that also have a short one.
 long:
-    LUMOS_ATTACKS=full LUMOS_DAMAGED=200 LUMOS_EMULATED=1000 LUMOS_GENERATED=50000 LUMOS_LEAVES=1000 LUMOS_SEQUENCES=200 LUMOS_VARIATIONS=all ./test.sh
+    LUMOS_ATTACKS=full LUMOS_DAMAGED=200 LUMOS_EMULATED=1000 LUMOS_GENERATED=50000 LUMOS_LEAVES=1000 LUMOS_SEQUENCES=200 LUMOS_SIMULATIONS=full LUMOS_VARIATIONS=all ./test.sh
 
 # Run the tests of browsers with Chromium, where its headless shell is installed, too.
 chromium:
