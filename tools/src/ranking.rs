@@ -10,7 +10,6 @@ use lumos_engine::{CrossEncoder, DprReader, EncoderError, LoadError, ReaderPassa
 use lumos_environments::retrieval;
 use lumos_http::{AccessPolicy, AccessRefusal};
 use lumos_models::hash_folder;
-use lumos_tasks::python::strip;
 use lumos_tasks::{Passage, ToolCall, ToolReply};
 
 use super::backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
@@ -82,7 +81,7 @@ impl Tools for Bm25Ranking {
 /// Incremented when scores of the same weights of a reader change.
 const DPR_VERSION: u32 = 1;
 /// Incremented when scores of the same weights of a cross-encoder change.
-const CROSS_ENCODER_VERSION: u32 = 2;
+const CROSS_ENCODER_VERSION: u32 = 1;
 
 /// A model in a folder that scores passages.
 struct Encoder {
@@ -143,12 +142,10 @@ impl Tools for DprReader {
 impl Tools for CrossEncoder {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
         let ToolCall::Rank { question, passages } = call else { return Err(not_mine(call, "cross-encoder")) };
-        // As the version of the library that the original requires (sentence-transformers 2.2.2).
         let text = |Passage { title, text }: &Passage| {
-            let text = if title.is_empty() { text.clone() } else { format!("{title} {text}") };
-            strip(&text).to_owned()
+            if title.is_empty() { text.clone() } else { format!("{title} {text}") }
         };
-        scored(self.score(strip(question), passages.iter().map(text).collect()).await)
+        scored(self.score(question, passages.iter().map(text).collect()).await)
     }
 }
 

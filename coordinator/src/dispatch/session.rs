@@ -25,8 +25,7 @@ use crate::manifest::Manifest;
 use crate::spec::{StopWatch, Stopped};
 use crate::unit_key::UnitKey;
 
-/// Maximum number of result messages recorded together, with one flush. A queue on a server also limits their bytes,
-/// so that the claimed results and those being recorded fit into memory, whatever their number.
+/// Maximum number of result messages recorded together, with one flush.
 const RESULTS: usize = 256;
 /// Maximum number of units published together.
 const UNITS: usize = 256;

@@ -81,8 +81,8 @@ impl CrossEncoder {
     }
 
     /// Encodes a query and a text with the tokenizer's special tokens. Truncates the longer of the two until
-    /// the total is at most 512 ids. Keeps white space around texts, as newer versions of the library; older
-    /// ones strip it first.
+    /// the total is at most 512 ids. Keeps white space around texts: older versions of the library stripped
+    /// it, newer ones and their tokenizers do not.
     ///
     /// # Errors
     /// Fails if the tokenizer cannot encode a text.

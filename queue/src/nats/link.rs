@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -153,8 +153,6 @@ pub(super) struct Link {
     pub(super) violations: watch::Receiver<String>,
     pub(super) answers: mpsc::Sender<Outgoing>,
     pub(super) complaints: Complaints,
-    /// Memory in bytes for the bodies of messages that are fetched from the object store.
-    pub(super) object_memory: Arc<Semaphore>,
     /// Incremented when this connection recreates streams, so that watches restart.
     pub(super) remade: watch::Sender<u64>,
     /// Cancelled to end all tasks.

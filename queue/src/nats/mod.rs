@@ -6,8 +6,7 @@
 //!   claimers, publishers or the server are killed meanwhile (as long as the server's store survives).
 //! - Publishing an id that is queued or leased has no effect, no matter how much later it happens.
 //! - A claim returns at most the requested number of messages, and no more are fetched from the server than claimers
-//!   request. Claims are also bounded in bytes, by the decoded size that each message declares, and so are bodies that
-//!   are fetched from the object store.
+//!   request.
 //! - When a lease is dropped, its message is redelivered immediately. If the holder disappears, the message
 //!   is redelivered when the lease expires or when it is [reassigned](Server::reassign).
 //! - Messages of other programs in the streams are untrusted data: they are checked, limited in size, and

@@ -31,8 +31,7 @@ pub(super) struct Description {
     bucket: String,
     /// The last part of the chunks' subject.
     nuid: String,
-    /// In bytes.
-    pub(super) size: usize,
+    size: usize,
     chunks: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
@@ -121,29 +120,15 @@ impl Objects {
         Ok(description.filter(|description| !description.deleted))
     }
 
-    /// Returns an object's bytes, verified. Fails as [`Objects::find`] and [`Objects::read`].
+    /// Returns an object's bytes, verified. Fails with [`NatsError::Missing`] if it does not exist, and with
+    /// [`NatsError::Damaged`] if it has more than `limit` bytes or does not match its description.
     pub(super) async fn get(&self, name: &str, limit: usize) -> Result<Vec<u8>, NatsError> {
-        let description = self.find(name, limit).await?;
-        self.read(name, &description).await
-    }
-
-    /// Returns the description of an object. Fails with [`NatsError::Missing`] if it does not exist, and with
-    /// [`NatsError::Damaged`] if it has more than `limit` bytes.
-    pub(super) async fn find(&self, name: &str, limit: usize) -> Result<Description, NatsError> {
-        let missing = || NatsError::Missing(format!("object `{name}` not found in the store"));
-        let description = self.describe(name).await?.ok_or_else(missing)?;
-        if description.size > limit {
-            return Err(NatsError::Damaged(format!("object `{name}` is larger than allowed")));
-        }
-        Ok(description)
-    }
-
-    /// Returns the bytes of an object, at most as many as its description states. Fails with
-    /// [`NatsError::Missing`] if they do not exist, and with [`NatsError::Damaged`] if they do not match the
-    /// description.
-    pub(super) async fn read(&self, name: &str, description: &Description) -> Result<Vec<u8>, NatsError> {
         let missing = || NatsError::Missing(format!("object `{name}` not found in the store"));
         let damaged = |why: &str| NatsError::Damaged(format!("object `{name}` {why}"));
+        let description = self.describe(name).await?.ok_or_else(missing)?;
+        if description.size > limit {
+            return Err(damaged("is larger than allowed"));
+        }
         // The description is untrusted: it must name chunks of this bucket only.
         if description.nuid.split('.').any(|part| !super::layout::is_token(part)) {
             return Err(damaged("has no valid chunk subject"));

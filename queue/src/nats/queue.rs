@@ -22,8 +22,7 @@ use crate::{Lease, Queue, QueueError};
 ///   stream at its size limit gives [`QueueError::Full`]. Ids are letters, digits, `_` and `-`.
 /// - [`Queue::claim`] waits until a message is available, through disconnections and restarts of the server, and
 ///   fails with [`QueueError::Gone`] while the shard does not exist. Order is not guaranteed. Dropping a claim loses
-///   no message. The bodies of a claim have at most 128 MiB in total, decoded, unless the first is larger; other
-///   messages are kept for the next claim.
+///   no message.
 /// - [`Lease::extend`] extends the lease by its full duration from now, and fails with [`QueueError::LeaseLost`] once
 ///   it has expired by this machine's clock, because the server does not report it.
 /// - [`Lease::acknowledge`] is sent without a response. If it is lost, the message is redelivered, so the result must

@@ -8,7 +8,7 @@ use async_nats::HeaderMap;
 use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -19,7 +19,7 @@ use super::lease::{ANSWERS, GIVE_BACK, Outgoing, send_answers};
 use super::link::{Failure, Link, SharedLink};
 use super::objects::Objects;
 use super::publishing::Publisher;
-use super::pulling::{OBJECT_BYTES, Puller, Source};
+use super::pulling::{Puller, Source};
 use super::queue::Way;
 use super::setup::ConsumerConfig;
 use super::{Access, Blobs, KeyValue, Layout, NatsError, NatsQueue, ShardState};
@@ -79,7 +79,6 @@ impl Server {
             violations,
             answers,
             complaints: Complaints::default(),
-            object_memory: Arc::new(Semaphore::new(OBJECT_BYTES)),
             remade: watch::Sender::new(0),
             ended: CancellationToken::new(),
             tasks,

@@ -12,12 +12,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Delivery, FetchedBody, PullRequest, Shared, Source, fetch, fitness, settle};
+use super::{Delivery, PullRequest, Shared, Source, fitness, settle};
 use crate::QueueError;
 use crate::nats::NatsError;
 use crate::nats::codec;
 use crate::nats::layout::{ConsumerName, parse_lease_token};
 use crate::nats::lease::NatsLease;
+use crate::nats::objects::Objects;
 
 /// How long a pull request waits on the server. Short, since the client is not notified if the server loses a
 /// request.
@@ -56,7 +57,7 @@ const REFUSALS: u32 = 5;
 /// Result of a background task.
 enum ActorTask {
     /// A body was fetched.
-    Fetched(Box<Delivery>, Result<FetchedBody, NatsError>),
+    Fetched(Box<Delivery>, Result<Vec<u8>, NatsError>),
     /// The consumer was looked up.
     Checked(Result<(), NatsError>),
 }
@@ -303,17 +304,14 @@ impl Actor {
         let term = self.source.term;
         let lease = NatsLease::new(link.clone(), id.clone(), token.to_owned(), term, object.clone());
         let fit = fitness(&message, &id, &self.source, link.layout.protocol);
-        let mut delivery = Delivery {
+        let delivery = Delivery {
             id,
             deliveries,
             headers: message.headers,
-            body: Bytes::new(),
-            bytes: 0,
-            _memory: None,
+            body: message.payload,
             lease: Some(lease),
             since: Instant::now(),
         };
-        delivery.set_body(message.payload, link.layout.body_limit);
         self.refused = 0;
         let mut state = self.shared.lock();
         state.demand.arrived();
@@ -330,9 +328,10 @@ impl Actor {
             (Ok(()), Some(object)) => {
                 state.fetching += 1;
                 drop(state);
-                let link = link.clone();
+                let objects = Objects::payloads(link);
+                let limit = link.layout.body_limit;
                 self.chores.spawn(async move {
-                    let body = fetch(&link, &object).await;
+                    let body = objects.get(&object, limit).await;
                     ActorTask::Fetched(Box::new(delivery), body)
                 });
             }

@@ -4,10 +4,6 @@
 //! them into a small buffer, from which each claimer takes its messages in one step without awaiting. A claim
 //! can therefore be dropped at any point without losing messages: messages requested for it go to the next
 //! claim, and are returned if no claim waits.
-//!
-//! Messages are untrusted and may be compressed a thousandfold. A claim therefore takes bodies of at most
-//! [`CLAIM_BYTES`] in total, by the decoded size that each declares, and at least one message; the others stay in the
-//! buffer. Bodies from the object store use at most [`OBJECT_BYTES`] from the start of their fetch to their claim.
 
 mod actor;
 mod open_requests;
@@ -20,7 +16,7 @@ use std::time::Duration;
 use async_nats::{HeaderMap, Message};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::DropGuard;
 
@@ -29,7 +25,6 @@ use super::codec::{self, Kind, Unfit};
 use super::layout::{ConsumerName, is_message_id};
 use super::lease::NatsLease;
 use super::link::SharedLink;
-use super::objects::Objects;
 use crate::{Lease, LeaseControl, QueueError};
 use actor::Actor;
 use open_requests::OpenRequests;
@@ -44,13 +39,6 @@ const TRIES: u32 = 3;
 
 /// Redelivery delay of such a message.
 const AGAIN: Duration = Duration::from_secs(1);
-
-/// Maximum total size of the bodies of one claim in bytes, decoded. The first body of a claim may be larger.
-const CLAIM_BYTES: usize = 128 << 20;
-
-/// Maximum total size in bytes of the bodies that a connection is fetching from the object store, or has fetched for
-/// later claims. A larger body is fetched alone.
-pub(super) const OBJECT_BYTES: usize = 128 << 20;
 
 /// Time limit of [`Puller::try_claim`] for the response of the server.
 const PROBE: Duration = Duration::from_secs(3);
@@ -86,8 +74,6 @@ struct State {
     ready: VecDeque<Delivery>,
     /// Messages whose bodies are being fetched.
     fetching: usize,
-    /// Maximum size of a body in bytes.
-    largest_body: usize,
     demand: OpenRequests,
     claimers: HashMap<u64, PullRequest>,
     last_claimer: u64,
@@ -113,38 +99,11 @@ struct Delivery {
     deliveries: u32,
     headers: Option<HeaderMap>,
     body: Bytes,
-    /// Memory that the body needs in bytes: its declared decoded size, or its encoded size if that is larger.
-    bytes: usize,
-    /// Holds the memory of a body from the object store.
-    _memory: Option<OwnedSemaphorePermit>,
     lease: Option<NatsLease>,
     since: Instant,
 }
 
-/// A body from the object store.
-struct FetchedBody {
-    bytes: Vec<u8>,
-    memory: OwnedSemaphorePermit,
-}
-
-/// Fetches the body of a message, once there is memory for it.
-async fn fetch(link: &SharedLink, name: &str) -> Result<FetchedBody, NatsError> {
-    let objects = Objects::payloads(link);
-    let description = objects.find(name, link.layout.body_limit).await?;
-    let needed = u32::try_from(description.size.min(OBJECT_BYTES)).unwrap_or(u32::MAX);
-    // Not forever: bodies that are ready are claimed, or returned after `HOLD`.
-    let memory = Arc::clone(&link.object_memory).acquire_many_owned(needed).await;
-    let memory = memory.map_err(|_| NatsError::Unreachable("the connection was closed".to_owned()))?;
-    Ok(FetchedBody { bytes: objects.read(name, &description).await?, memory })
-}
-
 impl Delivery {
-    /// Sets the body, whose decoded size may be at most `limit`.
-    fn set_body(&mut self, body: Bytes, limit: usize) {
-        self.bytes = codec::declared_size(self.headers.as_ref(), &body, limit).max(body.len());
-        self.body = body;
-    }
-
     /// Handles a message that is not delivered to claimers. A message that may be intact the next time is
     /// redelivered. Otherwise it is sent to the outlet; without an outlet, it is returned for other consumers
     /// (of another protocol) or terminated.
@@ -189,13 +148,12 @@ impl Delivery {
 }
 
 /// Adds a fetched body to its message, or dismisses the message if fetching failed.
-fn settle(shared: &Shared, mut delivery: Delivery, body: Result<FetchedBody, NatsError>) {
+fn settle(shared: &Shared, mut delivery: Delivery, body: Result<Vec<u8>, NatsError>) {
     let mut state = shared.lock();
     state.fetching = state.fetching.saturating_sub(1);
     match body {
-        Ok(FetchedBody { bytes, memory }) if !state.closed => {
-            delivery.set_body(bytes.into(), state.largest_body);
-            delivery._memory = Some(memory);
+        Ok(bytes) if !state.closed => {
+            delivery.body = bytes.into();
             state.ready.push_back(delivery);
         }
         Ok(_) => {
@@ -294,10 +252,10 @@ impl State {
             }
             None => return PullReply::Nothing,
         };
-        let enough = self.ready.len() >= max || !patient || self.is_full();
-        if enough && !self.ready.is_empty() {
+        if self.ready.len() >= max || (!patient && !self.ready.is_empty()) {
+            let count = max.min(self.ready.len());
             self.claimers.remove(&number);
-            return PullReply::Deliveries(self.take_next(max));
+            return PullReply::Deliveries(self.ready.drain(..count).collect());
         }
         match &self.failure {
             Some((before, error)) if number <= *before => PullReply::Failed(error.clone()),
@@ -306,24 +264,6 @@ impl State {
             }
             _ => PullReply::Nothing,
         }
-    }
-
-    /// Removes the next messages that are ready: at least one, at most `max`, and no more than [`CLAIM_BYTES`].
-    fn take_next(&mut self, max: usize) -> Vec<Delivery> {
-        let mut bytes = 0;
-        let fitting = self.ready.iter().take(max).take_while(|delivery| {
-            bytes += delivery.bytes;
-            bytes <= CLAIM_BYTES
-        });
-        let count = fitting.count().max(1).min(self.ready.len());
-        self.ready.drain(..count).collect()
-    }
-
-    /// Whether another message that is ready might not fit into the next claim. Then a claimer does not wait for
-    /// more: bodies that are being fetched may wait for the memory of those that are ready.
-    fn is_full(&self) -> bool {
-        let bytes: usize = self.ready.iter().map(|delivery| delivery.bytes).sum();
-        bytes + self.largest_body > CLAIM_BYTES.min(OBJECT_BYTES)
     }
 
     /// Returns the number of messages that claimers wait for and that were not requested yet.
@@ -342,7 +282,7 @@ impl Puller {
     pub(super) async fn start(link: SharedLink, source: Source) -> Result<Self, NatsError> {
         let shared = Arc::new(Shared {
             link: link.clone(),
-            state: Mutex::new(State { largest_body: link.layout.body_limit, ..State::default() }),
+            state: Mutex::default(),
             arrived: Notify::new(),
             wanted: Notify::new(),
             rejected: OnceLock::new(),
@@ -353,7 +293,7 @@ impl Puller {
         Ok(Self { shared, _ended: ended.drop_guard() })
     }
 
-    /// Claims up to `max` messages, and up to [`CLAIM_BYTES`]; waits until there is at least one.
+    /// Claims up to `max` messages; waits until there is at least one.
     pub(super) async fn claim<T: DeserializeOwned>(&self, max: usize) -> Result<Vec<Lease<T>>, QueueError> {
         self.pull(PullRequest::Await(max), max, None).await
     }
@@ -446,14 +386,8 @@ mod tests {
     use super::*;
 
     fn delivery() -> Delivery {
-        let (id, body, since) = (String::new(), Bytes::new(), Instant::now());
-        Delivery { id, deliveries: 1, headers: None, body, bytes: 0, _memory: None, lease: None, since }
-    }
-
-    fn delivery_of(bytes: usize) -> Delivery {
-        let mut delivery = delivery();
-        delivery.bytes = bytes;
-        delivery
+        let since = Instant::now();
+        Delivery { id: String::new(), deliveries: 1, headers: None, body: Bytes::new(), lease: None, since }
     }
 
     /// The task may compute the missing messages at any time, even before a claimer that took messages has
@@ -470,63 +404,5 @@ mod tests {
         }
         assert!(matches!(state.take(1, 10, false), PullReply::Deliveries(taken) if taken.len() == 3));
         assert_eq!((state.missing(), state.demand.outstanding()), (0, 7));
-    }
-
-    /// Regression test: 256 messages of a few kilobytes each were decoded to 16 GiB.
-    #[test]
-    fn a_claim_takes_what_its_bodies_declare_within_a_budget() {
-        let limit = 64 << 20;
-        let mut state = State { largest_body: limit, ..State::default() };
-        let (bodies, bytes) = (40, 30 << 20);
-        // As a publisher encodes it.
-        let (body, encoding) = codec::encoded("id", &" ".repeat(bytes), limit).unwrap();
-        let body = Bytes::from(body);
-        let mut headers = HeaderMap::new();
-        headers.insert(codec::ENCODING, encoding.unwrap());
-        assert!(body.len() < 1 << 16, "{}", body.len());
-        for number in 0..bodies {
-            let mut next = delivery();
-            next.id = number.to_string();
-            next.headers = Some(headers.clone());
-            next.set_body(body.clone(), limit);
-            assert_eq!(next.bytes, bytes + 2);
-            state.ready.push_back(next);
-        }
-        let (mut taken, mut claims) = (Vec::new(), 0);
-        while !state.ready.is_empty() {
-            claims += 1;
-            state.claimers.insert(claims, PullRequest::Await(256));
-            let PullReply::Deliveries(claimed) = state.take(claims, 256, false) else {
-                panic!("nothing was taken");
-            };
-            assert!((1..=4).contains(&claimed.len()));
-            assert!(claimed.iter().map(|one| one.bytes).sum::<usize>() <= CLAIM_BYTES);
-            taken.extend(claimed.iter().map(|one| one.id.clone()));
-        }
-        assert_eq!((claims, taken), (10, (0..bodies).map(|number| number.to_string()).collect::<Vec<_>>()));
-    }
-
-    #[test]
-    fn a_body_above_the_budget_is_claimed_alone() {
-        let mut state = State::default();
-        for bytes in [CLAIM_BYTES + 1, 1, CLAIM_BYTES] {
-            state.ready.push_back(delivery_of(bytes));
-        }
-        let taken = [state.take_next(256).len(), state.take_next(256).len(), state.take_next(256).len()];
-        assert_eq!(taken, [1, 1, 1]);
-        state.ready.extend((0..5).map(|_| delivery_of(9)));
-        assert_eq!((state.take_next(3).len(), state.take_next(3).len(), state.take_next(3).len()), (3, 2, 0));
-    }
-
-    /// Otherwise it would wait for bodies that are fetched only once it has taken those that are ready.
-    #[test]
-    fn a_claim_does_not_wait_for_more_than_fits() {
-        let mut state = State { largest_body: 64 << 20, fetching: 3, ..State::default() };
-        let request = state.demand.open(8, Instant::now() + PROBE);
-        state.claimers.insert(1, PullRequest::Probing(request));
-        state.ready.push_back(delivery_of(64 << 20));
-        assert!(matches!(state.take(1, 8, false), PullReply::Nothing));
-        state.ready.push_back(delivery_of(1));
-        assert!(matches!(state.take(1, 8, false), PullReply::Deliveries(taken) if taken.len() == 2));
     }
 }

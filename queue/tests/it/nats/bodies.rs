@@ -51,49 +51,6 @@ on_servers! {
         assert_eq!(refused, Err(QueueError::TooLarge { id: "a".to_owned(), bytes: 1002, limit: 1000 }));
     }
 
-    // Regression test: 256 messages of a few kilobytes each were decoded to 16 GiB.
-    async fn many_compressible_bodies_are_claimed_in_parts(program) {
-        let bench = Bench::new(program, long_lease()).await;
-        let (publisher, consumer) = (bench.publisher::<String>().await, bench.consumer::<String>().await);
-        let body = " ".repeat(30 << 20);
-        for number in 0..10 {
-            publisher.publish(&number.to_string(), body.clone()).await.unwrap();
-        }
-        let mut seen = Vec::new();
-        while seen.len() < 10 {
-            let leases = timeout(LONG, consumer.claim(256)).await.unwrap().unwrap();
-            assert!((1..=4).contains(&leases.len()), "{} messages in a claim", leases.len());
-            for lease in leases {
-                assert!(*lease.body() == body);
-                seen.push(lease.id().to_owned());
-                lease.acknowledge().await.unwrap();
-            }
-        }
-        seen.sort_unstable();
-        assert_eq!(seen, (0..10).map(|number| number.to_string()).collect::<Vec<_>>());
-    }
-
-    async fn large_bodies_wait_for_the_memory_of_earlier_ones(program) {
-        let bench = Bench::new(program, long_lease()).await;
-        let (publisher, consumer) = (bench.publisher::<String>().await, bench.consumer::<String>().await);
-        let body = noise(16 << 20);
-        let count = 12;
-        for number in 0..count {
-            publisher.publish(&number.to_string(), body.clone()).await.unwrap();
-        }
-        let mut seen = 0;
-        while seen < count {
-            let leases = timeout(LONG, consumer.claim(256)).await.unwrap().unwrap();
-            assert!((1..=7).contains(&leases.len()), "{} messages in a claim", leases.len());
-            for lease in leases {
-                assert!(*lease.body() == body);
-                seen += 1;
-                lease.acknowledge().await.unwrap();
-            }
-        }
-        assert_eq!(stored(&bench).await, 0);
-    }
-
     async fn what_is_shared_is_stored_under_its_hash(program) {
         let bench = Bench::new(program, Layout::default()).await;
         let blobs = bench.connection.shared().await.unwrap();
