@@ -89,8 +89,8 @@ pub(super) fn read_as_original(
     Ok(Content { task, ..answered(Target::Text { answer }) })
 }
 
-/// Returns the cluster of a record, if the definition names a field for it that the record has. A blank text, such as
-/// an empty cell of a CSV file, is no cluster.
+/// Returns the cluster of a record, if the definition names a field for it and the record has a value there. Blank
+/// texts, such as empty cells of a CSV file, do not count as values.
 pub(super) fn cluster(definition: &'static TaskDefinition, record: &Value) -> Option<String> {
     plain(record, definition.fields.cluster.as_deref()?).ok().filter(|cluster| !is_blank(cluster))
 }

@@ -65,7 +65,7 @@ impl Session {
         request
     }
 
-    /// Sends a message. Returns those of its response if it is a request; there are no replies to others.
+    /// Sends a message. If it is a request, returns the messages of its response. Other messages get no reply.
     async fn post(&self, message: &ClientJsonRpcMessage) -> Result<Vec<ServerJsonRpcMessage>, HttpError> {
         let body = serde_json::to_vec(message).map_err(|error| HttpError::last(error.to_string()))?;
         let request = self.with_headers(HttpRequest::post(self.url.as_str(), body));
