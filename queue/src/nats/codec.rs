@@ -83,21 +83,41 @@ fn compress(plain: &[u8]) -> io::Result<Vec<u8>> {
     })
 }
 
+/// Returns the decoded size in bytes that a message declares: that of its compressed frame, or that of an
+/// uncompressed body. At most `limit`, because a larger body is not decoded completely. A frame that declares no
+/// size counts as `limit`. [`decoded`] never produces more than `limit`, nor more than the frame declares.
+pub(super) fn declared_size(headers: Option<&HeaderMap>, bytes: &[u8], limit: usize) -> usize {
+    let declared = match header(headers, ENCODING) {
+        Some("zstd") => frame_size(bytes).map_or(limit, |size| usize::try_from(size).unwrap_or(limit)),
+        _ => bytes.len(),
+    };
+    declared.min(limit)
+}
+
+/// Returns the decompressed size in bytes that a frame declares; `None` if it declares none or is invalid.
+fn frame_size(bytes: &[u8]) -> Option<u64> {
+    zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten()
+}
+
 /// Decompresses a body. If the result exceeds `limit` bytes, only a prefix longer than `limit` may be
-/// returned.
+/// returned. Fails if the result is longer than the body declares, for example because another frame follows.
 fn decompress(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     let most = u64::try_from(limit).unwrap_or(u64::MAX);
-    match zstd::zstd_safe::get_frame_content_size(bytes) {
-        Ok(Some(length)) if length <= most.min(LONGEST_AT_ONCE) => {
+    match frame_size(bytes) {
+        Some(length) if length <= most.min(LONGEST_AT_ONCE) => {
             DECOMPRESSOR.with_borrow_mut(|kept| match kept {
                 Some(decompressor) => decompressor.decompress(bytes, length as usize),
                 None => kept.insert(zstd::bulk::Decompressor::new()?).decompress(bytes, length as usize),
             })
         }
-        _ => {
+        declared => {
+            let most = declared.map_or(most, |length| length.min(most));
             let mut plain = Vec::new();
             let decoder = zstd::stream::read::Decoder::new(bytes)?;
-            decoder.take(most.saturating_add(1)).read_to_end(&mut plain)?;
+            let read = decoder.take(most.saturating_add(1)).read_to_end(&mut plain)?;
+            if read > usize::try_from(most).unwrap_or(usize::MAX) && read <= limit {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "longer than declared"));
+            }
             Ok(plain)
         }
     }
@@ -292,6 +312,38 @@ mod tests {
         assert!(check_content(Some(&with(&plain, Some("zstd"))), id, body).is_err());
         assert!(check_content(Some(&HeaderMap::new()), id, body).is_err());
         assert!(check_content(None, id, body).is_err());
+    }
+
+    #[test]
+    fn the_decoded_size_is_known_before_decoding() {
+        let limit = 16 << 20;
+        let (bytes, _) = encoded("a", &" ".repeat(9 << 20), limit).unwrap();
+        assert!(bytes.len() < 1 << 16);
+        assert_eq!(declared_size(Some(&headers("zstd")), &bytes, limit), (9 << 20) + 2);
+        assert_eq!(declared_size(Some(&headers("zstd")), &bytes, 1 << 20), 1 << 20);
+        assert_eq!(declared_size(None, b"12345678", limit), 8);
+        // A frame of another program that declares no size, or an invalid one.
+        let silent = zstd::stream::encode_all(b"7".as_slice(), 1).unwrap();
+        assert_eq!(frame_size(&silent), None);
+        for bytes in [silent.as_slice(), b"no"] {
+            assert_eq!(declared_size(Some(&headers("zstd")), bytes, limit), limit);
+        }
+        assert_eq!(decoded::<u32>(Some(&headers("zstd")), &silent, limit).unwrap(), 7);
+    }
+
+    #[test]
+    fn what_is_longer_than_declared_is_not_decoded() {
+        let limit = 16 << 20;
+        let frame = |bytes: usize| zstd::bulk::compress(&vec![b' '; bytes], 1).unwrap();
+        for first in [5_000, 2 << 20] {
+            let both = [frame(first), frame(8 << 20)].concat();
+            assert_eq!(declared_size(Some(&headers("zstd")), &both, limit), first);
+            let unfit = decoded::<u32>(Some(&headers("zstd")), &both, limit).unwrap_err();
+            assert_eq!(unfit.kind, Kind::Undecodable, "{unfit:?}");
+            assert!(decompress(&both, limit).is_err());
+        }
+        assert_eq!(decompress(&frame(2 << 20), limit).unwrap().len(), 2 << 20);
+        assert_eq!(decompress(&frame(2 << 20), 2 << 20).unwrap().len(), 2 << 20);
     }
 
     #[test]

@@ -22,7 +22,8 @@ use crate::{Lease, Queue, QueueError};
 ///   stream at its size limit gives [`QueueError::Full`]. Ids are letters, digits, `_` and `-`.
 /// - [`Queue::claim`] waits until a message is available, through disconnections and restarts of the server, and
 ///   fails with [`QueueError::Gone`] while the shard does not exist. Order is not guaranteed. Dropping a claim loses
-///   no message.
+///   no message. The decoded bodies of a claim have at most [`Layout::body_limit`](super::Layout::body_limit) bytes in total; what does not fit is
+///   kept for the next claim.
 /// - [`Lease::extend`] extends the lease by its full duration from now, and fails with [`QueueError::LeaseLost`] once
 ///   it has expired by this machine's clock, because the server does not report it.
 /// - [`Lease::acknowledge`] is sent without a response. If it is lost, the message is redelivered, so the result must

@@ -1,6 +1,5 @@
 //! The task that requests messages from the server and receives them.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +91,7 @@ impl Actor {
         let mut violations = self.shared.link.violations.clone();
         violations.mark_unchanged();
         loop {
+            self.fetch();
             let ordered = tokio::select! {
                 () = ended.cancelled() => break,
                 ordered = self.order() => ordered,
@@ -229,10 +229,11 @@ impl Actor {
         let now = Instant::now();
         let state = self.shared.lock();
         let waiting = !state.claimers.is_empty();
+        let oldest = state.ready.front().or(state.waiting.front());
         let looks = [
             state.demand.next_expiry(),
             (state.demand.outstanding() > 0).then_some(now + HOLD),
-            state.ready.front().map(|oldest| (oldest.since + HOLD).max(now + HOLD / 10)),
+            oldest.map(|oldest| (oldest.since + HOLD).max(now + HOLD / 10)),
             (waiting && self.pause > now).then_some(self.pause),
             (waiting && !self.shared.link.is_connected()).then_some(now + HOLD / 4),
         ];
@@ -255,14 +256,12 @@ impl Actor {
             // Before messages are returned: they would be delivered to these requests again and again.
             self.withdraw().await;
         }
-        let stale: Vec<Delivery> = {
+        let stale = {
             let mut state = self.shared.lock();
-            let patience = if state.claimers.is_empty() { HOLD } else { self.source.term / 2 };
-            let (stale, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut state.ready)
-                .into_iter()
-                .partition(|delivery| delivery.since + patience <= now);
-            state.ready = kept;
-            stale.into()
+            // A claimer that could not take everything is expected to return.
+            let is_awaited = state.cut || !state.claimers.is_empty();
+            let patience = if is_awaited { self.source.term / 2 } else { HOLD };
+            now.checked_sub(patience).map(|limit| state.remove_older(limit))
         };
         drop(stale);
         // The server reports the end of a request, unless the consumer was deleted.
@@ -308,6 +307,7 @@ impl Actor {
             id,
             deliveries,
             headers: message.headers,
+            object,
             body: message.payload,
             lease: Some(lease),
             since: Instant::now(),
@@ -315,26 +315,30 @@ impl Actor {
         self.refused = 0;
         let mut state = self.shared.lock();
         state.demand.arrived();
-        match (fit, object) {
-            (Err(unfit), _) => {
+        match fit {
+            Err(unfit) => {
                 drop(state);
                 delivery.dismiss(&self.shared, &unfit);
             }
-            (Ok(()), _) if state.closed => {
+            Ok(()) if state.closed => {
                 drop(state);
                 drop(delivery);
             }
-            (Ok(()), None) => state.ready.push_back(delivery),
-            (Ok(()), Some(object)) => {
-                state.fetching += 1;
-                drop(state);
-                let objects = Objects::payloads(link);
-                let limit = link.layout.body_limit;
-                self.chores.spawn(async move {
-                    let body = objects.get(&object, limit).await;
-                    ActorTask::Fetched(Box::new(delivery), body)
-                });
-            }
+            Ok(()) if delivery.object.is_none() => state.ready.push_back(delivery),
+            Ok(()) => state.waiting.push_back(delivery),
+        }
+    }
+
+    /// Starts to fetch bodies from the object store, as many as may be held.
+    fn fetch(&mut self) {
+        let link = &self.shared.link;
+        while let Some(delivery) = self.shared.lock().next_to_fetch() {
+            let objects = Objects::payloads(link);
+            let limit = link.layout.body_limit;
+            self.chores.spawn(async move {
+                let body = objects.get(delivery.object.as_deref().unwrap_or_default(), limit).await;
+                ActorTask::Fetched(Box::new(delivery), body)
+            });
         }
     }
 

@@ -40,6 +40,9 @@ const TRIES: u32 = 3;
 /// Redelivery delay of such a message.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Maximum number of bodies from the object store that are held, or being fetched, before they are claimed.
+const FETCHED: usize = 4;
+
 /// Time limit of [`Puller::try_claim`] for the response of the server.
 const PROBE: Duration = Duration::from_secs(3);
 
@@ -72,8 +75,14 @@ struct Shared {
 #[derive(Default)]
 struct State {
     ready: VecDeque<Delivery>,
-    /// Messages whose bodies are being fetched.
+    /// Messages whose bodies are in the object store and not being fetched yet.
+    waiting: VecDeque<Delivery>,
+    /// Number of messages whose bodies are being fetched.
     fetching: usize,
+    /// Maximum decoded size of a body in bytes, and of all bodies of a claim.
+    body_limit: usize,
+    /// Whether the last claim left messages behind that did not fit or were not fetched yet, so that another is expected.
+    cut: bool,
     demand: OpenRequests,
     claimers: HashMap<u64, PullRequest>,
     last_claimer: u64,
@@ -98,12 +107,20 @@ struct Delivery {
     id: String,
     deliveries: u32,
     headers: Option<HeaderMap>,
+    /// Name of the object that holds the body.
+    object: Option<String>,
     body: Bytes,
     lease: Option<NatsLease>,
     since: Instant,
 }
 
 impl Delivery {
+    /// Returns the memory in bytes that the body needs: its decoded size, as declared, or its encoded size if that is
+    /// larger.
+    fn needs(&self, limit: usize) -> usize {
+        codec::declared_size(self.headers.as_ref(), &self.body, limit).max(self.body.len())
+    }
+
     /// Handles a message that is not delivered to claimers. A message that may be intact the next time is
     /// redelivered. Otherwise it is sent to the outlet; without an outlet, it is returned for other consumers
     /// (of another protocol) or terminated.
@@ -210,10 +227,10 @@ impl Shared {
     }
 
     /// Ends the queue: subsequent claims are empty. Returns the buffered messages.
-    fn close(&self) -> VecDeque<Delivery> {
+    fn close(&self) -> Vec<Delivery> {
         let mut state = self.lock();
         state.closed = true;
-        let held = std::mem::take(&mut state.ready);
+        let held = state.remove_older(Instant::now());
         drop(state);
         self.arrived.notify_waiters();
         held
@@ -248,14 +265,14 @@ impl State {
             Some(PullRequest::Await(_)) => false,
             Some(PullRequest::Probe(_)) => !last,
             Some(PullRequest::Probing(request)) => {
-                !last && (self.demand.is_open(*request) || self.fetching > 0)
+                !last && (self.demand.is_open(*request) || self.fetching > 0 || !self.waiting.is_empty())
             }
             None => return PullReply::Nothing,
         };
-        if self.ready.len() >= max || (!patient && !self.ready.is_empty()) {
-            let count = max.min(self.ready.len());
+        let enough = self.ready.len() >= max || !patient || self.is_full();
+        if enough && !self.ready.is_empty() {
             self.claimers.remove(&number);
-            return PullReply::Deliveries(self.ready.drain(..count).collect());
+            return PullReply::Deliveries(self.take_next(max));
         }
         match &self.failure {
             Some((before, error)) if number <= *before => PullReply::Failed(error.clone()),
@@ -266,6 +283,50 @@ impl State {
         }
     }
 
+    /// Removes the next messages that are ready: at least one, at most `max`, and otherwise no more than fit into
+    /// `body_limit`.
+    fn take_next(&mut self, max: usize) -> Vec<Delivery> {
+        let most = max.min(self.ready.len());
+        let mut bytes: usize = 0;
+        let fitting = self.ready.iter().take(most).take_while(|delivery| {
+            bytes = bytes.saturating_add(delivery.needs(self.body_limit));
+            bytes <= self.body_limit
+        });
+        let count = fitting.count().max(1);
+        self.cut = count < most || self.fetching > 0 || !self.waiting.is_empty();
+        self.ready.drain(..count).collect()
+    }
+
+    /// Whether waiting gives a claimer nothing more: what is ready fills a claim, or bodies are fetched only once it is
+    /// taken.
+    fn is_full(&self) -> bool {
+        let bytes: usize = self.ready.iter().map(|delivery| delivery.needs(self.body_limit)).sum();
+        bytes >= self.body_limit || (self.fetching == 0 && !self.waiting.is_empty())
+    }
+
+    /// Removes the next message whose body may be fetched now. It counts as being fetched.
+    fn next_to_fetch(&mut self) -> Option<Delivery> {
+        let fetched = self.ready.iter().filter(|delivery| delivery.object.is_some()).count();
+        if self.closed || self.fetching + fetched >= FETCHED {
+            return None;
+        }
+        let delivery = self.waiting.pop_front()?;
+        self.fetching += 1;
+        Some(delivery)
+    }
+
+    /// Removes and returns the messages that arrived before `limit`.
+    fn remove_older(&mut self, limit: Instant) -> Vec<Delivery> {
+        let mut older = Vec::new();
+        for kept in [&mut self.ready, &mut self.waiting] {
+            let (stale, fresh): (VecDeque<_>, VecDeque<_>) =
+                std::mem::take(kept).into_iter().partition(|delivery| delivery.since <= limit);
+            *kept = fresh;
+            older.extend(stale);
+        }
+        older
+    }
+
     /// Returns the number of messages that claimers wait for and that were not requested yet.
     fn missing(&self) -> usize {
         let wanted: usize = self
@@ -273,7 +334,8 @@ impl State {
             .values()
             .map(|wish| if let PullRequest::Await(max) = wish { *max } else { 0 })
             .sum();
-        wanted.saturating_sub(self.ready.len() + self.fetching + self.demand.outstanding())
+        let held = self.ready.len() + self.waiting.len() + self.fetching;
+        wanted.saturating_sub(held + self.demand.outstanding())
     }
 }
 
@@ -282,7 +344,7 @@ impl Puller {
     pub(super) async fn start(link: SharedLink, source: Source) -> Result<Self, NatsError> {
         let shared = Arc::new(Shared {
             link: link.clone(),
-            state: Mutex::default(),
+            state: Mutex::new(State { body_limit: link.layout.body_limit, ..State::default() }),
             arrived: Notify::new(),
             wanted: Notify::new(),
             rejected: OnceLock::new(),
@@ -293,12 +355,13 @@ impl Puller {
         Ok(Self { shared, _ended: ended.drop_guard() })
     }
 
-    /// Claims up to `max` messages; waits until there is at least one.
+    /// Claims up to `max` messages, whose bodies have at most the limit of one body in total; waits until there is at
+    /// least one.
     pub(super) async fn claim<T: DeserializeOwned>(&self, max: usize) -> Result<Vec<Lease<T>>, QueueError> {
         self.pull(PullRequest::Await(max), max, None).await
     }
 
-    /// Claims up to `max` messages that are available now.
+    /// Claims up to `max` messages that are available now, with the same limit.
     pub(super) async fn try_claim<T: DeserializeOwned>(
         &self,
         max: usize,
@@ -328,7 +391,12 @@ impl Puller {
                 (PullReply::Closed, _) => return Ok(Vec::new()),
                 (PullReply::Failed(error), _) => return Err(error),
                 (PullReply::Deliveries(deliveries), _) => {
+                    let fetched = deliveries.iter().any(|delivery| delivery.object.is_some());
                     let leases = self.opened(deliveries);
+                    if fetched {
+                        // Other bodies may be fetched.
+                        self.shared.wanted.notify_one();
+                    }
                     if deadline.is_some() || !leases.is_empty() {
                         return Ok(leases);
                     }
@@ -386,8 +454,14 @@ mod tests {
     use super::*;
 
     fn delivery() -> Delivery {
-        let since = Instant::now();
-        Delivery { id: String::new(), deliveries: 1, headers: None, body: Bytes::new(), lease: None, since }
+        let (id, body, since) = (String::new(), Bytes::new(), Instant::now());
+        Delivery { id, deliveries: 1, headers: None, object: None, body, lease: None, since }
+    }
+
+    fn delivery_of(bytes: usize) -> Delivery {
+        let mut delivery = delivery();
+        delivery.body = vec![0; bytes].into();
+        delivery
     }
 
     /// The task may compute the missing messages at any time, even before a claimer that took messages has
@@ -404,5 +478,72 @@ mod tests {
         }
         assert!(matches!(state.take(1, 10, false), PullReply::Deliveries(taken) if taken.len() == 3));
         assert_eq!((state.missing(), state.demand.outstanding()), (0, 7));
+    }
+
+    /// Regression test: 256 messages of a few kilobytes each were decoded to 16 GiB.
+    #[test]
+    fn a_claim_takes_no_more_than_its_bodies_declare() {
+        let body_limit = 1 << 20;
+        let mut state = State { body_limit, ..State::default() };
+        // As a publisher encodes it.
+        let (body, encoding) = codec::encoded("id", &" ".repeat(300 << 10), body_limit).unwrap();
+        let body = Bytes::from(body);
+        assert!(body.len() < 1 << 10, "{}", body.len());
+        for number in 0..10 {
+            let mut next = delivery();
+            next.id = number.to_string();
+            let mut headers = HeaderMap::new();
+            headers.insert(codec::ENCODING, encoding.unwrap());
+            next.headers = Some(headers);
+            next.body = body.clone();
+            state.ready.push_back(next);
+        }
+        let (mut taken, mut counts) = (Vec::new(), Vec::new());
+        while !state.ready.is_empty() {
+            let number = counts.len() as u64;
+            state.claimers.insert(number, PullRequest::Await(256));
+            let PullReply::Deliveries(claimed) = state.take(number, 256, false) else {
+                panic!("nothing was taken")
+            };
+            counts.push(claimed.len());
+            assert_eq!(state.cut, !state.ready.is_empty());
+            taken.extend(claimed.iter().map(|one| one.id.clone()));
+        }
+        assert_eq!(counts, [3, 3, 3, 1]);
+        assert_eq!(taken, (0..10).map(|number| number.to_string()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_body_above_the_limit_is_claimed_alone() {
+        let mut state = State { body_limit: 100, ..State::default() };
+        state.ready.extend([101, 1, 100].map(delivery_of));
+        assert_eq!([(); 3].map(|()| state.take_next(256).len()), [1, 1, 1]);
+        state.ready.extend([9; 5].map(delivery_of));
+        assert_eq!((state.take_next(3).len(), state.cut), (3, false));
+        assert_eq!((state.take_next(3).len(), state.cut), (2, false));
+    }
+
+    /// Otherwise a claim would wait for bodies that are fetched only once it has taken those that are ready.
+    #[test]
+    fn bodies_are_fetched_a_few_at_a_time_and_a_claim_does_not_wait_for_the_others() {
+        let mut state = State { body_limit: 1000, ..State::default() };
+        for _ in 0..FETCHED + 2 {
+            let mut large = delivery();
+            large.object = Some("object".to_owned());
+            state.waiting.push_back(large);
+        }
+        let request = state.demand.open(8, Instant::now() + PROBE);
+        state.claimers.insert(1, PullRequest::Probing(request));
+        let fetched: Vec<Delivery> = std::iter::from_fn(|| state.next_to_fetch()).collect();
+        assert_eq!((fetched.len(), state.fetching, state.missing()), (FETCHED, FETCHED, 0));
+        for large in fetched {
+            assert!(matches!(state.take(1, 8, false), PullReply::Nothing));
+            state.fetching -= 1;
+            state.ready.push_back(large);
+        }
+        assert!(state.next_to_fetch().is_none());
+        assert!(matches!(state.take(1, 8, false), PullReply::Deliveries(taken) if taken.len() == FETCHED));
+        assert_eq!(std::iter::from_fn(|| state.next_to_fetch()).count(), 2);
+        assert!(state.remove_older(Instant::now()).is_empty());
     }
 }

@@ -12,6 +12,26 @@ pub(crate) async fn stored(bench: &Bench) -> u64 {
     plain.get_stream("OBJ_lumos-2-payloads").await.unwrap().cached_info().state.messages
 }
 
+/// Claims `count` messages with this body and acknowledges them. Each is delivered once, and a claim has at most `most`.
+async fn claim_in_parts(consumer: &NatsQueue<String>, body: &str, count: usize, most: usize) {
+    let mut seen = Vec::new();
+    while seen.len() < count {
+        let leases = timeout(LONG, consumer.claim(256)).await.unwrap().unwrap();
+        assert!((1..=most).contains(&leases.len()), "{} messages in a claim", leases.len());
+        // Longer than messages without a claimer are held.
+        sleep(Duration::from_millis(1500)).await;
+        for lease in leases {
+            assert!(lease.body() == body);
+            assert_eq!(lease.deliveries(), 1);
+            seen.push(lease.id().to_owned());
+            lease.acknowledge().await.unwrap();
+        }
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), count);
+}
+
 on_servers! {
     async fn large_bodies_go_through_the_object_store_and_leave_it(program) {
         let bench = Bench::new(program, Layout::default()).await;
@@ -49,6 +69,30 @@ on_servers! {
         let bench = Bench::new(program, Layout { body_limit: 1000, ..Layout::default() }).await;
         let refused = bench.publisher::<String>().await.publish("a", "x".repeat(1000)).await;
         assert_eq!(refused, Err(QueueError::TooLarge { id: "a".to_owned(), bytes: 1002, limit: 1000 }));
+    }
+
+    // Regression test: 256 messages of a few kilobytes each were decoded to 16 GiB.
+    async fn bodies_of_a_claim_have_at_most_the_limit_of_one(program) {
+        let layout = Layout { body_limit: 1 << 20, ..long_lease() };
+        let bench = Bench::new(program, layout).await;
+        let (publisher, consumer) = (bench.publisher::<String>().await, bench.consumer::<String>().await);
+        let body = " ".repeat(300 << 10);
+        for number in 0..10 {
+            publisher.publish(&number.to_string(), body.clone()).await.unwrap();
+        }
+        claim_in_parts(&consumer, &body, 10, 3).await;
+    }
+
+    async fn large_bodies_are_fetched_a_few_at_a_time(program) {
+        let layout = Layout { body_limit: 4 << 20, ..long_lease() };
+        let bench = Bench::new(program, layout).await;
+        let (publisher, consumer) = (bench.publisher::<String>().await, bench.consumer::<String>().await);
+        let body = noise(3 << 19);
+        for number in 0..12 {
+            publisher.publish(&number.to_string(), body.clone()).await.unwrap();
+        }
+        claim_in_parts(&consumer, &body, 12, 2).await;
+        assert_eq!(stored(&bench).await, 0);
     }
 
     async fn what_is_shared_is_stored_under_its_hash(program) {
