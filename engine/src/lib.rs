@@ -43,6 +43,7 @@ mod tokenizer;
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::load::fuzzing::fuzz_packed_weights as packed_weights;
+    pub use crate::load::pickle::fuzz_pickle as pickle;
     pub use crate::loaded::fuzz_config as config;
     pub use crate::model::fuzzing::{MatrixProduct, check_kernels as kernels};
     pub use crate::tokenizer::fuzz_sentencepiece as sentencepiece;

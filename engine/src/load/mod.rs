@@ -12,7 +12,7 @@ mod folder;
 pub(crate) mod fuzzing;
 mod gguf;
 mod packed;
-mod pickle;
+pub(crate) mod pickle;
 mod quantization;
 pub(crate) mod random;
 pub(crate) mod tensors;

@@ -81,7 +81,6 @@ fn described(file: &[u8]) -> Result<HashMap<String, PickledTensor>, String> {
         return Err(format!("expected one `{PICKLE}` in the archive, found {}", names.len()));
     };
     let pickle = &file[stored(&mut archive, file.len(), name)?];
-    check(pickle)?;
     let storages = name.strip_suffix(EXTENSION).unwrap_or(name);
     let mut tensors = HashMap::new();
     for info in interpreted(pickle)? {
@@ -115,9 +114,10 @@ fn stored(
     place.filter(|place| place.end <= length).ok_or_else(|| invalid("ends after the archive"))
 }
 
-/// The tensors in a pickle as candle interprets it. Other values and tensors of unsupported types are skipped, because
-/// the model may not need them.
+/// The tensors in a pickle as candle interprets it, after [`check`]. Other values and tensors of unsupported types are
+/// skipped, because the model may not need them.
 fn interpreted(pickle: &[u8]) -> Result<Vec<TensorInfo>, String> {
+    check(pickle)?;
     let interpret = || -> candle_core::Result<Vec<TensorInfo>> {
         let (mut stack, mut rest) = (Stack::empty(), pickle);
         stack.read_loop(&mut rest)?;
@@ -147,6 +147,16 @@ fn place(info: &TensorInfo, storage: &Range<usize>) -> Option<Range<usize>> {
     let start = storage.start.checked_add(info.layout.start_offset())?;
     let end = start.checked_add(bytes)?;
     (end <= storage.end).then_some(start..end)
+}
+
+/// Entry point of a fuzz target. Returns the number of tensors in a pickle, and of those that fit into a storage of 1 KiB.
+///
+/// # Errors
+/// If the pickle is rejected.
+pub fn fuzz_pickle(pickle: &[u8]) -> Result<(usize, usize), String> {
+    let tensors = interpreted(pickle)?;
+    let fitting = tensors.iter().filter(|info| place(info, &(0..1 << 10)).is_some()).count();
+    Ok((tensors.len(), fitting))
 }
 
 #[cfg(test)]
@@ -229,6 +239,18 @@ mod tests {
         rejected(opened(&archive(&whole, "model/data/1", stored)), "`model/data/0`: not found");
         rejected(opened(&archive(&whole, "model/other/data.pkl", stored)), "found 2");
         rejected(opened(&archive(&whole, "model/data/0", CompressionMethod::Deflated)), "compressed");
+    }
+
+    /// The seeds of the fuzz target reach the code after all checks.
+    #[test]
+    fn seeds_have_tensors() {
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/pickle");
+        let mut read = Vec::new();
+        for seed in std::fs::read_dir(seeds).unwrap() {
+            read.push(fuzz_pickle(&std::fs::read(seed.unwrap().path()).unwrap()).unwrap());
+        }
+        read.sort_unstable();
+        assert_eq!(read, [(1, 1), (6, 5)]);
     }
 
     #[test]
