@@ -10,6 +10,8 @@ use lumos_engine::LoadError;
 use lumos_models::LoadModelError;
 use lumos_tools::ToolSetError;
 
+use crate::progress::write_line;
+
 /// Exit code of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -79,9 +81,9 @@ impl Failure {
         let disk_full = || self.is_disk_full().then_some(DISK_FULL);
         let exhausted = || is_exhaustion(&self.error).then_some(EXHAUSTED);
         hints.extend(self.hint.as_deref().or_else(disk_full).or_else(exhausted).map(str::to_owned));
-        eprintln!("error: {message}");
+        write_line(format_args!("error: {message}"));
         for hint in hints {
-            eprintln!("hint: {hint}");
+            write_line(format_args!("hint: {hint}"));
         }
     }
 

@@ -70,6 +70,13 @@ pub(crate) fn watch_panics() {
                  unlimited`) and run the same command again\n"
             ));
         }
+        // `println!` panics if there is no reader, or no space. What must go on without a reader does not use it.
+        if let Some(why) = said.strip_prefix("failed printing to stdout: ") {
+            if why.starts_with("Broken pipe") {
+                end(format_args!(""));
+            }
+            end(format_args!("error: failed to write to standard output: {why}\n"));
+        }
         usual(panic);
     }));
 }

@@ -10,6 +10,7 @@ use lumos_tasks::{Formulation, Role};
 
 use crate::cli::{BenchArgs, BenchCommand};
 use crate::exit::{CommandResult, Exit, Failure};
+use crate::progress::write_line;
 use crate::settings;
 
 /// Seed of random weights, the same for measured and saved models.
@@ -23,7 +24,7 @@ pub(crate) async fn run(arguments: &BenchArgs) -> CommandResult {
     }
     if let (Some(folder), Some(shape)) = (&arguments.save_weights, arguments.random_weights) {
         shape.write(SEED, arguments.dtype, folder).map_err(Failure::usage)?;
-        eprintln!("{shape} as {} in {}", arguments.dtype, folder.display());
+        write_line(format_args!("{shape} as {} in {}", arguments.dtype, folder.display()));
         return Ok(Exit::Complete);
     }
     let settings = BenchSettings {

@@ -13,6 +13,7 @@ use lumos_tools::sessions::sql::{Imported, MySqlSettings, SAMPLES, into_mysql, i
 
 use crate::cli::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs};
 use crate::exit::{CommandResult, Exit, Failure};
+use crate::progress::write_line;
 use crate::settings;
 
 /// `lumos fetch`: downloads and verifies benchmark data.
@@ -41,11 +42,13 @@ pub(crate) async fn fetch(arguments: &FetchArgs, quiet: bool) -> CommandResult {
                     );
                     return Err(Failure::input(message).hint("put the file into the data folder"));
                 }
-                eprintln!("skipped {name}: it has no address for its data");
+                write_line(format_args!("skipped {name}: it has no address for its data"));
                 continue;
             }
             if !is_named(name) {
-                eprintln!("skipped {name}: its authors distribute the files themselves (see docs/{name}.md)");
+                write_line(format_args!(
+                    "skipped {name}: its authors distribute the files themselves (see docs/{name}.md)"
+                ));
                 continue;
             }
             return Err(Failure::input(format!(

@@ -8,6 +8,7 @@ use lumos_reports::export::{AnnotationOptions, ExportError, ExportOptions, conve
 use super::results::open;
 use crate::cli::ExportArgs;
 use crate::exit::{CommandResult, Exit, Failure};
+use crate::progress::write_line;
 use crate::settings;
 
 /// `lumos export`: writes a run in another format to a folder.
@@ -28,15 +29,15 @@ pub(crate) fn run(arguments: &ExportArgs) -> CommandResult {
     let now = jiff::Timestamp::now();
     let summary = convert(output, &manifest, &checkpoint, format, &options, now).map_err(failure)?;
     for (reason, count) in &summary.skipped {
-        eprintln!("left out: {reason}: {count}");
+        write_line(format_args!("left out: {reason}: {count}"));
     }
     if let Some(warning) = summary.warning {
-        eprintln!("warning: {warning}");
+        write_line(format_args!("warning: {warning}"));
     }
     for file in &summary.files {
         println!("{}", file.display());
     }
-    eprintln!("exported {} {} to {}", summary.rows, format.rows, output.display());
+    write_line(format_args!("exported {} {} to {}", summary.rows, format.rows, output.display()));
     Ok(Exit::Complete)
 }
 

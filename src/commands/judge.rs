@@ -7,13 +7,15 @@ use lumos_coordinator::Checkpoint;
 use lumos_coordinator::dispatch::Summary;
 use lumos_models::{ModelPricing, ModelRegistry, ModelsSettings};
 use lumos_reports::judge::{self, Asked, JudgeError, Pass};
+use lumos_reports::results::ScoreError;
 use lumos_tasks::{BackendChoice, Formulation, NanoDollars, Role, Swap};
 
 use super::results::{open, rescore};
 use crate::budget::Budget;
 use crate::cli::{ScoreArgs, Verbosity};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::pipeline::{Executor, Options, Report, Run, identify, model_record};
+use crate::pipeline::{Executor, Options, Report, Run, checkpoint_failure, identify, model_record};
+use crate::progress::write_line;
 use crate::{fleet, settings};
 
 pub(crate) async fn run(arguments: &ScoreArgs, name: &str, verbosity: Verbosity) -> CommandResult {
@@ -37,7 +39,10 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, verbosity: Verbosity)
     let asked = Asked { model: model_record(judge), device, memory: arguments.memory };
     let Pass { mut manifest, folder, checkpoint, unasked } = plan(&run, asked).await?;
     if !verbosity.quiet {
-        eprintln!("{} questions for the judge; {unasked} units without a prediction", manifest.planned());
+        write_line(format_args!(
+            "{} questions for the judge; {unasked} units without a prediction",
+            manifest.planned()
+        ));
     }
     // Settings of the run do not apply to its judge.
     manifest.spec.swap = Swap::default();
@@ -83,6 +88,7 @@ async fn plan(run: &Path, judge: Asked) -> Result<Pass, Failure> {
         judge::plan(&run, &manifest, &checkpoint, judge).map_err(|error| match error {
             error @ JudgeError::Unjudged(_) => Failure::usage(error)
                 .hint("judge a run of hotpotqa, or list `llm_accuracy` in the metrics of a task file"),
+            JudgeError::Score(ScoreError::Checkpoint(error)) => checkpoint_failure(error),
             error => Failure::from(error),
         })
     })
@@ -104,12 +110,12 @@ fn conclude(summary: &Summary, budget: Option<&Budget>, is_interrupted: bool) ->
         return Exit::Complete;
     }
     if let Some(budget) = budget {
-        eprintln!("stopped: {budget}");
+        write_line(format_args!("stopped: {budget}"));
     }
-    eprintln!(
+    write_line(format_args!(
         "{} verdicts are outstanding and {} faulted: the same command continues them",
         summary.outstanding(),
         summary.faulted
-    );
+    ));
     if is_interrupted && budget.is_none() { Exit::Interrupted } else { Exit::Outstanding }
 }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use bytesize::ByteSize;
+use lumos_benchmarks::main_metric;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::{CheckpointError, CheckpointReader};
 use lumos_models::hub::{CachedModel, HubSettings, cached};
@@ -13,6 +14,7 @@ use serde_json::json;
 
 use crate::cli::{Listing, LsArgs};
 use crate::exit::{CommandResult, Exit, Failure};
+use crate::progress::write_line;
 use crate::table::{self, Column};
 
 pub(crate) fn run(arguments: &LsArgs) -> CommandResult {
@@ -70,7 +72,7 @@ fn runs(arguments: &LsArgs) -> Result<(), Failure> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("no runs found below {}; `lumos run` creates one", path.display());
+            write_line(format_args!("no runs found below {}; `lumos run` creates one", path.display()));
             return Ok(());
         }
         Err(error) => return Err(Failure::input(format!("cannot read {}: {error}", path.display()))),
@@ -132,7 +134,8 @@ fn tasks(json: bool) -> io::Result<()> {
     let (mut rows, mut objects) = (Vec::new(), Vec::new());
     for benchmark in lumos_benchmarks::all() {
         let formulations: Vec<_> = benchmark.formulations().iter().map(|one| one.name()).collect();
-        let main = benchmark.metrics().first().map_or("", |metric| metric.name);
+        let metrics = benchmark.metrics();
+        let main = main_metric(metrics, |_| false).or(metrics.first()).map_or("", |metric| metric.name);
         let published: Vec<_> = benchmark
             .published()
             .iter()

@@ -19,6 +19,7 @@ use crate::exit::{CommandResult, Exit, Failure};
 use crate::pipeline::{
     checkpoint_failure, manifest_failure, open_checkpoint, print_report, quoted, write_results,
 };
+use crate::progress::write_line;
 use crate::{settings, writable};
 
 /// Opens an existing run: its manifest, and its checkpoint for reading.
@@ -194,7 +195,7 @@ pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
             checkpoint.settled()
         );
         if checkpoint.damage() == Damage::Lost {
-            eprintln!("hint: {}", repeat_lost(run, folder));
+            write_line(format_args!("hint: {}", repeat_lost(run, folder)));
             exit = Exit::Outstanding;
         }
         tokio::task::spawn_blocking(move || checkpoint.close()).await??;

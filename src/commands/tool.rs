@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::cli::ToolArgs;
 use crate::exit::{CommandResult, Exit, Failure};
+use crate::progress::write_line;
 
 /// A line of standard input.
 #[derive(Debug, Default, Deserialize)]
@@ -158,7 +159,7 @@ async fn one(tool: ByHand, tools: &dyn Tools, query: &str) -> CommandResult {
             Ok(Exit::Complete)
         }
         Err(message) => {
-            eprintln!("no result: {message}");
+            write_line(format_args!("no result: {message}"));
             Ok(Exit::CheckFailed)
         }
     }

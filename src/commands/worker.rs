@@ -14,6 +14,7 @@ use crate::cli::WorkerArgs;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::fleet::connect;
 use crate::interrupt::Interrupts;
+use crate::progress::write_line;
 use crate::settings::{self, seconds};
 
 pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
@@ -35,13 +36,13 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
         () = interrupts.drain.cancelled() => return Ok(Exit::Complete),
     };
     if !quiet {
-        eprintln!(
+        write_line(format_args!(
             "worker {}: concurrency {}, device {}, nats-server {}",
             fleet.name,
             fleet.concurrency,
             fleet.device,
             server.version()
-        );
+        ));
     }
     let tools = Arc::new(ToolSets::with_screenshots(arguments.screenshots.clone()).restricted_to(access));
     let served = serve_fleet(
@@ -61,7 +62,7 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
     })?;
     if !quiet {
         let why = if summary.idle { "idle" } else { "stopped" };
-        eprintln!("worker {}: {}, {} units finished", summary.name, why, summary.finished);
+        write_line(format_args!("worker {}: {}, {} units finished", summary.name, why, summary.finished));
     }
     Ok(Exit::Complete)
 }

@@ -75,6 +75,25 @@ fn a_run_continues_when_its_output_is_closed() {
     }
 }
 
+/// As with `lumos init FOLDER | head -0`, and on a full disk.
+#[test]
+fn a_command_whose_output_cannot_be_written_ends_without_a_backtrace() {
+    let folder = tempfile::tempdir().unwrap();
+    let init = |name: &str, output: Stdio| {
+        let mut command = Command::new(program());
+        command.arg("init").arg(folder.path().join(name)).stdin(Stdio::null()).stdout(output);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(init("closed", writer.into()), (Some(1), String::new()));
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (code, message) = init("full", full.into());
+    assert_eq!(code, Some(1));
+    assert!(message.starts_with("error: failed to write to standard output: No space left"), "{message}");
+}
+
 #[test]
 fn the_next_command_names_an_item_of_the_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use crate::cli::ServeModelArgs;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
+use crate::progress::write_line;
 use crate::settings;
 
 /// Environment variable that contains the API key.
@@ -62,9 +63,9 @@ pub(crate) async fn models(arguments: &ServeModelArgs, quiet: bool) -> CommandRe
     };
     if !quiet {
         for model in &models {
-            eprintln!("{}: context length {} tokens", model.id(), model.context_length());
+            write_line(format_args!("{}: context length {} tokens", model.id(), model.context_length()));
         }
-        eprintln!("listening on http://{}/v1; press Ctrl-C to stop", listener.local_addr()?);
+        write_line(format_args!("listening on http://{}/v1; press Ctrl-C to stop", listener.local_addr()?));
     }
     let serve_settings = ServeSettings { key, ..ServeSettings::default() };
     let (drain, stop) = (interrupts.drain.clone(), interrupts.stop.clone());

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{print_plain, result};
 use crate::cli::ToolArgs;
 use crate::exit::{CommandResult, Exit, Failure};
+use crate::progress::write_line;
 
 /// A line of standard input.
 #[derive(Debug, Deserialize)]
@@ -59,7 +60,7 @@ async fn one(arguments: &ToolArgs, text: &str, tools: &dyn Tools) -> CommandResu
             Ok(Exit::Complete)
         }
         Err(message) => {
-            eprintln!("refused: {message}");
+            write_line(format_args!("refused: {message}"));
             Ok(Exit::CheckFailed)
         }
     }

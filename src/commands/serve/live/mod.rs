@@ -25,6 +25,7 @@ use crate::cli::ServeRunsArgs;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::fleet::{PATIENCE, connect};
 use crate::interrupt::Interrupts;
+use crate::progress::write_line;
 
 use access::AccessRules;
 use feeds::Feeds;
@@ -62,7 +63,7 @@ pub(crate) async fn serve_runs(arguments: &ServeRunsArgs) -> CommandResult {
     let address = listener.local_addr()?;
     println!("http://{address}/");
     if access.needs_token() {
-        eprintln!("open http://{address}/?token=TOKEN once; the browser then keeps a cookie");
+        write_line(format_args!("open http://{address}/?token=TOKEN once; the browser then keeps a cookie"));
     }
     let interrupts = Interrupts::watch();
     let drain = interrupts.drain.clone();
