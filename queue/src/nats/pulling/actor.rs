@@ -25,7 +25,7 @@ const EXPIRY: Duration = Duration::from_secs(5);
 /// Additional time before a request expires on the client, so that it expires on the server first.
 const SLACK: Duration = Duration::from_secs(1);
 /// How long a message is buffered without a claimer, and the pause after a failure.
-const HOLD: Duration = Duration::from_secs(1);
+pub(super) const HOLD: Duration = Duration::from_secs(1);
 /// Time limit for the server to end the requests of an inbox.
 const WITHDRAWAL: Duration = Duration::from_secs(1);
 /// Maximum number of messages received before claimers are woken.
@@ -258,10 +258,7 @@ impl Actor {
         }
         let stale = {
             let mut state = self.shared.lock();
-            // A claimer that could not take everything is expected to return.
-            let is_awaited = state.cut || !state.claimers.is_empty();
-            let patience = if is_awaited { self.source.term / 2 } else { HOLD };
-            now.checked_sub(patience).map(|limit| state.remove_older(limit))
+            now.checked_sub(state.patience(self.source.term)).map(|limit| state.remove_older(limit))
         };
         drop(stale);
         // The server reports the end of a request, unless the consumer was deleted.

@@ -26,7 +26,7 @@ use super::layout::{ConsumerName, is_message_id};
 use super::lease::NatsLease;
 use super::link::SharedLink;
 use crate::{Lease, LeaseControl, QueueError};
-use actor::Actor;
+use actor::{Actor, HOLD};
 use open_requests::OpenRequests;
 pub use rejected::Rejected;
 
@@ -315,6 +315,11 @@ impl State {
         Some(delivery)
     }
 
+    /// How long messages of a lease's duration are held. A claimer that could not take everything is expected to return.
+    fn patience(&self, lease: Duration) -> Duration {
+        if self.cut || !self.claimers.is_empty() { lease / 2 } else { HOLD }
+    }
+
     /// Removes and returns the messages that arrived before `limit`.
     fn remove_older(&mut self, limit: Instant) -> Vec<Delivery> {
         let mut older = Vec::new();
@@ -506,7 +511,8 @@ mod tests {
                 panic!("nothing was taken")
             };
             counts.push(claimed.len());
-            assert_eq!(state.cut, !state.ready.is_empty());
+            let patience = if state.ready.is_empty() { HOLD } else { Duration::from_secs(50) };
+            assert_eq!(state.patience(Duration::from_secs(100)), patience);
             taken.extend(claimed.iter().map(|one| one.id.clone()));
         }
         assert_eq!(counts, [3, 3, 3, 1]);
