@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::NatsError;
 
-/// Names, limits and durations on the server. All processes that share the queues of a server must use the same prefix
-/// and protocol. Limits apply when streams are created; existing streams keep theirs.
+/// Prefix of every name.
+const PREFIX: &str = "lumos";
+
+/// Names, limits and durations on the server. All processes that share the queues of a server must use the same
+/// protocol. Limits apply when streams are created; existing streams keep theirs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// Prefix of every name: letters, digits, `_` and `-`.
-    pub prefix: String,
     /// Protocol number, part of every name, so that processes of different protocols never receive each other's
     /// messages.
     pub protocol: u32,
@@ -35,7 +36,6 @@ pub struct Layout {
 impl Default for Layout {
     fn default() -> Self {
         Self {
-            prefix: "lumos".to_owned(),
             protocol: 2,
             replicas: 1,
             results_max_bytes: 8 << 30,
@@ -106,25 +106,14 @@ impl Bucket {
 }
 
 impl Layout {
-    /// Checks that the prefix is valid in subjects.
-    pub(super) fn checked(&self) -> Result<(), NatsError> {
-        if !is_token(&self.prefix) {
-            return Err(NatsError::Address(format!(
-                "invalid prefix `{}` of names on a NATS server: expected letters, digits, `_` and `-`",
-                self.prefix
-            )));
-        }
-        Ok(())
-    }
-
     /// `lumos.2`: prefix of subjects.
     fn root(&self) -> String {
-        format!("{}.{}", self.prefix, self.protocol)
+        format!("{PREFIX}.{}", self.protocol)
     }
 
     /// `lumos-2-<what>`: name of a stream or bucket.
     pub(super) fn name(&self, what: &str) -> String {
-        format!("{}-{}-{what}", self.prefix, self.protocol)
+        format!("{PREFIX}-{}-{what}", self.protocol)
     }
 
     pub(super) fn stream(&self, stream: Stream) -> String {

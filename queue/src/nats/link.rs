@@ -22,6 +22,8 @@ use super::lease::Outgoing;
 use super::server::ConnectionState;
 use crate::QueueError;
 
+/// Total length in bytes of the subjects that [`Link::subjects`] lists, at least; a page more may be listed.
+const MOST_LISTED: usize = 256 << 20;
 /// Time limit for a response, including reconnections.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -341,7 +343,7 @@ impl Link {
     }
 
     /// Lists the subjects of a stream that match `filter`, over all pages. Concurrent removals may hide
-    /// existing subjects.
+    /// existing subjects. The content is untrusted: beyond [`MOST_LISTED`], subjects are left out with a warning.
     pub(super) async fn subjects(&self, stream: &str, filter: &str) -> Result<Vec<String>, Failure> {
         #[derive(Deserialize)]
         struct Page {
@@ -354,13 +356,24 @@ impl Link {
             #[serde(default)]
             subjects: Option<std::collections::HashMap<String, u64>>,
         }
-        let mut all = Vec::new();
+        let (mut all, mut bytes) = (Vec::new(), 0);
         loop {
             let question = serde_json::json!({ "subjects_filter": filter, "offset": all.len() });
             let page: Page = self.api(&format!("STREAM.INFO.{stream}"), &question).await?;
             let subjects = page.state.subjects.unwrap_or_default();
             let last = subjects.is_empty();
+            bytes += subjects.keys().map(String::len).sum::<usize>();
             all.extend(subjects.into_keys());
+            if bytes > MOST_LISTED && all.len() < page.total {
+                let (listed, total) = (all.len(), page.total);
+                tracing::warn!(
+                    stream,
+                    listed,
+                    total,
+                    "the subjects are too many or too long; listing only a part"
+                );
+                return Ok(all);
+            }
             if last || all.len() >= page.total {
                 return Ok(all);
             }

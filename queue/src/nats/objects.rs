@@ -4,6 +4,8 @@
 //! Objects are read with plain requests instead of a consumer: no consumer can be left behind, no permission to create
 //! consumers is needed, and a reconnection repeats one request only.
 
+use std::time::Duration;
+
 use async_nats::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE;
@@ -11,11 +13,16 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use tokio::time::timeout;
 
 use super::NatsError;
 use super::link::{Failure, SharedLink};
 
 const CHUNK: usize = 128 * 1024;
+/// Minimum size of a chunk in bytes, except the last one of an object.
+const SMALLEST_CHUNK: usize = 1024;
+/// Time limit for reading an object.
+const READ_LIMIT: Duration = Duration::from_secs(300);
 const ATTEMPTS: u32 = 3;
 
 /// A bucket of objects.
@@ -100,7 +107,7 @@ impl Objects {
     }
 
     fn chunk(&self) -> usize {
-        CHUNK.min(self.link.client.max_payload().saturating_sub(1024)).max(1024)
+        CHUNK.min(self.link.client.max_payload().saturating_sub(1024)).max(SMALLEST_CHUNK)
     }
 
     /// Stores chunks sequentially: their order in the stream is their order in the object.
@@ -121,8 +128,15 @@ impl Objects {
     }
 
     /// Returns an object's bytes, verified. Fails with [`NatsError::Missing`] if it does not exist, and with
-    /// [`NatsError::Damaged`] if it has more than `limit` bytes or does not match its description.
+    /// [`NatsError::Damaged`] if it has more than `limit` bytes, tiny chunks, or does not match its description.
     pub(super) async fn get(&self, name: &str, limit: usize) -> Result<Vec<u8>, NatsError> {
+        let late = |_| {
+            NatsError::Unreachable(format!("failed to read object `{name}` in {} s", READ_LIMIT.as_secs()))
+        };
+        timeout(READ_LIMIT, self.read(name, limit)).await.map_err(late)?
+    }
+
+    async fn read(&self, name: &str, limit: usize) -> Result<Vec<u8>, NatsError> {
         let missing = || NatsError::Missing(format!("object `{name}` not found in the store"));
         let damaged = |why: &str| NatsError::Damaged(format!("object `{name}` {why}"));
         let description = self.describe(name).await?.ok_or_else(missing)?;
@@ -140,8 +154,9 @@ impl Objects {
             let question = json!({ "seq": next, "next_by_subj": subject });
             let stored = self.link.message(&self.stream(), &question).await?.ok_or_else(missing)?;
             let chunk = stored.data;
-            if chunk.is_empty() || bytes.len() + chunk.len() > description.size {
-                return Err(damaged("does not have its recorded length"));
+            let left = description.size - bytes.len();
+            if chunk.len() < left.min(SMALLEST_CHUNK) || chunk.len() > left {
+                return Err(damaged("does not have its recorded length, or has tiny chunks"));
             }
             bytes.extend_from_slice(&chunk);
             next = stored.sequence + 1;

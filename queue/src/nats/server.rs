@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::codec::Complaints;
 use super::connect::{self, Connected};
-use super::layout::{Bucket, ConsumerName, Shard, Stream, check_run, is_token};
+use super::layout::{Bucket, ConsumerName, Shard, Stream, check_run, is_message_id, is_token};
 use super::lease::{ANSWERS, GIVE_BACK, Outgoing, send_answers};
 use super::link::{Failure, Link, SharedLink};
 use super::objects::Objects;
@@ -65,7 +65,6 @@ impl Server {
     /// # Errors
     /// If no server can be reached within the time limit, the credentials are rejected, or the server is unsuitable.
     pub async fn connect(access: &Access, connecting: Connecting) -> Result<Self, NatsError> {
-        connecting.layout.checked()?;
         let Connected { client, connection, violations } = connect::connect(access, &connecting).await?;
         let (answers, waiting) = mpsc::channel(ANSWERS);
         let tasks = TaskTracker::new();
@@ -455,7 +454,8 @@ impl Server {
         check_run(run)?;
         let layout = &self.link.layout;
         let subjects = self.link.subjects(&layout.stream(stream), &layout.run_subjects(stream, run)).await?;
-        Ok(subjects.iter().filter_map(|subject| subject.rsplit('.').next()).map(str::to_owned).collect())
+        let ids = subjects.into_iter().filter_map(|subject| subject.rsplit('.').next().map(str::to_owned));
+        Ok(ids.filter(|id| is_message_id(id)).collect())
     }
 
     /// Removes a run's messages from a stream; returns their number.

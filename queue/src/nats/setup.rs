@@ -333,7 +333,7 @@ fn fits(name: &str, there: &StreamConfig, wanted: &Value) -> Result<(), NatsErro
     if !same(&there.retention, "retention") || !same(&there.discard, "discard") || !covered {
         return Err(NatsError::Refused(format!(
             "stream `{name}` exists with other settings: {} retention, discard {}, subjects {}; hint: use \
-             another prefix",
+             another server or account",
             there.retention,
             there.discard,
             there.subjects.join(" ")

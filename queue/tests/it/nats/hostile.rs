@@ -2,6 +2,9 @@
 //! block other messages.
 
 use async_nats::HeaderMap;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::*;
@@ -118,13 +121,24 @@ on_servers! {
         let chunk = bodies.get_raw_message(2).await.unwrap();
         bodies.delete_message(2).await.unwrap();
         plain.request(chunk.subject.to_string(), vec![b'x'; chunk.payload.len()].into()).await.unwrap();
-        for (id, object) in [("missing", "no/such/object"), ("odd", "*"), ("empty", "")] {
+        // A valid body in chunks of one byte, each of which would take a request.
+        for chunk in ["\"", "a", "\""] {
+            plain.request("$O.lumos-2-payloads.C.tiny", chunk.into()).await.unwrap();
+        }
+        let digest = format!("SHA-256={}", URL_SAFE.encode(Sha256::digest(b"\"a\"")));
+        let description = json!({
+            "name": "tiny", "bucket": "lumos-2-payloads", "nuid": "tiny", "size": 3, "chunks": 3, "digest": digest,
+        });
+        let described = format!("$O.lumos-2-payloads.M.{}", URL_SAFE.encode("tiny"));
+        plain.request(described, description.to_string().into()).await.unwrap();
+        for (id, object) in [("missing", "no/such/object"), ("odd", "*"), ("empty", ""), ("small", "tiny")] {
             let subject = format!("lumos.2.work.00000000000000aa.5.{RUN}.{id}");
-            let headers = headers(&[("Lumos-Protocol", "2"), ("Lumos-Object", object)]);
-            plain.request_with_headers(subject, headers, "".into()).await.unwrap();
+            let sum = checksum(id, "", b"\"a\"");
+            let pairs = [("Lumos-Protocol", "2"), ("Lumos-Object", object), ("Lumos-Checksum", &sum)];
+            plain.request_with_headers(subject, headers(&pairs), "".into()).await.unwrap();
         }
         tokio::select! {
-            leases = consumer.claim(4) => {
+            leases = consumer.claim(5) => {
                 panic!("{:?} must not be delivered", leases.unwrap().iter().map(Lease::id).collect::<Vec<_>>());
             }
             () = eventually("the stream is empty", async || {
