@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::future::{BoxFuture, FutureExt, OptionFuture};
 use futures::{Stream, StreamExt};
 use lumos_queue::nats::{Change, KeyValue, NatsError};
 use lumos_tasks::fleet::{
@@ -15,6 +16,7 @@ use lumos_tasks::fleet::{
 use lumos_tasks::{Assignment, Configuration, ContentHash, RunToken};
 use serde::Deserialize;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::notice_limits::cut;
@@ -22,27 +24,36 @@ use super::source::SharedStore;
 use crate::drive::EpisodeLimits;
 use crate::serve::{RunTerms, Runs};
 
-/// Delay before a failed fetch is retried.
+/// Delay before a failed fetch is retried. It doubles with every further failure of the same inputs.
 const RETRY: Duration = Duration::from_secs(2);
+/// Maximum delay before a failed fetch is retried.
+const LONGEST_RETRY: Duration = Duration::from_secs(15);
 /// Maximum number of active runs, and of ended runs whose state is kept.
 const MOST_RUNS: usize = KeyValue::MOST_ENTRIES;
 /// Maximum total size of the notices of active runs in bytes.
 const MOST_BYTES: usize = KeyValue::MOST_BYTES;
+/// Maximum number of shards of an active run.
+const MOST_SHARDS: usize = 4096;
+/// Maximum total size of the shared inputs of active runs in bytes as JSON.
+const SHARED_BYTES: usize = 256 << 20;
 /// Maximum number of different warnings about notices.
 const MOST_WARNINGS: usize = 1024;
 /// Maximum length of such a warning in bytes: it quotes the notice.
 const LONGEST_WARNING: usize = 1024;
 
-/// A run's configurations by identity, each with the `needs` part of its shard.
-type Configurations = BTreeMap<ContentHash, (Arc<Configuration>, RunToken)>;
+/// The configurations of a run by the `needs` part of their shard, then by identity.
+type Configurations = BTreeMap<RunToken, BTreeMap<ContentHash, Arc<Configuration>>>;
+
+/// A pending fetch of shared inputs.
+type Fetch<'a> = OptionFuture<BoxFuture<'a, (ContentHash, Result<Vec<u8>, NatsError>)>>;
 
 /// A shard of an active run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct KnownShard {
     /// Its id.
     pub(crate) id: ShardId,
-    /// The configurations of its units, over all runs.
-    pub(crate) configurations: Vec<Arc<Configuration>>,
+    /// The configurations with its needs, over all runs. Shards that differ only in priority share them.
+    pub(crate) configurations: Arc<Vec<Arc<Configuration>>>,
 }
 
 /// Why a work message was not unpacked.
@@ -72,13 +83,23 @@ struct State {
     /// Total size of their notices in bytes.
     bytes: usize,
     ended: EndedRuns,
-    shared: HashMap<ContentHash, Arc<Configurations>>,
+    shared: HashMap<ContentHash, Shared>,
     /// Shared inputs that were fetched and cannot be decoded.
     unreadable: BTreeSet<ContentHash>,
+    /// Shared inputs that were fetched and do not fit into [`SHARED_BYTES`], with their sizes in bytes.
+    too_large: BTreeMap<ContentHash, usize>,
     /// Shards of the active runs, recomputed after every change.
     shards: Arc<Vec<KnownShard>>,
     /// Warnings that were already logged.
     said: BTreeSet<String>,
+}
+
+/// Decoded shared inputs.
+#[derive(Debug)]
+struct Shared {
+    configurations: Arc<Configurations>,
+    /// Their size in bytes as JSON.
+    bytes: usize,
 }
 
 /// An active run.
@@ -152,12 +173,16 @@ impl Catalogue {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Returns the shared inputs that are needed and were not fetched yet.
+    /// Returns the shared inputs that are needed and were not fetched yet, or fit now.
     pub(crate) fn wanted(&self) -> BTreeSet<ContentHash> {
         let state = self.lock();
         let needed = state.runs.values().map(|run| &run.notice.shared);
         needed
-            .filter(|hash| !state.shared.contains_key(hash) && !state.unreadable.contains(hash))
+            .filter(|hash| {
+                !state.shared.contains_key(hash)
+                    && !state.unreadable.contains(hash)
+                    && !state.too_large.contains_key(hash)
+            })
             .cloned()
             .collect()
     }
@@ -165,14 +190,30 @@ impl Catalogue {
     /// Records fetched shared inputs, or the error of fetching them.
     pub(crate) fn supply(&self, hash: &ContentHash, bytes: Result<Vec<u8>, NatsError>) {
         let mut state = self.lock();
+        let bytes = match bytes {
+            Ok(bytes) if state.shared_bytes() + bytes.len() > SHARED_BYTES => {
+                state.too_large.insert(hash.clone(), bytes.len());
+                let hash = hash.short();
+                state.say_once(&format!(
+                    "ignoring the configurations of a run ({hash}): those of the active runs exceed {} MiB; hint: end \
+                     other runs with `lumos cancel`",
+                    SHARED_BYTES >> 20
+                ));
+                return;
+            }
+            bytes => bytes,
+        };
+        let size = bytes.as_ref().map_or(0, Vec::len);
         let read = bytes.map(|bytes| serde_json::from_slice::<SharedInputs>(&bytes));
         match read {
             Ok(Ok(inputs)) => {
-                let with_shards = inputs.by_identity().into_iter().map(|(identity, configuration)| {
+                let mut configurations = Configurations::new();
+                for (identity, configuration) in inputs.by_identity() {
                     let needs = ShardId::of(&configuration, 0).needs;
-                    (identity, (configuration, needs))
-                });
-                state.shared.insert(hash.clone(), Arc::new(with_shards.collect()));
+                    configurations.entry(needs).or_default().insert(identity, configuration);
+                }
+                let shared = Shared { configurations: Arc::new(configurations), bytes: size };
+                state.shared.insert(hash.clone(), shared);
                 state.clean_up();
             }
             // The bytes match the hash, so fetching them again cannot help.
@@ -215,16 +256,15 @@ impl Catalogue {
                 let over = state.ended.get(&message.run).is_some();
                 return Err(if over { Unpacking::Over } else { Unpacking::Unknown });
             };
-            state.shared.get(&run.notice.shared).cloned().ok_or(Unpacking::Unknown)?
+            let shared = state.shared.get(&run.notice.shared).ok_or(Unpacking::Unknown)?;
+            Arc::clone(&shared.configurations)
         };
-        let UnitMessage::Episode { configuration, .. } = &message.work;
-        if configurations.get(configuration).is_some_and(|(_, needs)| *needs != shard.needs) {
+        let UnitMessage::Episode { configuration: identity, .. } = &message.work;
+        let found = configurations.get(&shard.needs).and_then(|of_shard| of_shard.get(identity));
+        if found.is_none() && configurations.values().any(|of_other| of_other.contains_key(identity)) {
             return Err(Unpacking::Misplaced);
         }
-        message
-            .clone()
-            .unpack(|identity| configurations.get(identity).map(|(one, _)| Arc::clone(one)))
-            .map_err(Unpacking::Bad)
+        message.clone().unpack(|_| found.cloned()).map_err(Unpacking::Bad)
     }
 
     /// Returns the state of a run, or `None` if the run is unknown.
@@ -238,28 +278,59 @@ impl Catalogue {
         self.changed.subscribe()
     }
 
-    /// Follows a bucket of notices until `stop` is cancelled.
+    /// Follows a bucket of notices until `stop` is cancelled. Shared inputs are fetched one at a time, while changes are
+    /// recorded.
     pub(crate) async fn follow(
         self: Arc<Self>,
         changes: impl Stream<Item = Change> + Send,
         store: Arc<dyn SharedStore>,
         stop: CancellationToken,
     ) {
-        let mut changes = pin!(changes.fuse());
+        let mut changes = pin!(changes);
+        let store = &store;
         let serving = async {
+            // When inputs that could not be fetched are fetched again, and the delay before that.
+            let mut failed: BTreeMap<ContentHash, (Instant, Duration)> = BTreeMap::new();
+            let mut fetch: Fetch<'_> = None.into();
+            let mut fetching = false;
+            let mut open = true;
             loop {
-                for hash in self.wanted() {
-                    let bytes = store.get(&hash).await;
-                    self.supply(&hash, bytes);
+                let wanted = self.wanted();
+                if !open && wanted.is_empty() {
+                    break;
                 }
-                let wanting = !self.wanted().is_empty();
+                failed.retain(|hash, _| wanted.contains(hash));
+                // Inputs that did not fail come first.
+                let next = wanted.iter().map(|hash| (failed.get(hash).map(|(at, _)| *at), hash)).min();
+                let now = Instant::now();
+                let at = next.and_then(|(at, _)| at).unwrap_or(now);
+                if let Some((_, hash)) = next
+                    && !fetching
+                    && at <= now
+                {
+                    let hash = hash.clone();
+                    let fetched = async move {
+                        let bytes = store.get(&hash).await;
+                        (hash, bytes)
+                    };
+                    fetch = Some(fetched.boxed()).into();
+                    fetching = true;
+                }
                 tokio::select! {
-                    change = changes.next() => match change {
+                    change = changes.next(), if open => match change {
                         Some(change) => self.update(&change.key, change.value.as_deref()),
-                        None if wanting => tokio::time::sleep(RETRY).await,
-                        None => break,
+                        None => open = false,
                     },
-                    () = tokio::time::sleep(RETRY), if wanting => {}
+                    Some((hash, bytes)) = &mut fetch, if fetching => {
+                        fetching = false;
+                        if bytes.is_err() {
+                            let before = failed.get(&hash).map(|(_, delay)| *delay);
+                            let delay = before.map_or(RETRY, |before| (before * 2).min(LONGEST_RETRY));
+                            failed.insert(hash.clone(), (Instant::now() + delay, delay));
+                        }
+                        self.supply(&hash, bytes);
+                    }
+                    () = sleep_until(at), if !fetching && next.is_some() => {}
                 }
             }
         };
@@ -331,20 +402,39 @@ impl State {
         let needed: BTreeSet<&ContentHash> = self.runs.values().map(|run| &run.notice.shared).collect();
         self.shared.retain(|hash, _| needed.contains(hash));
         self.unreadable.retain(|hash| needed.contains(hash));
+        let bytes = self.shared_bytes();
+        self.too_large.retain(|hash, more| needed.contains(hash) && bytes + *more > SHARED_BYTES);
         self.shards = Arc::new(self.list());
     }
 
+    fn shared_bytes(&self) -> usize {
+        self.shared.values().map(|shared| shared.bytes).sum()
+    }
+
     fn list(&self) -> Vec<KnownShard> {
-        let mut shards: BTreeMap<ShardId, Vec<Arc<Configuration>>> = BTreeMap::new();
+        let mut ids: BTreeSet<&ShardId> = BTreeSet::new();
+        // Any number of runs and priorities may name the same configurations, which are added once.
+        let mut added: BTreeSet<(&RunToken, &ContentHash)> = BTreeSet::new();
+        let mut by_needs: BTreeMap<&RunToken, BTreeMap<&ContentHash, &Arc<Configuration>>> = BTreeMap::new();
         for run in self.runs.values() {
-            let Some(configurations) = self.shared.get(&run.notice.shared) else { continue };
+            let Some(shared) = self.shared.get(&run.notice.shared) else { continue };
             for id in &run.notice.shards {
-                let of_shard = configurations.values().filter(|(_, needs)| *needs == id.needs);
-                shards.entry(id.clone()).or_default().extend(of_shard.map(|(one, _)| Arc::clone(one)));
+                let Some(configurations) = shared.configurations.get(&id.needs) else { continue };
+                ids.insert(id);
+                if added.insert((&id.needs, &run.notice.shared)) {
+                    by_needs.entry(&id.needs).or_default().extend(configurations);
+                }
             }
         }
-        let known = shards.into_iter().filter(|(_, configurations)| !configurations.is_empty());
-        known.map(|(id, configurations)| KnownShard { id, configurations }).collect()
+        let by_needs: BTreeMap<&RunToken, Arc<Vec<Arc<Configuration>>>> = by_needs
+            .into_iter()
+            .map(|(needs, by_identity)| (needs, Arc::new(by_identity.into_values().cloned().collect())))
+            .collect();
+        let known = |id: &ShardId| {
+            let configurations = Arc::clone(by_needs.get(&id.needs)?);
+            Some(KnownShard { id: id.clone(), configurations })
+        };
+        ids.into_iter().filter_map(known).collect()
     }
 
     fn say_once(&mut self, message: &str) {
@@ -355,7 +445,7 @@ impl State {
     }
 }
 
-/// Decodes a notice, after checking its protocol.
+/// Decodes a notice, after checking its protocol. Each of its shards is named once.
 fn read(key: &str, value: &[u8]) -> Result<RunNotice, String> {
     let heading: Heading =
         serde_json::from_slice(value).map_err(|error| format!("invalid notice of run `{key}`: {error}"))?;
@@ -367,10 +457,21 @@ fn read(key: &str, value: &[u8]) -> Result<RunNotice, String> {
             heading.protocol
         ));
     }
-    let notice: RunNotice =
+    let mut notice: RunNotice =
         serde_json::from_slice(value).map_err(|error| format!("invalid notice of run `{key}`: {error}"))?;
     if notice.run.as_str() != key {
         return Err(format!("invalid notice of run `{key}`: it names run `{}`", notice.run));
+    }
+    notice.shards.sort_unstable();
+    notice.shards.dedup();
+    notice.shards.shrink_to_fit();
+    // The notice of a run that ended is always read, so that its units are discarded.
+    if notice.state == RunState::Active && notice.shards.len() > MOST_SHARDS {
+        return Err(format!(
+            "ignoring run `{key}`: it has {} shards, more than the limit of {MOST_SHARDS}; hint: run fewer \
+             combinations of models and tools at a time",
+            notice.shards.len()
+        ));
     }
     Ok(notice)
 }
@@ -443,6 +544,51 @@ mod tests {
         assert_eq!(ended.get(&token(0)), None);
         assert_eq!(ended.get(&token(3)), Some(RunState::Cancelled));
         assert_eq!(ended.get(&token(MOST_RUNS + 9)), Some(RunState::Ended));
+    }
+
+    #[test]
+    fn shards_of_a_notice_are_bounded_and_named_once() {
+        let of = |shards: Vec<ShardId>, state| {
+            let written = RunNotice { shards, ..notice(0, state) };
+            read(token(0).as_str(), &serde_json::to_vec(&written).unwrap())
+        };
+        let shard = |number: usize| ShardId { needs: token(number), priority: 5 };
+        assert_eq!(of(vec![shard(1); 24_000], RunState::Active).unwrap().shards, [shard(1)]);
+        let many: Vec<_> = (0..=MOST_SHARDS).map(shard).collect();
+        let error = of(many.clone(), RunState::Active).unwrap_err();
+        assert!(error.contains(token(0).as_str()) && error.contains("4097 shards"), "{error}");
+        assert!(of(many, RunState::Ended).is_ok());
+    }
+
+    #[test]
+    fn shared_inputs_are_bounded_and_kept_once_they_fit() {
+        let catalogue = Catalogue::default();
+        let shared = |number: usize| ContentHash::of_bytes(&number.to_le_bytes());
+        let note = |number: usize, state| {
+            let notice = RunNotice { shared: shared(number), ..notice(number, state) };
+            let value = serde_json::to_vec(&notice).unwrap();
+            catalogue.update(token(number).as_str(), Some(&value));
+        };
+        for number in 0..3 {
+            note(number, RunState::Active);
+        }
+        let inputs = serde_json::to_vec(&SharedInputs::default()).unwrap();
+        catalogue.supply(&shared(0), Ok(inputs.clone()));
+        if let Some(shared) = catalogue.lock().shared.get_mut(&shared(0)) {
+            shared.bytes = SHARED_BYTES - inputs.len();
+        }
+        catalogue.supply(&shared(1), Ok(inputs.clone()));
+        catalogue.supply(&shared(2), Ok(inputs.clone()));
+        assert!(catalogue.wanted().is_empty(), "not fetched again");
+        {
+            let state = catalogue.lock();
+            assert_eq!((state.shared.len(), state.shared_bytes()), (2, SHARED_BYTES));
+            assert_eq!((state.too_large.len(), state.said.len()), (1, 1));
+        }
+        note(0, RunState::Ended);
+        assert_eq!(catalogue.wanted(), BTreeSet::from([shared(2)]), "it fits now");
+        catalogue.supply(&shared(2), Ok(inputs));
+        assert_eq!(catalogue.lock().shared.len(), 2);
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Eligibility {
 
     /// Forgets models that no shard needs, if there are many: what was found on this host, and models of servers.
     pub(crate) async fn forget_unneeded(&self, shards: &[KnownShard]) {
-        let configurations = shards.iter().flat_map(|shard| &shard.configurations);
+        let configurations = shards.iter().flat_map(|shard| shard.configurations.iter());
         let needed: Vec<&ModelIdentity> = configurations.flat_map(|one| one.models.values()).collect();
         {
             let mut found = self.found();
@@ -210,7 +210,7 @@ impl Eligibility {
             before = Some(judged.verdict.clone());
         }
         let needs = shard.id.needs.clone();
-        let (this, configurations) = (Arc::clone(self), shard.configurations.clone());
+        let (this, configurations) = (Arc::clone(self), Arc::clone(&shard.configurations));
         let names: BTreeSet<&str> = looked_at.iter().map(|(name, ..)| name.as_str()).collect();
         let models = names.into_iter().map(|name| cut(name, LONGEST_NAME)).collect();
         *self.looking() = Some(Verification { since: Instant::now(), models });

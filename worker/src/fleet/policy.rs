@@ -41,9 +41,7 @@ pub(crate) struct Shard {
     pub(crate) id: ShardId,
     /// The models it needs, with their sizes in bytes.
     pub(crate) models: BTreeMap<ModelKey, u64>,
-    /// The tools it needs in addition to those that every worker has.
-    pub(crate) tools: BTreeSet<String>,
-    /// Whether this worker cannot serve it: a model is missing or differs, or the shard is not verified yet.
+    /// Whether this worker cannot serve it: a model or tool is missing or differs, or the shard is not verified yet.
     pub(crate) refused: bool,
     /// The results of recent pulls from it.
     pub(crate) history: PullHistory,
@@ -58,8 +56,6 @@ pub(crate) struct Holding {
     pub(crate) loaded: BTreeMap<ModelKey, u64>,
     /// Models that the held units need.
     pub(crate) in_use: BTreeSet<ModelKey>,
-    /// Tools in addition to those that every worker has.
-    pub(crate) tools: BTreeSet<String>,
     /// When models were last switched.
     pub(crate) last_switch: Option<Moment>,
 }
@@ -189,9 +185,7 @@ impl Holding {
     /// Whether this worker could serve a shard if it served no other shard.
     pub(crate) fn can_hold(&self, shard: &Shard) -> bool {
         let bytes: u64 = shard.models.values().sum();
-        !shard.refused
-            && shard.tools.is_subset(&self.tools)
-            && self.memory.is_none_or(|memory| bytes <= memory)
+        !shard.refused && self.memory.is_none_or(|memory| bytes <= memory)
     }
 
     /// Whether all models of a shard are loaded.

@@ -10,7 +10,6 @@ use lumos_models::{LoadModelError, ModelRegistry};
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ShardId, WorkMessage};
 use lumos_tasks::{Assignment, ModelIdentity, Swap};
-use lumos_tools::is_known;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -410,7 +409,6 @@ impl Shards {
             shards.push(Shard {
                 id: shard.id.clone(),
                 models,
-                tools: extra_tools(shard),
                 refused,
                 history: state.history.get(&shard.id).copied().unwrap_or_default(),
             });
@@ -429,7 +427,6 @@ impl Shards {
             memory: self.settings.memory,
             loaded,
             in_use: self.held.models(),
-            tools: self.settings.tools.clone(),
             last_switch: state.last_switch,
         };
         drop(state);
@@ -459,12 +456,6 @@ impl Shards {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns the tools of a shard whose backends this build does not know. The others are verified separately.
-fn extra_tools(shard: &super::catalogue::KnownShard) -> BTreeSet<String> {
-    let tools = shard.configurations.iter().flat_map(|configuration| &configuration.tools);
-    tools.filter(|planned| !is_known(planned)).map(|planned| planned.tool.clone()).collect()
 }
 
 #[async_trait]

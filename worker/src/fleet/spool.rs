@@ -6,12 +6,14 @@
 //! unreachable server delivers no other work, so the worker loses no time; a server whose results stream is
 //! full should not deliver more. If the work were acknowledged while the result is only in a file, the loss
 //! of a disk would lose a result that is never computed again. The file only avoids that the unit is executed
-//! twice when this process ends before the server is reachable again.
+//! twice when this process ends before the server is reachable again. When its run ends first, the file is
+//! removed.
 //!
 //! Results that finish while an earlier message is being sent are sent together, as one message: see `line`.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +28,7 @@ use tokio::time::{sleep, timeout};
 use super::result_batcher::ResultBatcher;
 use super::source::ResultsSink;
 use super::spool_files as files;
-use crate::serve::faulted;
+use crate::serve::{Runs, faulted};
 
 /// Time limit for sending a result before it is also written to a file.
 const PROMPT: Duration = Duration::from_secs(2);
@@ -40,6 +42,8 @@ pub(crate) struct Spool {
     sink: Arc<dyn ResultsSink>,
     folder: Option<PathBuf>,
     meter: Arc<Throughput>,
+    /// Source of the runs that have ended.
+    terms: Arc<dyn Runs>,
     waiting: AtomicU64,
     /// The batcher of each run's results. A batcher that a task is using stays here, so that a run never has two
     /// batchers with waiting results.
@@ -64,9 +68,38 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// The file of a result that is not sent yet. When dropped, for example because its publication was cancelled, the file
+/// is removed if the run has ended; otherwise it is kept for the next worker.
+struct SpooledFile {
+    path: PathBuf,
+    run: RunToken,
+    terms: Arc<dyn Runs>,
+}
+
+impl Deref for SpooledFile {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SpooledFile {
+    fn drop(&mut self) {
+        if self.terms.terms(Some(&self.run)).cancelled.is_cancelled()
+            && let Err(error) = files::remove(&self.path)
+        {
+            tracing::warn!(
+                %error, file = %self.path.display(),
+                "failed to remove a spooled result whose run has ended"
+            );
+        }
+    }
+}
+
 impl Spool {
     /// Creates a spool that sends results to `sink`. Results that cannot be sent are stored in `folder`
-    /// meanwhile, if there is one.
+    /// meanwhile, if there is one, until the run that `terms` describes ends.
     ///
     /// # Errors
     /// If the folder cannot be created.
@@ -74,12 +107,13 @@ impl Spool {
         sink: Arc<dyn ResultsSink>,
         folder: Option<PathBuf>,
         meter: Arc<Throughput>,
+        terms: Arc<dyn Runs>,
     ) -> io::Result<Self> {
         if let Some(folder) = &folder {
-            std::fs::create_dir_all(folder)?;
+            files::create_folder(folder)?;
         }
         let (waiting, runs, refused) = Default::default();
-        Ok(Self { sink, folder, meter, waiting, runs, refused })
+        Ok(Self { sink, folder, meter, terms, waiting, runs, refused })
     }
 
     /// Returns the number of results that wait to be sent.
@@ -217,11 +251,16 @@ impl Spool {
         Ok(Arc::clone(runs.entry(run.clone()).or_insert(line)))
     }
 
-    async fn store(&self, id: &str, message: &Arc<ResultMessage>) -> Option<PathBuf> {
+    async fn store(&self, id: &str, message: &Arc<ResultMessage>) -> Option<SpooledFile> {
         let folder = self.folder.clone()?;
-        let (id, message) = (id.to_owned(), Arc::clone(message));
-        match blocking(move || files::write(&folder, &id, &message)).await {
-            Ok(path) => Some(path),
+        let (id, message, terms) = (id.to_owned(), Arc::clone(message), Arc::clone(&self.terms));
+        // Created by the task that writes the file, so that it is also dropped if nothing waits for that task anymore.
+        let writing = move || {
+            let written = files::write(&folder, &id, &message);
+            written.map(|path| SpooledFile { path, run: message.run.clone(), terms })
+        };
+        match blocking(writing).await {
+            Ok(file) => Some(file),
             Err(error) => {
                 tracing::warn!(%error, "failed to write a result to the spool folder; keeping it in memory");
                 None

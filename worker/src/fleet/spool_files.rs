@@ -11,6 +11,20 @@ use lumos_tasks::fleet::ResultMessage;
 const ENDING: &str = "result.json";
 const DAMAGED: &str = "damaged";
 
+/// Creates the folder and its missing parents. Other users cannot read a new folder, because results contain prompts and
+/// replies; parents get the default mode.
+pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
+    if let Some(above) = folder.parent() {
+        fs::create_dir_all(above)?;
+    }
+    let mut builder = fs::DirBuilder::new();
+    // Not an error if the folder exists, whatever its mode.
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
 /// Writes a result. Returns its path.
 pub(super) fn write(folder: &Path, id: &str, message: &ResultMessage) -> io::Result<PathBuf> {
     let path = folder.join(format!("{id}.{ENDING}"));

@@ -1,7 +1,6 @@
 //! The main loop of a worker: registers, follows runs and serves units until it is stopped. Also what the runs of a
 //! queue may use on a worker.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,8 +53,6 @@ pub struct WorkerSettings {
     pub memory: Option<u64>,
     /// Whether models that do not fit together are swapped.
     pub swap: Swap,
-    /// Tools in addition to those that every worker has.
-    pub tools: BTreeSet<String>,
     /// When models are switched.
     pub policy: PolicySettings,
     /// How long an episode may go without a reply.
@@ -83,7 +80,6 @@ impl Default for WorkerSettings {
             concurrency: 8,
             memory: None,
             swap: Swap::Auto,
-            tools: BTreeSet::new(),
             policy: PolicySettings::default(),
             stall: Duration::from_secs(15 * 60),
             max_deliveries: 5,
@@ -199,11 +195,13 @@ pub async fn serve_fleet(
     let source = Arc::new(server.clone());
     let memory = settings.memory.map(|memory| (memory, settings.swap));
     let meter = Arc::new(Throughput::since(Instant::now()));
-    let spool = Spool::new(Arc::clone(&source) as _, settings.spool.clone(), Arc::clone(&meter))
+    let catalogue: Arc<Catalogue> = Arc::default();
+    let terms = Arc::clone(&catalogue);
+    let spool = Spool::new(Arc::clone(&source) as _, settings.spool.clone(), Arc::clone(&meter), terms)
         .map_err(|source| WorkerError::Spool { path: settings.spool.clone().unwrap_or_default(), source })?;
     let parts = Arc::new(WorkerParts {
         server,
-        catalogue: Arc::default(),
+        catalogue,
         eligibility: Arc::new(Eligibility::new(Arc::clone(&models), Arc::clone(&tools), memory)),
         models: Arc::clone(&models),
         held: Arc::default(),
@@ -346,7 +344,7 @@ fn first_notice(settings: &WorkerSettings) -> WorkerNotice {
         holdings: Holdings {
             device: settings.device.clone(),
             memory: settings.memory,
-            tools: settings.tools.iter().cloned().collect(),
+            tools: Vec::new(),
             models: Vec::new(),
             concurrency: u32::try_from(settings.concurrency).unwrap_or(u32::MAX),
         },

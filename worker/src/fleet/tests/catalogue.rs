@@ -1,16 +1,22 @@
 //! Runs that appear, change and end, and invalid notices.
 
+use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::StreamExt;
 use lumos_queue::nats::{Change, NatsError};
-use lumos_tasks::fleet::{NEWEST, PROTOCOL, RunState, WorkMessage};
+use lumos_tasks::fleet::{NEWEST, PROTOCOL, RunState, ShardId, WorkMessage};
+use lumos_tasks::{Configuration, ContentHash};
 use tokio_util::sync::CancellationToken;
 
 use super::support::{MemoryShared, Run, assignment, configuration, identity, script};
 use crate::Runs;
 use crate::fleet::catalogue::{Catalogue, Unpacking};
+use crate::fleet::source::SharedStore;
 
 fn run() -> (tempfile::TempDir, Run) {
     let folder = tempfile::tempdir().unwrap();
@@ -62,6 +68,76 @@ async fn a_bucket_is_followed_and_what_is_missing_is_asked_for_again() {
     assert_eq!(catalogue.shards().len(), 1);
     stop.cancel();
     following.await.unwrap();
+}
+
+/// A store without content, which either replies so or never replies. Counts the requests.
+struct Empty {
+    replies: bool,
+    asked: AtomicUsize,
+}
+
+#[async_trait]
+impl SharedStore for Empty {
+    async fn get(&self, _hash: &ContentHash) -> Result<Vec<u8>, NatsError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if self.replies { Err(NatsError::Missing("not found".to_owned())) } else { pending().await }
+    }
+}
+
+/// Follows these notices for a minute. Returns the catalogue and the number of requests to the store.
+async fn followed(notices: Vec<Vec<u8>>, run: &Run, replies: bool) -> (Arc<Catalogue>, usize) {
+    let catalogue = Arc::new(Catalogue::default());
+    let store = Arc::new(Empty { replies, asked: AtomicUsize::new(0) });
+    let key = run.token().to_string();
+    let change = move |value: Vec<u8>| Change { key: key.clone(), value: Some(value.into()), revision: 1 };
+    let changes = futures::stream::iter(notices).map(change).chain(futures::stream::pending());
+    let stop = CancellationToken::new();
+    let following =
+        tokio::spawn(Arc::clone(&catalogue).follow(changes, Arc::clone(&store) as _, stop.clone()));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    stop.cancel();
+    following.await.unwrap();
+    (catalogue, store.asked.load(Ordering::SeqCst))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_cancelled_while_its_inputs_are_fetched() {
+    let (_folder, mut run) = run();
+    let active = run.written();
+    run.notice.state = RunState::Cancelled;
+    let (catalogue, asked) = followed(vec![active, run.written()], &run, false).await;
+    assert_eq!((catalogue.state_of(run.token()), asked), (Some(RunState::Cancelled), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_inputs_are_asked_for_at_growing_intervals() {
+    let (_folder, run) = run();
+    let (catalogue, asked) = followed(vec![run.written(); 1000], &run, true).await;
+    assert_eq!(catalogue.wanted().len(), 1);
+    assert!((5..=8).contains(&asked), "{asked} requests in a minute");
+}
+
+#[test]
+fn runs_with_the_same_configurations_add_them_once() {
+    let (_folder, one) = run();
+    let other = Arc::new(Configuration { seed: 9, ..(*one.configurations[0]).clone() });
+    let both = vec![Arc::clone(&one.configurations[0]), other];
+    let runs = [
+        one,
+        Run::new("same", vec![Arc::clone(&both[0])]),
+        Run::with_priority("urgent", vec![Arc::clone(&both[0])], 1),
+        Run::new("more", both),
+    ];
+    let catalogue = Catalogue::default();
+    for run in &runs {
+        update(&catalogue, run);
+        catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
+    }
+    let shards = catalogue.shards();
+    let sizes: BTreeMap<&ShardId, usize> =
+        shards.iter().map(|shard| (&shard.id, shard.configurations.len())).collect();
+    let expected = [(&runs[2].notice.shards[0], 2), (&runs[0].notice.shards[0], 2)];
+    assert_eq!(sizes, BTreeMap::from(expected));
 }
 
 #[test]

@@ -19,13 +19,7 @@ fn shard_id(number: u8, priority: u8) -> ShardId {
 }
 
 fn shard(number: u8, priority: u8, models: BTreeMap<ModelKey, u64>) -> Shard {
-    Shard {
-        id: shard_id(number, priority),
-        models,
-        tools: BTreeSet::new(),
-        refused: false,
-        history: PullHistory::default(),
-    }
+    Shard { id: shard_id(number, priority), models, refused: false, history: PullHistory::default() }
 }
 
 fn settings() -> PolicySettings {
@@ -51,33 +45,28 @@ prop_compose! {
     fn any_shards()(
         sizes in sizes(),
         shards in prop::collection::vec(
-            (0u8..4, prop::collection::btree_set(0u8..5, 0..4), any::<[bool; 3]>(), moment(), moment(), moment()),
+            (0u8..4, prop::collection::btree_set(0u8..5, 0..4), any::<[bool; 2]>(), moment(), moment(), moment()),
             0..6,
         ),
         loaded in prop::collection::btree_set(0u8..5, 0..5),
         in_use in prop::collection::btree_set(0u8..5, 0..3),
         memory in prop::option::of(0u64..60),
         last_switch in moment(),
-        has_tool in any::<bool>(),
     ) -> (Vec<Shard>, Holding) {
         let size = |number: &u8| (model(*number), sizes[usize::from(*number)]);
         let shards = shards.into_iter().enumerate().map(|(index, (priority, models, flags, work, since, dry))| Shard {
-            tools: if flags[0] && flags[1] { BTreeSet::from(["chromium".to_owned()]) } else { BTreeSet::new() },
-            refused: flags[1] && flags[2],
+            refused: flags[0] && flags[1],
             history: PullHistory { last_work: work, dry_since: since, last_dry: dry },
             ..shard(u8::try_from(index).unwrap(), priority, models.iter().map(size).collect())
         }).collect();
         let loaded: BTreeMap<ModelKey, u64> = loaded.iter().map(size).collect();
         let in_use = in_use.into_iter().map(model).filter(|model| loaded.contains_key(model)).collect();
-        let tools = has_tool.then(|| "chromium".to_owned()).into_iter().collect();
-        (shards, Holding { memory, loaded, in_use, tools, last_switch })
+        (shards, Holding { memory, loaded, in_use, last_switch })
     }
 }
 
 fn holdable(shard: &Shard, holding: &Holding) -> bool {
-    !shard.refused
-        && shard.tools.iter().all(|tool| holding.tools.contains(tool))
-        && holding.memory.is_none_or(|memory| shard.models.values().sum::<u64>() <= memory)
+    !shard.refused && holding.memory.is_none_or(|memory| shard.models.values().sum::<u64>() <= memory)
 }
 
 proptest! {

@@ -12,6 +12,7 @@ use lumos_tasks::{ContentHash, Ending, Finished, Outcome, RunToken, Telemetry, T
 use tokio::time::timeout;
 
 use super::support::LONG;
+use crate::RunTerms;
 use crate::fleet::source::ResultsSink;
 use crate::fleet::spool::Spool;
 
@@ -62,14 +63,13 @@ fn finished(number: u8) -> Finished {
 }
 
 fn spool(sink: &Sink, folder: &Path) -> Arc<Spool> {
-    Arc::new(
-        Spool::new(
-            Arc::new(sink.clone()),
-            Some(folder.to_owned()),
-            Arc::new(Throughput::since(Instant::now())),
-        )
-        .unwrap(),
-    )
+    spool_under(sink, folder, RunTerms::default())
+}
+
+fn spool_under(sink: &Sink, folder: &Path, terms: RunTerms) -> Arc<Spool> {
+    let meter = Arc::new(Throughput::since(Instant::now()));
+    let spool = Spool::new(Arc::new(sink.clone()), Some(folder.to_owned()), meter, Arc::new(terms));
+    Arc::new(spool.unwrap())
 }
 
 async fn until(mut condition: impl FnMut() -> bool) {
@@ -149,6 +149,32 @@ async fn results_of_ended_runs_are_dropped() {
     let left = spool.leftovers().await;
     assert!(spool.send_leftovers(left, |_| Some(RunState::Ended)).await.is_empty());
     assert!(files(folder.path()).is_empty());
+}
+
+#[tokio::test]
+async fn the_file_of_a_result_is_removed_with_its_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sink, terms) = (Sink::default(), RunTerms::default());
+    let spool = spool_under(&sink, folder.path(), terms.clone());
+    let publishing = tokio::spawn(async move {
+        let finished = finished(1);
+        spool.publish(&finished.message_id(), finished).await
+    });
+    until(|| files(folder.path()).iter().any(|name| name.ends_with(".result.json"))).await;
+    terms.cancelled.cancel();
+    publishing.abort();
+    assert!(publishing.await.unwrap_err().is_cancelled());
+    until(|| files(folder.path()).is_empty()).await;
+}
+
+#[cfg(unix)]
+#[test]
+fn other_users_cannot_read_a_new_folder() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spool");
+    spool(&Sink::default(), &path);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
 #[tokio::test]
