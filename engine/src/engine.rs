@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::backend::Backend;
 use crate::cache::{PageLayout, Pool};
@@ -28,6 +28,10 @@ use crate::tokenizer::Tokenizer;
 const CHANNEL: usize = 64;
 /// Capacity of a stream's channel, in batches of new tokens.
 const STREAM: usize = 32;
+/// Prompts of more bytes than this are encoded outside the threads that run futures.
+const LONG_TEXT: usize = 16 << 10;
+/// Number of such prompts that are encoded at the same time; further ones wait.
+const LONG_TEXTS: usize = 8;
 /// Sequence length in tokens that [`LoadOptions::AUTO_BATCH`] reserves room for.
 const TYPICAL_LENGTH: usize = 1024;
 
@@ -66,6 +70,8 @@ struct Inner {
     description: ModelDescription,
     device: DeviceName,
     tokenizer: Arc<Tokenizer>,
+    /// Permits to encode long prompts.
+    long_texts: Arc<Semaphore>,
     newline_is_unique: bool,
     end_of_sequence: Vec<u32>,
     /// The sequence length above which rotary frequencies differ.
@@ -163,6 +169,7 @@ impl Engine {
             device,
             newline_is_unique: tokenizer.newline_is_unique(),
             tokenizer,
+            long_texts: Arc::new(Semaphore::new(LONG_TEXTS)),
             short_length: config.short_length(),
             end_of_sequence: config.end_of_sequence,
             layout,
@@ -229,7 +236,7 @@ impl Engine {
     /// Fails if the request is invalid or can never fit in the KV cache, its deadline passes, or the engine
     /// fails or is shut down. Other sequences are not affected by an error of one request.
     pub async fn generate(&self, request: GenerateRequest) -> Result<Generation, GenerateError> {
-        let order = self.order(request)?;
+        let order = self.order(self.encoded(request).await?)?;
         let stop_texts = order.stop_texts.clone();
         let completion = self.submit(order, None).await?;
         let completion = completion.await.map_err(|_| self.ended())??;
@@ -242,12 +249,33 @@ impl Engine {
     /// Fails if the request is invalid or can never fit in the KV cache, or the engine is shut down. The
     /// stream returns later errors.
     pub async fn stream(&self, request: GenerateRequest) -> Result<GenerationStream, GenerateError> {
-        let order = self.order(request)?;
+        let order = self.order(self.encoded(request).await?)?;
         let (prompt, stop_texts) = (order.prompt.clone(), order.stop_texts.clone());
         let (sender, tokens) = mpsc::channel(STREAM);
         let completion = self.submit(order, Some(sender)).await?;
         let tokenizer = self.inner.tokenizer.clone();
         Ok(GenerationStream::new(tokens, completion, tokenizer, &prompt, stop_texts))
+    }
+
+    /// Encodes a long prompt on a thread for blocking work, because other futures of the caller's thread would wait while it
+    /// is encoded. Returns requests with other prompts unchanged.
+    async fn encoded(&self, request: GenerateRequest) -> Result<GenerateRequest, GenerateError> {
+        request.sampling.check()?;
+        let text = match request.input {
+            Prompt::Text(text) if text.len() > LONG_TEXT => text,
+            input => return Ok(GenerateRequest { input, ..request }),
+        };
+        let permit = self.inner.long_texts.clone().acquire_owned().await;
+        let permit = permit.map_err(|_| GenerateError::ShutDown)?;
+        // Without a handle of the engine: dropping the last one on that thread would join the scheduler's thread there.
+        let tokenizer = self.inner.tokenizer.clone();
+        let encode = move || {
+            // The work continues if the future is dropped, so it holds the permit.
+            let _permit = permit;
+            tokenizer.encode(&text)
+        };
+        let tokens = tokio::task::spawn_blocking(encode).await.map_err(|_| GenerateError::ShutDown)??;
+        Ok(GenerateRequest { input: Prompt::Tokens(tokens), ..request })
     }
 
     async fn submit(

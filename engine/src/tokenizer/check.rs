@@ -1,25 +1,42 @@
 //! Detects tokenizer files that make the tokenizers crate panic or run out of memory.
 //!
 //! Such files may come from untrusted sources. [`check`] finds the damage that is known to make the crate's parser
-//! panic, reserve memory for a size that the file names, or read invalid UTF-8 as text, and describes it; [`caught`] turns every other panic
-//! of the crate into an error.
+//! panic, reserve memory for a size that the file names, expand texts without bound, or read invalid UTF-8 as text, and
+//! describes it; [`caught`] turns every other panic of the crate into an error.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use super::expansion::{TextParts, check_lengths};
+
+/// Length in bytes of the longest text that a SentencePiece character map may contain. Those of published models have 33
+/// bytes at most.
+const MOST_MAPPED_BYTES: usize = 256;
+
 #[derive(Deserialize)]
 struct Parts<'a> {
+    #[serde(borrow, default)]
+    added_tokens: Vec<Added<'a>>,
     #[serde(borrow, default)]
     model: Model<'a>,
     #[serde(default)]
     decoder: Value,
     #[serde(default)]
     normalizer: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
+    #[serde(default)]
+    post_processor: Value,
+}
+
+#[derive(Deserialize)]
+struct Added<'a> {
+    #[serde(borrow, default)]
+    content: Cow<'a, str>,
 }
 
 #[derive(Default, Deserialize)]
@@ -40,10 +57,20 @@ enum Merge<'a> {
     Other(IgnoredAny),
 }
 
-/// Length in bytes of the longest entry of a vocabulary; `None` if the vocabulary is not a map of strings to
-/// ids.
+/// An entry of a vocabulary with scores: a piece and its score.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Scored<'a> {
+    Piece(#[serde(borrow)] Cow<'a, str>, IgnoredAny),
+    Other(IgnoredAny),
+}
+
+/// Length in bytes of the longest entry of a vocabulary, and whether the vocabulary is a map of strings to ids.
 #[derive(Default)]
-struct Vocabulary(Option<usize>);
+struct Vocabulary {
+    longest: usize,
+    is_map: bool,
+}
 
 impl<'de> Deserialize<'de> for Vocabulary {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -60,16 +87,21 @@ impl<'de> Deserialize<'de> for Vocabulary {
                 while let Some((text, _)) = map.next_entry::<Cow<'de, str>, IgnoredAny>()? {
                     longest = longest.max(text.len());
                 }
-                Ok(Vocabulary(Some(longest)))
+                Ok(Vocabulary { longest, is_map: true })
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vocabulary, A::Error> {
-                while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Vocabulary(None))
+                let mut longest = 0;
+                while let Some(entry) = list.next_element::<Scored<'de>>()? {
+                    if let Scored::Piece(text, _) = entry {
+                        longest = longest.max(text.len());
+                    }
+                }
+                Ok(Vocabulary { longest, is_map: false })
             }
 
             fn visit_unit<E>(self) -> Result<Vocabulary, E> {
-                Ok(Vocabulary(None))
+                Ok(Vocabulary::default())
             }
         }
         deserializer.deserialize_any(Longest)
@@ -81,7 +113,7 @@ impl<'de> Deserialize<'de> for Vocabulary {
 /// # Errors
 /// Describes the problem. The crate may still reject a file that passes.
 pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
-    let Parts { model, decoder, normalizer } =
+    let Parts { added_tokens, model, decoder, normalizer, pre_tokenizer, post_processor } =
         serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     match &decoder {
         Value::Null => {}
@@ -96,8 +128,19 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
         },
         other => return Err(format!("invalid decoder `{other}`: expected an object")),
     }
-    check_normalizer(&normalizer)?;
-    let Some(longest) = model.vocab.0 else { return Ok(()) };
+    let added = added_tokens.iter().map(|token| token.content.len());
+    check_lengths(&TextParts {
+        normalizer: &normalizer,
+        pre_tokenizer: &pre_tokenizer,
+        post_processor: &post_processor,
+        decoder: &decoder,
+        added: (added.clone().sum(), added.max().unwrap_or_default()),
+        longest_piece: model.vocab.longest,
+    })?;
+    if !model.vocab.is_map {
+        return Ok(());
+    }
+    let longest = model.vocab.longest;
     let prefix = model.continuing_subword_prefix.as_deref().unwrap_or_default();
     for (number, merge) in model.merges.iter().enumerate() {
         let (first, second) = match merge {
@@ -119,27 +162,23 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the character maps of a normalizer, which may be a sequence of normalizers.
-fn check_normalizer(normalizer: &Value) -> Result<(), String> {
-    if let Some(Value::String(map)) = normalizer.get("precompiled_charsmap") {
-        // Base64 of the first three bytes, and of the next three.
-        let head = map.get(..8).and_then(|head| BASE64_STANDARD.decode(head).ok()).unwrap_or_default();
-        check_character_map(&head, map.len() / 4 * 3)?;
-    }
-    match normalizer.get("normalizers") {
-        Some(Value::Array(parts)) => parts.iter().try_for_each(check_normalizer),
-        _ => Ok(()),
-    }
-}
-
-/// Checks the size of the table at the beginning of a SentencePiece character map of `length` bytes, for which the
-/// crate reserves memory before reading it.
-pub(super) fn check_character_map(head: &[u8], length: usize) -> Result<(), String> {
-    let Some(size) = head.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else { return Ok(()) };
-    if size as usize > length {
+/// Checks a SentencePiece character map and returns the length in bytes of its longest text. The crate reserves memory for
+/// the table at the beginning of the map before reading it.
+pub(super) fn check_character_map(map: &[u8]) -> Result<usize, String> {
+    let Some(size) = map.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else { return Ok(0) };
+    let (size, length) = (size as usize, map.len());
+    if size > length {
         return Err(format!("the table of the character map has {size} bytes, the whole map {length}"));
     }
-    Ok(())
+    // The table has entries of four bytes. Each text ends with a zero byte.
+    let texts = map.get(4 + size / 4 * 4..).unwrap_or_default();
+    let longest = texts.split(|byte| *byte == 0).map(<[u8]>::len).max().unwrap_or_default();
+    if longest > MOST_MAPPED_BYTES {
+        return Err(format!(
+            "the character map has a text of {longest} bytes: expected at most {MOST_MAPPED_BYTES}"
+        ));
+    }
+    Ok(longest)
 }
 
 /// Runs code of the crate and describes its error or panic.
@@ -149,13 +188,15 @@ pub(super) fn caught<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T
 
 #[cfg(test)]
 mod tests {
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+
     use super::*;
 
     /// The library reserves 8 bytes for every 4 of the table.
     #[test]
     fn character_maps_that_name_a_larger_table_are_rejected() {
         let map = [&1_000_000_000_u32.to_le_bytes()[..], b"abcd"].concat();
-        let said = check_character_map(&map, map.len()).unwrap_err();
+        let said = check_character_map(&map).unwrap_err();
         assert_eq!(said, "the table of the character map has 1000000000 bytes, the whole map 8");
         let part =
             serde_json::json!({"type": "Precompiled", "precompiled_charsmap": BASE64_STANDARD.encode(&map)});

@@ -5,6 +5,7 @@
 
 mod byte_pairs;
 mod check;
+mod expansion;
 mod sentencepiece;
 
 use std::collections::HashMap;
@@ -197,7 +198,8 @@ impl Tokenizer {
     }
 
     /// Length in bytes of the longest entry in the vocabulary, including added tokens; `None` without a
-    /// tokenizer. A text of more than `n` times as many bytes has more than `n` tokens.
+    /// tokenizer. A text of more than `n` times as many bytes has more than `n` tokens, unless the normalizer shortens it
+    /// or one token stands for many unknown characters.
     pub fn longest_token(&self) -> Option<usize> {
         self.longest_token
     }

@@ -186,7 +186,7 @@ fn unigram(pieces: &[Piece], byte_fallback: bool) -> Result<Unigram, Error> {
 fn normalizers(normalizer: &Normalizer) -> Result<Vec<NormalizerWrapper>, Error> {
     let mut steps: Vec<NormalizerWrapper> = Vec::new();
     if !normalizer.character_map().is_empty() {
-        check_character_map(normalizer.character_map(), normalizer.character_map().len())?;
+        check_character_map(normalizer.character_map())?;
         let map = Precompiled::from(normalizer.character_map()).map_err(|error| error.to_string())?;
         steps.push(map.into());
     }

@@ -116,6 +116,20 @@ async fn an_added_token_without_a_row_is_refused_in_a_prompt() {
     assert_eq!(refused, GenerateError::UnknownToken { token: 283, vocabulary: 283 });
 }
 
+/// The engine encodes such prompts on another thread.
+#[tokio::test]
+async fn long_prompts_are_encoded_like_others() {
+    let engine = engine();
+    let text = "the inn ".repeat(4000);
+    let tokens = engine.tokenizer().encode(&text).unwrap().len();
+    let too_long = GenerateError::PromptTooLong { tokens, limit: 500 };
+    assert_eq!(engine.generate(request(&text)).await.unwrap_err(), too_long);
+    assert_eq!(engine.stream(request(&text)).await.err(), Some(too_long));
+    let sampling = SamplingParams { temperature: -1.0, ..SamplingParams::GREEDY };
+    let refused = engine.generate(GenerateRequest { sampling, ..request(&text) }).await.unwrap_err();
+    assert!(matches!(refused, GenerateError::InvalidSampling(_)));
+}
+
 #[tokio::test]
 async fn bad_requests_are_refused() {
     let engine = engine();
