@@ -8,18 +8,29 @@ use super::name::{HubName, is_data_file};
 use super::site::Site;
 use super::{HubData, SHOWN, transfer};
 
+/// Finds a file at a commit in the cache, which needs no request.
+pub(super) fn cached_commit(site: &Site, name: &HubName, file: &str) -> Option<HubData> {
+    let data = at(&Layout::new(&site.settings.cache, name), name, name.commit()?, file);
+    // A file appears in its commit's folder only when it is complete.
+    (is_data_file(file) && data.path.is_file()).then_some(data)
+}
+
+fn at(layout: &Layout, name: &HubName, commit: &str, file: &str) -> HubData {
+    HubData { name: name.at(commit), path: layout.snapshot(commit).join(file) }
+}
+
 /// See [`Hub::fetch_data`](super::Hub::fetch_data).
 pub(super) async fn fetch(site: &Site, name: &HubName, file: &str) -> Result<HubData, HubError> {
     if !is_data_file(file) {
         return Err(HubError::FileName { file: file.to_owned() });
     }
-    let layout = Layout::new(&site.settings.cache, name);
-    let at = |commit: &str| HubData { name: name.at(commit), path: layout.snapshot(commit).join(file) };
-    // A file appears in its commit's folder only when it is complete.
-    let kept = |commit: &str| Some(at(commit)).filter(|data| data.path.is_file());
-    if let Some(data) = name.commit().and_then(kept) {
+    // Another thread may have downloaded it in the meantime.
+    if let Some(data) = cached_commit(site, name, file) {
         return Ok(data);
     }
+    let layout = Layout::new(&site.settings.cache, name);
+    let at = |commit: &str| at(&layout, name, commit, file);
+    let kept = |commit: &str| Some(at(commit)).filter(|data| data.path.is_file());
     let noted = || layout.noted(name.revision()).as_deref().and_then(kept);
     if site.settings.offline {
         return noted().ok_or_else(|| site.offline(name));

@@ -125,6 +125,23 @@ pub enum HubError {
         /// What is wrong with the response.
         message: String,
     },
+    /// A file arrives too slowly.
+    #[error(
+        "download of {file} of {id} from {host} is too slow: less than {least} bytes/s for {seconds} s; hint: check the \
+         network, or set HF_ENDPOINT to a faster mirror; the download resumes where it stopped"
+    )]
+    Slow {
+        /// The model or data set.
+        id: String,
+        /// The file.
+        file: String,
+        /// The hub.
+        host: String,
+        /// Minimum rate in bytes per second.
+        least: u64,
+        /// Time over which the rate is measured, in seconds.
+        seconds: u64,
+    },
     /// A file does not match the hash that the hub announced.
     #[error(
         "checksum mismatch: {file} of {id} was downloaded twice with sha256 {found}, expected {expected}; \

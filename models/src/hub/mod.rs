@@ -15,8 +15,9 @@ mod settings;
 mod site;
 mod transfer;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use cached::{CachedModel, cached};
 pub use error::HubError;
@@ -60,8 +61,8 @@ pub struct HubData {
 pub struct Hub {
     settings: Option<HubSettings>,
     site: OnceLock<Site>,
-    /// Serialises downloads, which share the network connection.
-    turn: Mutex<()>,
+    /// Locks of the repositories in use: of the threads that request the same one, one downloads it.
+    turns: Mutex<HashMap<String, Arc<Mutex<()>>>>,
 }
 
 impl Hub {
@@ -79,7 +80,10 @@ impl Hub {
     /// # Errors
     /// See [`HubError`].
     pub fn fetch(&self, name: &HubName) -> Result<HubModel, HubError> {
-        self.run(async |site| fetch(site, name).await)
+        match cached_commit(self.site()?, name) {
+            Some(model) => Ok(model),
+            None => self.run(name, async |site| fetch(site, name).await),
+        }
     }
 
     /// Provides a file of a data set on this host, as [`fetch`](Self::fetch) does for models. `file` is its path in the
@@ -88,16 +92,22 @@ impl Hub {
     /// # Errors
     /// See [`HubError`].
     pub fn fetch_data(&self, name: &HubName, file: &str) -> Result<HubData, HubError> {
-        self.run(async |site| data::fetch(site, name, file).await)
+        match data::cached_commit(self.site()?, name, file) {
+            Some(data) => Ok(data),
+            None => self.run(name, async |site| data::fetch(site, name, file).await),
+        }
     }
 
-    /// Runs requests on a thread of their own, and waits for them.
+    /// Runs requests about a repository on a thread of their own, and waits for them. One thread at a time does so for
+    /// the same repository.
     fn run<T: Send>(
         &self,
+        name: &HubName,
         requests: impl AsyncFnOnce(&Site) -> Result<T, HubError> + Send,
     ) -> Result<T, HubError> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let site = self.site()?;
+        let turn = self.turn(name);
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let ran = std::thread::scope(|scope| {
             let fetching = scope.spawn(|| {
                 let runtime =
@@ -113,6 +123,13 @@ impl Hub {
         ran.unwrap_or_else(|_| Err(HubError::Settings { message: "the download thread panicked".to_owned() }))
     }
 
+    /// Returns the lock of a repository, and removes those that no thread uses.
+    fn turn(&self, name: &HubName) -> Arc<Mutex<()>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(format!("{}/{}", name.kind().plural(), name.id())).or_default())
+    }
+
     fn site(&self) -> Result<&Site, HubError> {
         if let Some(site) = self.site.get() {
             return Ok(site);
@@ -123,24 +140,33 @@ impl Hub {
     }
 }
 
-async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
-    let layout = Layout::new(&site.settings.cache, name);
-    let here = |commit: &str, folder| HubModel { name: name.at(commit), folder };
-    // A file appears in its commit's folder only when it is complete. For a whole folder, all files must
-    // exist.
-    let completed = |commit: &str| match name.file() {
+/// Finds a model at a commit in the cache, which needs no request.
+fn cached_commit(site: &Site, name: &HubName) -> Option<HubModel> {
+    let commit = name.commit()?;
+    let folder = completed(&Layout::new(&site.settings.cache, name), name, commit)?;
+    Some(HubModel { name: name.at(commit), folder })
+}
+
+/// Returns the commit's folder if it is complete. A file appears in it only when it is complete; for a whole folder, all
+/// files must exist.
+fn completed(layout: &Layout, name: &HubName, commit: &str) -> Option<PathBuf> {
+    match name.file() {
         Some(file) => layout.has(commit, file),
         None => layout.completed(commit),
-    };
-    if let Some(commit) = name.commit()
-        && let Some(folder) = completed(commit)
-    {
-        return Ok(here(commit, folder));
     }
+}
+
+async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
+    // Another thread may have downloaded it in the meantime.
+    if let Some(model) = cached_commit(site, name) {
+        return Ok(model);
+    }
+    let layout = Layout::new(&site.settings.cache, name);
+    let here = |commit: &str, folder| HubModel { name: name.at(commit), folder };
     let kept = || {
         let commit = name.commit().map(str::to_owned).or_else(|| layout.noted(name.revision()))?;
         let usable = || name.file().map_or_else(|| layout.usable(&commit), |_| None);
-        let folder = completed(&commit).or_else(usable)?;
+        let folder = completed(&layout, name, &commit).or_else(usable)?;
         Some(here(&commit, folder))
     };
     if site.settings.offline {

@@ -1,6 +1,7 @@
 //! HTTP interface of the hub: its addresses, and the interpretation of its responses.
 
 use std::future::ready;
+use std::time::Duration;
 
 use http::{Method, StatusCode};
 use lumos_http::{HttpClient, HttpError, HttpRequest, HttpResponse, HttpSettings, host_and_port, is_private};
@@ -12,6 +13,8 @@ use super::settings::HubSettings;
 
 /// Maximum size of a description in bytes.
 const LARGEST_DESCRIPTION: usize = 32 << 20;
+/// Timeout of a request for a description or for metadata. Downloads have a minimum rate instead.
+const DESCRIBING: Duration = Duration::from_secs(120);
 /// Retries of the first connection to the hub. If the network is down, it does not come back within seconds.
 const RECONNECTIONS: usize = 2;
 /// Maximum redirects of one request within the hub.
@@ -73,7 +76,8 @@ impl Site {
         let revision = name.revision().replace('/', "%2F");
         let kind = name.kind().plural();
         let url = self.url(&format!("api/{kind}/{}/revision/{revision}", name.id()));
-        let asked = self.client.send(&HttpRequest::get(url), |response| ready(response.accepted())).await;
+        let request = HttpRequest { timeout: Some(DESCRIBING), ..HttpRequest::get(url) };
+        let asked = self.client.send(&request, |response| ready(response.accepted())).await;
         asked.map(|response| response.body).map_err(|error| self.error(error, name, name.revision()))
     }
 
@@ -85,6 +89,7 @@ impl Site {
             let request = HttpRequest {
                 method: Method::HEAD,
                 accepts: |status| status.is_success() || status.is_redirection(),
+                timeout: Some(DESCRIBING),
                 ..HttpRequest::get(url.as_str())
             };
             let asked = self.client.send(&request, |response| ready(response.accepted())).await;

@@ -1,10 +1,22 @@
 //! Requests and responses of the chat-completions and completions interfaces, with vLLM's extensions.
 
+use std::fmt;
+
 use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop, python};
 use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::chat_reply;
+
+/// Bytes of a reply's text that are kept for each token of the request's limit. Tokens have about four bytes, so only a
+/// server that ignores the limit sends more. Later requests of an episode repeat the text.
+const BYTES_PER_TOKEN: usize = 64;
+/// Bytes of a reply's text that are kept for any limit.
+const SHORT_REPLY: usize = 16 << 10;
+/// Longest message about an invalid response in bytes. The message quotes a string in an unexpected place.
+const LONGEST_MESSAGE: usize = 1 << 10;
 
 /// A field beyond OpenAI's interface that makes a server handle a prompt as the engine does. Most servers
 /// ignore unknown fields.
@@ -138,13 +150,13 @@ pub(super) fn body(model: &str, request: &Request, dialect: Dialect) -> Value {
     Value::Object(body)
 }
 
-/// The parts of a response that are used.
+/// The parts of a response that are used. The others take no memory beyond that of the body.
 #[derive(Debug, Deserialize)]
-struct Answer {
-    choices: Vec<Choice>,
-    /// Parsed leniently, because an unexpected count does not invalidate a response.
-    #[serde(default)]
-    usage: Value,
+struct Answer<'a> {
+    #[serde(rename = "choices", deserialize_with = "first_choice")]
+    choice: Option<Choice>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -163,23 +175,68 @@ struct Message {
     content: Option<String>,
 }
 
+/// The numbers of tokens, each unparsed until it is used.
+#[derive(Debug, Default, Deserialize)]
+struct Usage<'a> {
+    #[serde(borrow, default)]
+    prompt_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    completion_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    prompt_tokens_details: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct PromptTokens<'a> {
+    #[serde(borrow, default)]
+    cached_tokens: Option<&'a RawValue>,
+}
+
+/// Parses the first choice and skips the others: requests ask for one.
+fn first_choice<'de, D: Deserializer<'de>>(choices: D) -> Result<Option<Choice>, D::Error> {
+    struct First;
+    impl<'de> Visitor<'de> for First {
+        type Value = Option<Choice>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list of choices")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut choices: A) -> Result<Option<Choice>, A::Error> {
+            let first = choices.next_element()?;
+            while choices.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(first)
+        }
+    }
+    choices.deserialize_seq(First)
+}
+
+/// Parses a part of a response; the default if it is missing or unexpected, which does not invalidate the response.
+fn lenient<'a, T: Default + Deserialize<'a>>(part: Option<&'a RawValue>) -> T {
+    part.and_then(|part| serde_json::from_str(part.get()).ok()).unwrap_or_default()
+}
+
 /// Parses a response. The error is a message.
 pub(super) fn read(answer: &[u8], request: &Request) -> Result<Completion, String> {
-    let Answer { choices, usage } =
-        serde_json::from_slice(answer).map_err(|error| format!("invalid response: {error}"))?;
-    let choice = choices.into_iter().next().ok_or("invalid response: no choices")?;
+    let Answer { choice, usage } = serde_json::from_slice(answer).map_err(|error| {
+        let mut message = format!("invalid response: {error}");
+        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+        message
+    })?;
+    let choice = choice.ok_or("invalid response: no choices")?;
     let text = if is_chat(request) {
-        let message = choice.message.ok_or("invalid response: no message")?;
+        let message = choice.message.as_ref().ok_or("invalid response: no message")?;
         // A model that refuses to reply returns no content.
-        message.content.as_deref().map(python::strip).unwrap_or_default().to_owned()
+        message.content.as_deref().map(python::strip).unwrap_or_default()
     } else {
-        choice.text.ok_or("invalid response: no text")?
+        choice.text.as_deref().ok_or("invalid response: no text")?
     };
+    let longest = (request.max_new_tokens as usize).saturating_mul(BYTES_PER_TOKEN).max(SHORT_REPLY);
     if let Input::Templated(prompt) = &request.input {
-        let (text, is_whole) = chat_reply::line(&text, &prompt.reply_start);
+        let (text, is_whole) = chat_reply::line(text, &prompt.reply_start);
         let is_cut = is_whole && choice.finish_reason.as_deref() == Some("length");
         let finish = if is_cut { Finish::Length } else { Finish::Stop };
-        return Ok(completion(text.to_owned(), finish, &usage));
+        return Ok(completion(text, longest, finish, usage));
     }
     // A server may include the stop text, or not support stop texts.
     let stop = match &request.stop {
@@ -195,21 +252,20 @@ pub(super) fn read(answer: &[u8], request: &Request) -> Result<Completion, Strin
         (None, _) if request.stop != Stop::Never => Finish::Stop,
         (None, _) => Finish::EndOfSequence,
     };
-    let text = match cut {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    };
-    Ok(completion(text, finish, &usage))
+    let text = cut.map_or(text, |end| &text[..end]);
+    Ok(completion(text, longest, finish, usage))
 }
 
-fn completion(text: String, finish: Finish, usage: &Value) -> Completion {
-    let count = |value: &Value| value.as_u64().and_then(|tokens| u32::try_from(tokens).ok());
+fn completion(text: &str, longest: usize, finish: Finish, usage: Option<&RawValue>) -> Completion {
+    let kept = &text[..text.floor_char_boundary(longest)];
+    let usage: Usage<'_> = lenient(usage);
+    let details: PromptTokens<'_> = lenient(usage.prompt_tokens_details);
     Completion {
-        text,
-        finish,
-        prompt_tokens: count(&usage["prompt_tokens"]),
-        completion_tokens: count(&usage["completion_tokens"]),
-        cached_tokens: count(&usage["prompt_tokens_details"]["cached_tokens"]),
+        text: kept.to_owned(),
+        finish: if kept.len() < text.len() { Finish::Length } else { finish },
+        prompt_tokens: lenient(usage.prompt_tokens),
+        completion_tokens: lenient(usage.completion_tokens),
+        cached_tokens: lenient(details.cached_tokens),
         drafts: None,
         cost: None,
     }
@@ -281,11 +337,59 @@ mod tests {
             ("{\"choices\":[{\"text\":\"a", &raw),
             ("{\"choices\":[]}", &raw),
             ("{\"choices\":[{}]}", &raw),
+            ("{\"choices\":{}}", &raw),
+            ("{\"choices\":null}", &raw),
+            ("{\"usage\":{}}", &raw),
             ("{\"choices\":[{\"text\":\"a\"}]}", &chat),
             ("[]", &raw),
         ] {
             assert!(read(answer.as_bytes(), wanted).is_err(), "{answer}");
         }
+        let misplaced = json!({"choices": "é".repeat(100_000)}).to_string();
+        let message = read(misplaced.as_bytes(), &raw).unwrap_err();
+        assert!(message.starts_with("invalid response: ") && message.len() <= LONGEST_MESSAGE, "{message}");
+    }
+
+    #[test]
+    fn further_choices_and_unexpected_numbers_are_skipped() {
+        let raw = request(Input::Raw(String::new()), Stop::Newline);
+        let counts = |usage: &str| {
+            let answer = format!(r#"{{"choices":[{{"text":"a"}},{{}},0,[{{}}]],"usage":{usage}}}"#);
+            let completion = read(answer.as_bytes(), &raw).unwrap();
+            assert_eq!(completion.text, "a");
+            (completion.prompt_tokens, completion.completion_tokens, completion.cached_tokens)
+        };
+        let unexpected = r#"{"prompt_tokens":{},"completion_tokens":4294967296}"#;
+        for usage in ["7", "\"many\"", "[[],{}]", "{}", unexpected] {
+            assert_eq!(counts(usage), (None, None, None), "{usage}");
+        }
+        let usage = r#"{"prompt_tokens":[0,0],"completion_tokens":5,"prompt_tokens_details":7}"#;
+        assert_eq!(counts(usage), (None, Some(5), None));
+        let usage = r#"{"prompt_tokens": 3 ,"prompt_tokens_details":{"audio_tokens":0,"cached_tokens":2}}"#;
+        assert_eq!(counts(usage), (Some(3), None, Some(2)));
+    }
+
+    #[test]
+    fn texts_are_cut_far_above_the_limit_of_tokens() {
+        let reply = |text: &str, asked: &Request| {
+            let choice = json!({"text": text, "message": {"content": text}, "finish_reason": "stop"});
+            let answer = json!({"choices": [choice]}).to_string();
+            let completion = read(answer.as_bytes(), asked).unwrap();
+            (completion.text, completion.finish)
+        };
+        let raw = request(Input::Raw(String::new()), Stop::Newline);
+        let longest = 512 * BYTES_PER_TOKEN;
+        let fitting = "a".repeat(longest);
+        assert_eq!(reply(&fitting, &raw), (fitting.clone(), Finish::Stop));
+        assert_eq!(reply(&format!("a\n{fitting}{fitting}"), &raw), ("a".to_owned(), Finish::Stop));
+        // The end of a character is at an odd number of bytes.
+        let (text, finish) = reply(&format!("a{}", "é".repeat(longest)), &raw);
+        assert_eq!((text.len(), finish), (longest - 1, Finish::Length));
+        let (text, finish) = reply(&format!("{fitting}a"), &chat());
+        assert_eq!((text, finish), (fitting.clone(), Finish::Length));
+        let short = Request { max_new_tokens: 1, ..chat() };
+        let (text, finish) = reply(&fitting, &short);
+        assert_eq!((text.len(), finish), (SHORT_REPLY, Finish::Length));
     }
 
     proptest! {

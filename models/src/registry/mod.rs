@@ -459,20 +459,15 @@ impl ModelRegistry {
         })
     }
 
-    /// Removes a model and returns whether it was loaded. Its memory is freed when the last episode that uses
-    /// it ends.
-    pub async fn unload(&self, identity: &ModelIdentity) -> bool {
+    /// Removes a model. Its memory is freed when the last episode that uses it ends.
+    pub async fn unload(&self, identity: &ModelIdentity) {
         let same = |(content, dtype, _): &Key| *content == identity.content && *dtype == identity.dtype;
-        let engines: Vec<_> = self.engines.lock().await.extract_if(|key, _| same(key)).collect();
-        let phased = self.placed.unload(same).await;
-        let script = self.scripts.lock().await.remove(&identity.content);
-        let remote = self.remotes.lock().await.remove(&identity.content);
-        let added = self.added.lock().await.remove(&identity.content);
-        phased
-            || engines.iter().any(|(_, slot)| slot.loaded.initialized())
-            || remote.is_some_and(|slot| slot.loaded.initialized())
-            || added.is_some_and(|slot| slot.loaded.initialized())
-            || script.is_some_and(|slot| slot.loaded.initialized())
+        // Bound to names, so that they are dropped after the locks are released.
+        let _engines: Vec<_> = self.engines.lock().await.extract_if(|key, _| same(key)).collect();
+        self.placed.unload(same).await;
+        let _script = self.scripts.lock().await.remove(&identity.content);
+        let _remote = self.remotes.lock().await.remove(&identity.content);
+        let _added = self.added.lock().await.remove(&identity.content);
     }
 
     /// Lists the loaded models, sorted by content.
@@ -593,12 +588,10 @@ fn files_of(name: &str, source: ModelSource) -> Result<Vec<ModelFile>, IdentifyE
         ModelSource::Gguf(file) => vec![(file, |file| ModelFile::read(file).map(|file| vec![file]))],
         ModelSource::Memory(_) | ModelSource::Random { .. } => Vec::new(),
     };
-    let is_weights =
-        |name: &str| [".safetensors", ".bin", ".gguf"].iter().any(|extension| name.ends_with(extension));
     let mut all = Vec::new();
     for (folder, read) in places {
         let files = read(&folder).map_err(|source| unreadable(name, &folder, source))?;
-        if !files.iter().any(|file| is_weights(&file.name)) {
+        if !files.iter().any(ModelFile::is_weights) {
             let hint = "copy *.safetensors, pytorch_model*.bin or a *.gguf into it";
             let message = format!("no weights in {}; hint: {hint}", folder.display());
             return Err(IdentifyError::unusable(name, message));

@@ -100,20 +100,18 @@ impl Placed {
             .collect()
     }
 
-    /// Removes engines that are loaded in phases. Returns whether there were any.
-    pub(super) async fn unload(&self, same: impl Fn(&Key) -> bool) -> bool {
-        let (found, gates) = {
+    /// Removes engines that are loaded in phases.
+    pub(super) async fn unload(&self, same: impl Fn(&Key) -> bool) {
+        let gates = {
             let mut state = self.lock();
-            let found = state.phased.keys().any(&same);
             state.phased.retain(|key, _| !same(key));
             state.shares.retain(|key, _| !same(key));
             let resident = |gate: &&Arc<ModelSwapLock<Key>>| gate.resident().is_some_and(|key| same(&key));
-            (found, state.gates.values().filter(resident).cloned().collect::<Vec<_>>())
+            state.gates.values().filter(resident).cloned().collect::<Vec<_>>()
         };
         for gate in gates {
             gate.unload().await;
         }
-        found
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

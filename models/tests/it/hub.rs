@@ -42,6 +42,8 @@ struct Site {
     /// Content that replaces that of large files.
     forged: Option<Vec<u8>>,
     gated: bool,
+    /// Beginning of the paths whose responses do not end.
+    hangs: Mutex<Option<&'static str>>,
     /// Origin of large files, which differs from the hub's.
     elsewhere: Mutex<String>,
 }
@@ -58,6 +60,10 @@ impl Site {
             .lock()
             .unwrap()
             .push(format!("{method} {path}{}", if has_token { " (token)" } else { "" }));
+        if self.hangs.lock().unwrap().is_some_and(|beginning| path.starts_with(beginning)) {
+            let endless = futures::stream::pending::<std::io::Result<Bytes>>();
+            return answer(200).body(Body::from_stream(endless)).unwrap();
+        }
         if let Some(file) = path.strip_prefix("/large/") {
             return self.large(file, headers);
         }
@@ -260,6 +266,26 @@ fn many_workers_of_a_host_download_once() {
         hub.site.count("GET /org/model/resolve/1111111111111111111111111111111111111111/config.json"),
         1
     );
+}
+
+#[test]
+fn a_repository_that_hangs_delays_neither_the_cache_nor_other_repositories() {
+    let hub = start(Site::default());
+    let client = Arc::new(Hub::new(Some(hub.settings.clone())));
+    let fetch = |name: &str| client.fetch(&name.parse().unwrap()).unwrap();
+    let model = fetch("org/model");
+    *hub.site.hangs.lock().unwrap() = Some("/api/models/org/model/");
+    let (asked, hanging) = (hub.site.count("GET /api/models/org/model/"), Arc::clone(&client));
+    // Ends when the server does.
+    std::thread::spawn(move || hanging.fetch(&"org/model".parse().unwrap()));
+    let began = Instant::now();
+    while hub.site.count("GET /api/models/org/model/") == asked {
+        assert!(began.elapsed() < Duration::from_secs(30), "the request is sent");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(fetch(&model.name.to_string()), model);
+    assert_eq!(fetch("org/adapter").name.to_string(), format!("org/adapter@{FIRST}"));
+    assert!(began.elapsed() < Duration::from_secs(30), "nothing waits for the request");
 }
 
 #[test]
