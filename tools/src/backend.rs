@@ -5,6 +5,7 @@
 //! A program that is built on this library adds backends with [`register_backend`](crate::register_backend).
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use lumos_http::{AccessPolicy, AccessRefusal};
@@ -79,6 +80,12 @@ pub trait NamedBackend: Send + Sync {
     /// Returns the version of its replies. It is incremented when they change, so that results with old and new replies
     /// are different configurations.
     fn version(&self) -> u32;
+
+    /// Returns the file or the folder that its name consists of, after a prefix that ends with `:`. Other names of the same
+    /// file or folder share the backend. `None` if its name contains anything else.
+    fn path(&self) -> Option<&Path> {
+        None
+    }
 
     /// Checks that a run may use it on this worker: the files that it reads, the servers in its name.
     ///

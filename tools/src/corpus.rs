@@ -67,6 +67,13 @@ impl NamedBackend for CorpusSource {
         Corpus::VERSION
     }
 
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Samples => None,
+        }
+    }
+
     fn check(&self, access: &AccessPolicy) -> Result<(), AccessRefusal> {
         match self {
             Self::File(file) => access.check_path(file),

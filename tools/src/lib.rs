@@ -63,7 +63,7 @@ pub use backend::{
     BackendDescription, BackendError, BackendResources, NamedBackend, ParsedBackend, hash_suffix,
 };
 pub use live::{LiveWiki, WikiSettings};
-pub use name::{TOOLS, ToolSetError, backends, is_known, needs_permission, register_backend};
+pub use name::{TOOLS, ToolSetError, backends, needs_permission, register_backend};
 pub use ranking::rank_backend;
 pub use registry::ToolSets;
 pub use replies::Remembering;

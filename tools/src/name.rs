@@ -177,11 +177,6 @@ pub(super) fn parse_planned(tool: &str, backend: &str) -> Result<Box<dyn NamedBa
     parse(tool, without_hash(backend))
 }
 
-/// Whether a backend that a run was planned with is one that this build knows.
-pub fn is_known(planned: &ToolBackend) -> bool {
-    parse_planned(&planned.tool, &planned.backend).is_ok()
-}
-
 /// Whether whoever starts a run must have named a backend: it starts a program or sends calls to a server. Such a backend
 /// is not used only because a task file names it.
 pub fn needs_permission(tool: &str, backend: &str) -> bool {

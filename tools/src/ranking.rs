@@ -107,6 +107,10 @@ impl NamedBackend for Encoder {
         self.version
     }
 
+    fn path(&self) -> Option<&Path> {
+        Some(&self.folder)
+    }
+
     fn check(&self, access: &AccessPolicy) -> Result<(), AccessRefusal> {
         access.check_path(&self.folder)
     }

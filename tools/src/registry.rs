@@ -1,6 +1,5 @@
 //! The tools of a worker by backend, each set up once.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,14 +13,20 @@ use super::browsers::Browsers;
 use super::name::{ToolSetError, identify, named, parse_planned, without_hash};
 use super::tool::ToolSet;
 
+/// Number of backends above which those that nobody uses are shut down.
+const MOST_BACKENDS: usize = 64;
+
+/// The tool, the name of the backend and, if the name is that of a file or a folder, the canonical path instead of it.
+type Key = (String, String, Option<PathBuf>);
+
 /// A backend that is set up by the first caller.
 type Built = Arc<OnceCell<Arc<dyn Tools>>>;
 
 /// The tools of a worker.
 #[derive(Default)]
 pub struct ToolSets {
-    /// Backends by tool and name.
-    built: Mutex<HashMap<(String, String), Built>>,
+    /// Backends, least recently requested first.
+    built: Mutex<Vec<(Key, Built)>>,
     browsers: Arc<Browsers>,
     access: AccessPolicy,
 }
@@ -44,13 +49,9 @@ impl ToolSets {
         self.browsers.close().await;
         let built: Vec<Built> = {
             let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-            built.drain().map(|(_, tool)| tool).collect()
+            built.drain(..).map(|(_, tool)| tool).collect()
         };
-        for tool in built {
-            if let Some(tool) = tool.get() {
-                tool.shut_down().await;
-            }
-        }
+        shut_down(built).await;
     }
 
     /// Returns the identity of a backend. It contains a version or a hash, so that different replies are
@@ -118,17 +119,24 @@ impl ToolSets {
         Ok(Arc::new(set))
     }
 
-    /// Returns a backend. Concurrent callers set it up only once.
+    /// Returns a backend. Concurrent callers set it up only once. If there are many, others that nobody uses are shut
+    /// down.
     ///
     /// # Errors
     /// If it cannot be set up.
     pub async fn backend(&self, planned: &ToolBackend) -> Result<Arc<dyn Tools>, ToolSetError> {
         let parsed = self.permitted(planned)?;
-        let key = (planned.tool.clone(), planned.backend.clone());
-        let cell = {
+        let key = key(planned, parsed.as_ref());
+        let (cell, unused) = {
             let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(built.entry(key).or_default())
+            let cell = match built.iter().position(|(known, _)| *known == key) {
+                Some(known) => built.remove(known).1,
+                None => Built::default(),
+            };
+            built.push((key, Arc::clone(&cell)));
+            (cell, remove_unused(&mut built))
         };
+        shut_down(unused).await;
         let (tool, backend) = (&planned.tool, &planned.backend);
         let broken = |error: tokio::task::JoinError| {
             ToolSetError::Unusable(format!("failed to set up {tool}={backend}: {error}"))
@@ -143,9 +151,77 @@ impl ToolSets {
     }
 }
 
+/// Returns the key of a backend. A file or a folder has one key, however its path is written.
+fn key(planned: &ToolBackend, parsed: &dyn NamedBackend) -> Key {
+    let ToolBackend { tool, backend, .. } = planned;
+    let path = parsed.path().and_then(|path| path.canonicalize().ok());
+    let name = match (&path, backend.split_once(':')) {
+        (Some(_), Some((prefix, _))) => format!("{prefix}:{}", &backend[without_hash(backend).len()..]),
+        _ => backend.clone(),
+    };
+    (tool.clone(), name, path)
+}
+
+/// Removes backends that nobody uses, the least recently requested first, while there are more than [`MOST_BACKENDS`].
+fn remove_unused(built: &mut Vec<(Key, Built)>) -> Vec<Built> {
+    let mut excess = built.len().saturating_sub(MOST_BACKENDS);
+    let unused = built.extract_if(.., |(_, cell)| {
+        let is_removed = excess > 0 && is_unused(cell);
+        excess -= usize::from(is_removed);
+        is_removed
+    });
+    unused.map(|(_, cell)| cell).collect()
+}
+
+/// Whether nobody holds a backend or sets it up.
+fn is_unused(cell: &mut Built) -> bool {
+    let cell = Arc::get_mut(cell);
+    cell.is_some_and(|cell| cell.get_mut().is_none_or(|tool| Arc::get_mut(tool).is_some()))
+}
+
+/// Shuts backends down, if they were set up.
+async fn shut_down(backends: Vec<Built>) {
+    for backend in backends {
+        if let Some(tool) = backend.get() {
+            tool.shut_down().await;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_file_is_loaded_once_and_backends_that_nobody_uses_are_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("data")).unwrap();
+        for number in 0..=MOST_BACKENDS {
+            let line = "{\"title\": \"A\", \"text\": \"b\"}\n";
+            std::fs::write(folder.path().join(format!("{number}.jsonl")), line).unwrap();
+        }
+        let tools = ToolSets::default();
+        let planned = |name: &str| ToolBackend {
+            tool: "wiki".to_owned(),
+            backend: format!("corpus:{}/{name}#0123456789ab", folder.path().display()),
+            version: 0,
+        };
+        let held = tools.backend(&planned("0.jsonl")).await.unwrap();
+        for same in ["./0.jsonl", "/0.jsonl", "data/../0.jsonl"] {
+            assert!(Arc::ptr_eq(&held, &tools.backend(&planned(same)).await.unwrap()), "{same}");
+        }
+        assert_eq!(tools.built.lock().unwrap().len(), 1);
+        for number in 1..=MOST_BACKENDS {
+            tools.backend(&planned(&format!("{number}.jsonl"))).await.unwrap();
+        }
+        let is_kept = |name: &str| {
+            let built = tools.built.lock().unwrap();
+            built.iter().any(|((.., path), _)| path.as_ref().is_some_and(|path| path.ends_with(name)))
+        };
+        assert_eq!(tools.built.lock().unwrap().len(), MOST_BACKENDS);
+        assert!(is_kept("0.jsonl") && !is_kept("1.jsonl") && is_kept("2.jsonl"));
+        assert!(Arc::ptr_eq(&held, &tools.backend(&planned("0.jsonl")).await.unwrap()));
+    }
 
     #[tokio::test]
     async fn a_run_uses_only_the_files_and_hosts_that_are_allowed() {

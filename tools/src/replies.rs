@@ -41,6 +41,10 @@ impl NamedBackend for RecordedFile {
         0
     }
 
+    fn path(&self) -> Option<&Path> {
+        Some(&self.0)
+    }
+
     fn check(&self, access: &AccessPolicy) -> Result<(), AccessRefusal> {
         access.check_path(&self.0)
     }

@@ -2,7 +2,7 @@
 //!
 //! Names with an address may contain a password. Errors do not show them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lumos_http::{AccessPolicy, AccessRefusal};
@@ -134,6 +134,10 @@ struct NamedSqlite(Option<PathBuf>);
 impl NamedBackend for NamedSqlite {
     fn version(&self) -> u32 {
         sql::VERSION
+    }
+
+    fn path(&self) -> Option<&Path> {
+        self.0.as_deref()
     }
 
     fn check(&self, access: &AccessPolicy) -> Result<(), AccessRefusal> {

@@ -32,22 +32,23 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(site: Site, settings: WikiSettings) -> Result<Self, String> {
-        let documents = settings.cache.map(|cache| Documents::new(&cache, settings.most_bytes));
+        let (most_bytes, limit) = (settings.most_bytes, settings.cache_bytes);
+        let documents = settings.cache.map(|cache| Documents::new(&cache, most_bytes, limit));
         let client = HttpClient::new(HttpSettings {
             timeout: Some(settings.timeout),
             retries: settings.retries,
             first_pause: settings.pace.max(Duration::from_millis(10)),
             longest_pause: settings.longest_rest,
             pace: settings.pace,
-            most_bytes: settings.most_bytes,
+            most_bytes,
             redirects: Some(Box::new(move |address| site.allows(address))),
             ..HttpSettings::default()
         })?;
         Ok(Self { client, documents })
     }
 
-    /// Returns a parsed document from the cache, or fetches and caches it. Documents that cannot be parsed
-    /// are not cached.
+    /// Returns a parsed document from the cache, or fetches and caches it. Documents that cannot be parsed,
+    /// and bodies that are not text, are not cached.
     pub(super) async fn document<T: Send + 'static>(
         &self,
         address: Url,
@@ -80,9 +81,11 @@ impl Client {
         let (address, documents) = (address.clone(), self.documents.clone());
         // Parsing a page takes milliseconds, and longer for a malicious page.
         let reading = spawn_blocking(move || {
-            let text = text_of(&response.body, response.header("content-type"));
+            let content_type = response.header("content-type");
+            let text = text_of(&response.body, content_type);
             let document = read(&text)?;
             if let Some(documents) = documents
+                && is_text(content_type)
                 && let Err(error) = documents.put(address.as_str(), &text)
             {
                 tracing::warn!(%address, %error, "failed to cache a document");
@@ -116,6 +119,12 @@ fn text_of(body: &[u8], content_type: Option<&str>) -> String {
     }
 }
 
+/// Whether a body is text, such as a page. A body without a type may be.
+fn is_text(content_type: Option<&str>) -> bool {
+    let kind = content_type.unwrap_or("text/plain").to_ascii_lowercase();
+    ["text/", "json", "xml"].iter().any(|text| kind.contains(text))
+}
+
 fn is_latin(content_type: &str) -> bool {
     let content_type = content_type.to_ascii_lowercase();
     let mut parts = content_type.split(';').map(str::trim);
@@ -141,6 +150,14 @@ mod tests {
         assert_eq!(text_of(b"caf\xe9", Some("text/html; charset=ISO-8859-1")), "café");
         // Text without a charset is Latin-1, as formerly specified by HTTP/1.1.
         assert_eq!(text_of("é".as_bytes(), Some("text/html")), "Ã©");
+    }
+
+    #[test]
+    fn texts_are_cached() {
+        for header in ["text/html; charset=UTF-8", "application/json", "Application/XHTML+XML"] {
+            assert!(is_text(Some(header)), "{header}");
+        }
+        assert!(is_text(None) && !is_text(Some("image/png")) && !is_text(Some("application/octet-stream")));
     }
 
     #[test]

@@ -31,11 +31,13 @@ pub struct WikiSettings {
     pub most_bytes: usize,
     /// Folder where documents are cached. `None` disables the cache.
     pub cache: Option<PathBuf>,
+    /// Maximum size of the cache, in bytes. The oldest documents are removed.
+    pub cache_bytes: u64,
 }
 
 impl Default for WikiSettings {
     /// English Wikipedia: 30 s per request, 4 retries, at most 2 requests/s, documents of up to 8 MiB, no
-    /// cache.
+    /// cache (2 GiB if there is a folder).
     fn default() -> Self {
         Self {
             endpoint: SITE.to_owned(),
@@ -45,6 +47,7 @@ impl Default for WikiSettings {
             longest_rest: Duration::from_secs(120),
             most_bytes: 8 << 20,
             cache: None,
+            cache_bytes: 2 << 30,
         }
     }
 }

@@ -163,6 +163,7 @@ fn settings(endpoint: &str, cache: Option<&Path>) -> WikiSettings {
         longest_rest: Duration::from_secs(5),
         most_bytes: 1 << 20,
         cache: cache.map(Path::to_owned),
+        cache_bytes: 1 << 20,
     }
 }
 

@@ -21,7 +21,7 @@ use lumos_tasks::families::shop::ShopRequest;
 use lumos_tasks::{EpisodeUnit, ToolCall, ToolReply};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::customer::{ShopDriver, Trouble};
 use super::catalogue::ShopFiles;
@@ -42,6 +42,8 @@ struct Shared {
     /// Address of the site, as seen by browsers.
     address: String,
     pool: BrowserPool,
+    /// Ends the site.
+    _serving: DropGuard,
 }
 
 /// A future that serves a site until it is cancelled.
@@ -49,8 +51,9 @@ pub(crate) type Serving = BoxFuture<'static, ()>;
 
 impl BrowserShop {
     /// Opens the shop as a site on a free port for the browsers of a pool. Returns the shop and the future
-    /// that serves the site until `stop` is cancelled. If `screenshots` is given, a screenshot of each step
-    /// is written below that folder. Blocks; must be called within a tokio runtime.
+    /// that serves the site until `stop` is cancelled or the shop and its sessions are dropped. If `screenshots`
+    /// is given, a screenshot of each step is written below that folder. Blocks; must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
     /// If the files cannot be read, or no port can be bound.
@@ -74,8 +77,10 @@ impl BrowserShop {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let address = format!("http://{host}:{}", listener.local_addr()?.port());
+        let guard = stop.clone().drop_guard();
         let serving = serve(listener, Arc::clone(&site), HttpLimits::default(), stop).boxed();
-        Ok((Self { shared: Arc::new(Shared { site, address, pool }), screenshots }, serving))
+        let shared = Arc::new(Shared { site, address, pool, _serving: guard });
+        Ok((Self { shared, screenshots }, serving))
     }
 }
 

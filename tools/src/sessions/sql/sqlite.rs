@@ -34,6 +34,8 @@ pub(super) const PATTERN_BYTES: usize = 200;
 const PAGES: u32 = 16_384;
 /// Maximum memory of all databases together, in bytes.
 const HEAP: u64 = 1 << 30;
+/// Maximum size of a file in bytes: its content and one copy must fit in the memory.
+const FILE: u64 = HEAP / 2;
 
 /// Polling interval of a statement that waits for exclusive access.
 const LOOK: Duration = Duration::from_millis(5);
@@ -42,10 +44,11 @@ const LOOK: Duration = Duration::from_millis(5);
 /// shared memory.
 static MEMORY: RwLock<()> = RwLock::new(());
 
-/// A folder of SQLite files, or the shipped samples.
+/// A folder of SQLite files, or the shipped samples. Clones share the databases that are read.
+#[derive(Clone)]
 pub(crate) struct SqliteFolder {
     folder: Option<PathBuf>,
-    bases: Mutex<HashMap<String, Arc<Mutex<Connection>>>>,
+    bases: Arc<Mutex<HashMap<String, Arc<Mutex<Connection>>>>>,
     longest: Duration,
 }
 
@@ -58,7 +61,7 @@ impl SqliteFolder {
         if let Some(folder) = &folder {
             std::fs::read_dir(folder)?;
         }
-        Ok(Self { folder, bases: Mutex::default(), longest: longest.unwrap_or(LONGEST) })
+        Ok(Self { folder, bases: Arc::default(), longest: longest.unwrap_or(LONGEST) })
     }
 
     /// Returns a hash of the names and contents of the databases in a folder. Blocks.
@@ -101,6 +104,13 @@ impl SqliteFolder {
             }
             Some(folder) => {
                 let file = folder.join(format!("{name}.sqlite"));
+                let bytes = std::fs::metadata(&file).map_or(0, |file| file.len());
+                if bytes > FILE {
+                    let most = FILE >> 20;
+                    return Err(missing(&format!(
+                        "{name}.sqlite has {bytes} bytes; the limit is {most} MiB"
+                    )));
+                }
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
                 Connection::open_with_flags(file, flags).and_then(|file| copy(&file))
             }
@@ -134,16 +144,15 @@ fn copy(from: &Connection) -> rusqlite::Result<Connection> {
 #[async_trait]
 impl Databases for SqliteFolder {
     async fn open(&self, name: &str) -> Result<Box<dyn Database>, ToolFault> {
-        let base = self.base(name)?;
-        let budget = Budget::new(self.longest);
+        let (this, of_copy) = (self.clone(), name.to_owned());
         let copied = tokio::task::spawn_blocking(move || {
+            let base = this.base(&of_copy)?;
             let base = base.lock().unwrap_or_else(PoisonError::into_inner);
-            copy(&base).and_then(|copy| guarded(copy, budget))
+            copy(&base)
+                .and_then(|copy| guarded(copy, Budget::new(this.longest)))
+                .map_err(|error| fault(format!("failed to copy database `{of_copy}`: {error}")))
         });
-        let (connection, counts) = copied
-            .await
-            .map_err(|error| fault(error.to_string()))?
-            .map_err(|error| fault(format!("failed to copy database `{name}`: {error}")))?;
+        let (connection, counts) = copied.await.map_err(|error| fault(error.to_string()))??;
         let connection = Arc::new(Mutex::new(connection));
         Ok(Box::new(SqliteDatabase { name: name.to_owned(), connection: Some(connection), counts }))
     }
@@ -403,5 +412,23 @@ fn about_schema(connection: &Connection, database: &str, asked: &Asked) -> Resul
             Err(Stopped::Refused(format!("Table '{database}.{table}' doesn't exist")))
         }
         _ => Ok(Fetched::Rows(rows)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn files_that_do_not_fit_in_memory_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(folder.path().join("large.sqlite")).unwrap();
+        file.set_len(FILE + 1).unwrap();
+        let databases = SqliteFolder::open(Some(folder.path().to_owned()), None).unwrap();
+        let fault = Databases::open(&databases, "large").await.err().unwrap().to_string();
+        assert!(fault.contains("large.sqlite has 536870913 bytes; the limit is 512 MiB"), "{fault}");
+        // SQLite reports a file that does not exist.
+        let fault = Databases::open(&databases, "none").await.err().unwrap().to_string();
+        assert!(fault.contains("failed to open database `none`"), "{fault}");
     }
 }
