@@ -168,7 +168,7 @@ fn runtime(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
         _ => None,
     };
     let mut builder = Builder::new_multi_thread();
-    if fleet.is_some_and(|fleet| fleet.queue.queue.is_some()) {
+    if fleet.is_some_and(|fleet| fleet.queue.url().is_some()) {
         builder.worker_threads(1);
     }
     builder.enable_all().build()

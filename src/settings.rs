@@ -380,9 +380,7 @@ pub(crate) enum Computes {
 impl Computes {
     /// Where a run with these options is computed.
     pub(crate) fn of(fleet: &FleetArgs) -> Self {
-        let queue = fleet.queue.queue.as_deref().map(str::trim);
-        let is_remote = queue.is_some_and(|queue| !matches!(queue, "" | "memory"));
-        if is_remote { Self::OnWorkers } else { Self::Here }
+        if fleet.queue.url().is_some() { Self::OnWorkers } else { Self::Here }
     }
 }
 

@@ -11,6 +11,8 @@ use lumos_tasks::{Configuration, ModelIdentity, Role};
 
 use lumos_coordinator::manifest::Manifest;
 
+use crate::results::Labels;
+
 /// Maximum length of an id's developer and name, in characters.
 const LONGEST: usize = 96;
 
@@ -82,7 +84,7 @@ pub struct ModelNames {
     /// Id of all models together, in place of the derived one.
     pub id: Option<ModelId>,
     /// Aliases by model name, or by the last component of its path.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Labels,
 }
 
 impl ModelNames {
@@ -104,9 +106,12 @@ impl ModelNames {
 
     /// Returns the alias of a model, for tables.
     pub(crate) fn alias(&self, name: &str) -> String {
-        let short = last_component(name);
-        let given = self.labels.get(name).or_else(|| self.labels.get(&short));
-        given.cloned().unwrap_or(short)
+        self.label(name).map_or_else(|| last_component(name), str::to_owned)
+    }
+
+    /// Returns the given alias of a model.
+    fn label(&self, name: &str) -> Option<&str> {
+        self.labels.of(name).or_else(|| self.labels.of(&last_component(name)))
     }
 
     /// Returns the aliases of a configuration's models, planner first, without repetitions: `plan + ground`.
@@ -132,7 +137,7 @@ impl ModelNames {
             }
         }
         if let [name] = distinct[..]
-            && !self.labels.contains_key(name)
+            && self.label(name).is_none()
             && let Some(id) = hub_id(name)
         {
             return id;
@@ -201,10 +206,11 @@ mod tests {
 
     #[test]
     fn given_names_come_first() {
-        let labels = BTreeMap::from([("planner".to_owned(), "Lumos P".to_owned())]);
+        let labels = Labels::parse(&["planner=Lumos P", "model=M"]).unwrap();
         let names = ModelNames { id: None, labels };
         assert_eq!(names.alias("candle:/models/planner"), "Lumos P");
         assert_eq!(names.id_of(["candle:/models/planner"]).to_string(), "lumos/Lumos-P");
+        assert_eq!(names.id_of(["candle:org/model@main"]).to_string(), "lumos/M");
         let names = ModelNames { id: Some("me/mine".parse().unwrap()), ..names };
         assert_eq!(names.id_of(["builtin:tiny"]).to_string(), "me/mine");
     }

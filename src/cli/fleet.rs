@@ -66,6 +66,13 @@ pub(crate) struct QueueArgs {
     pub(crate) queue_replicas: usize,
 }
 
+impl QueueArgs {
+    /// The address of the queue's server; `None` for the in-memory queue of this process.
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.queue.as_deref().map(str::trim).filter(|url| !matches!(*url, "" | "memory"))
+    }
+}
+
 /// Options of a run whose workers are on a queue.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Queue")]
@@ -225,4 +232,20 @@ pub(crate) struct CancelArgs {
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) queue: QueueArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_queue_and_memory_name_no_server() {
+        let url = |queue: &str| {
+            let arguments = QueueArgs { queue: Some(queue.to_owned()), ..QueueArgs::default() };
+            arguments.url().map(str::to_owned)
+        };
+        assert_eq!(["", " ", "memory", " memory "].map(url), [None, None, None, None]);
+        assert_eq!(url(" nats://host:4222 ").as_deref(), Some("nats://host:4222"));
+        assert_eq!(QueueArgs::default().url(), None);
+    }
 }

@@ -13,8 +13,9 @@ use lumos_reports::viewer;
 use super::results::{new_folder, open};
 use crate::cli::{CompareArgs, ComparisonFormat, RunsArgs, SelectionArgs};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::pipeline::{columns, quoted};
+use crate::pipeline::quoted;
 use crate::settings;
+use crate::table;
 
 /// Compares the runs and prints the result.
 pub(crate) fn run(arguments: &CompareArgs) -> CommandResult {
@@ -36,7 +37,7 @@ pub(crate) fn run(arguments: &CompareArgs) -> CommandResult {
             return write_page(folder.as_deref(), &mut comparison, &sides, &checkpoints);
         }
         (false, ComparisonFormat::Document(CompareFormat::Terminal { .. }), None) => {
-            CompareFormat::Terminal { width: columns() }
+            CompareFormat::Terminal { width: table::width() }
         }
         (false, ComparisonFormat::Document(format), _) => format,
     };

@@ -1,9 +1,8 @@
 //! `lumos export`: converts a run for other tools.
 
-use std::collections::BTreeMap;
-
 use lumos_reports::ModelNames;
 use lumos_reports::export::{AnnotationOptions, ExportError, ExportOptions, convert};
+use lumos_reports::results::Labels;
 
 use super::results::open;
 use crate::cli::ExportArgs;
@@ -16,7 +15,10 @@ pub(crate) fn run(arguments: &ExportArgs) -> CommandResult {
     let (manifest, checkpoint) = open(&arguments.runs.folder(&arguments.run)?)?;
     let options = ExportOptions {
         scorings: settings::scorings(&arguments.scoring)?,
-        names: ModelNames { id: arguments.model_id.clone(), labels: labels(&arguments.label)? },
+        names: ModelNames {
+            id: arguments.model_id.clone(),
+            labels: Labels::parse(&arguments.label).map_err(Failure::usage)?,
+        },
         annotations: AnnotationOptions {
             wrong: !arguments.correct_only,
             max_turns: arguments.max_turns,
@@ -58,16 +60,4 @@ fn failure(error: ExportError) -> Failure {
         }
         ExportError::Score(_) | ExportError::Io { .. } => error.into(),
     }
-}
-
-/// Parses `NAME=TEXT` labels.
-fn labels(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
-    let label = |text: &String| match text.split_once('=') {
-        Some((name, label)) if !name.is_empty() && !label.trim().is_empty() => {
-            Ok((name.to_owned(), label.trim().to_owned()))
-        }
-        _ => Err(Failure::input(format!("invalid value `{text}` for --label: expected NAME=TEXT"))
-            .hint("for example --label planner=P")),
-    };
-    given.iter().map(label).collect()
 }

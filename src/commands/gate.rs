@@ -11,7 +11,7 @@ use lumos_reports::gate::{
 use super::compare::{only, open_side, refused, write};
 use crate::cli::{Annotations, GateArgs};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::pipeline::columns;
+use crate::table;
 
 /// Longest accepted list of items.
 const LONGEST_LIST: u64 = 16 << 20;
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &GateArgs) -> CommandResult {
     let report = gate(&candidate, &baseline, &rules(arguments)?).map_err(refused)?;
     let format = match (arguments.json, arguments.format) {
         (true, _) => GateFormat::Json,
-        (false, GateFormat::Terminal { .. }) => GateFormat::Terminal { width: columns() },
+        (false, GateFormat::Terminal { .. }) => GateFormat::Terminal { width: table::width() },
         (false, format) => format,
     };
     write(None, |out| report.render(format, out))?;

@@ -20,10 +20,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Returns how to reach the queue, or `None` for the in-memory queue of this process.
 fn access(arguments: &QueueArgs) -> Result<Option<Access>, Failure> {
-    let url = match arguments.queue.as_deref().map(str::trim) {
-        None | Some("" | "memory") => return Ok(None),
-        Some(url) => url,
-    };
+    let Some(url) = arguments.url() else { return Ok(None) };
     let mut access = Access::new(url).map_err(|error| {
         Failure::usage(error).hint("pass --queue nats://HOST:4222, or omit it to run in this process")
     })?;

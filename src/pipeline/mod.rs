@@ -14,6 +14,6 @@ mod spec;
 mod status;
 
 pub(crate) use plan::{Plan, item_positions, model_record};
-pub(crate) use report::{Report, columns, print_report, quoted, write_results};
+pub(crate) use report::{Report, print_report, quoted, write_results};
 pub(crate) use run::{Run, checkpoint_failure, manifest_failure, open_checkpoint};
 pub(crate) use spec::{Executor, Options, Spec, identify};

@@ -17,6 +17,7 @@ use crate::cli::Verbosity;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 use crate::progress::write_line;
+use crate::table;
 
 /// An ended session of a run, whose results are not written yet.
 pub(crate) struct Report {
@@ -91,13 +92,8 @@ fn check_accuracy(report: &report::Report, fail_under: Option<f64>) -> Exit {
     Exit::Complete
 }
 
-/// Returns the width of standard output, or 80 columns if it is not a terminal.
-pub(crate) fn columns() -> u16 {
-    console::Term::stdout().size_checked().map_or(80, |(_, width)| width)
-}
-
-/// Prints a report in the width of standard output, or in 80 columns if it is not a terminal. The path of the
-/// report's page and the next command follow. It is not an error if the reader closes its pipe (`lumos run … | head`).
+/// Prints a report in the width of [`table::width`]. The path of the report's page and the next command follow. It is
+/// not an error if the reader closes its pipe (`lumos run … | head`).
 pub(crate) fn print_report(
     report: &report::Report,
     folder: &Path,
@@ -110,7 +106,7 @@ pub(crate) fn print_report(
 }
 
 fn write_report(report: &report::Report, folder: &Path, verbosity: Verbosity) -> std::io::Result<()> {
-    let width = columns();
+    let width = table::width();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     report.render(Format::Terminal { width, detail: verbosity.detail }, &mut out)?;
     writeln!(out)?;

@@ -19,6 +19,7 @@ use lumos_tasks::{Assignment, Finished};
 use lumos_worker::stall::{Wait, reminded, watch_here};
 use lumos_worker::{EpisodeLimits, LeaseTerms, RunTerms, Worker};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::status::{LocalStatus, write_status};
@@ -35,6 +36,13 @@ const QUEUED: usize = 1024;
 
 /// Maximum number of events written together.
 const EVENTS: usize = 256;
+
+/// Maximum time of a write to standard output. A longer one would stop the run once the channel of the events is full,
+/// for which the stall warning, after a minute by default, would name the disk.
+const UNREAD: Duration = Duration::from_secs(60);
+
+/// The emptied buffer of a write to standard output, and its result.
+type Written = (Vec<u8>, std::io::Result<()>);
 
 /// A planned run with its open checkpoint and its executor.
 pub(crate) struct Run {
@@ -203,7 +211,8 @@ impl Run {
 }
 
 /// Writes events as progress or JSON lines until the sender is dropped. Cancels `drain` when the budget is used
-/// up, and returns it. The run does not depend on the reader of its output: when lines cannot be written, no more are.
+/// up, and returns it. The run does not depend on the reader of its output: when lines cannot be written within
+/// [`UNREAD`], no more are.
 async fn watch(
     mut events: mpsc::Receiver<Event>,
     quiet: bool,
@@ -232,13 +241,18 @@ async fn watch(
             continue;
         }
         // A slow reader must not block a thread of the runtime, on which claims and leases are renewed.
-        let (buffer, written) = tokio::task::spawn_blocking(move || write_lines(lines)).await?;
+        let writing = tokio::task::spawn_blocking(move || write_lines(lines));
+        let (buffer, written) = within(UNREAD, writing).await?;
         lines = buffer;
         if let Err(error) = written {
             is_read = false;
+            let hint = match error.kind() {
+                ErrorKind::TimedOut => "\nhint: write the events to a file, and read that file",
+                _ => "",
+            };
             if error.kind() != ErrorKind::BrokenPipe {
                 tracing::warn!(
-                    "failed to write events to standard output: {error}; the run continues without them"
+                    "failed to write events to standard output: {error}; the run continues without them{hint}"
                 );
             }
         }
@@ -246,8 +260,17 @@ async fn watch(
     Ok(budget)
 }
 
+/// Waits for a write, which continues in the background if it takes longer than `limit`.
+async fn within(limit: Duration, writing: JoinHandle<Written>) -> std::io::Result<Written> {
+    if let Ok(written) = tokio::time::timeout(limit, writing).await {
+        return Ok(written?);
+    }
+    let error = format!("its reader has not read them for {} s", limit.as_secs());
+    Ok((Vec::new(), Err(std::io::Error::new(ErrorKind::TimedOut, error))))
+}
+
 /// Writes everything received so far at once, without further buffering. Returns the emptied buffer.
-fn write_lines(mut lines: Vec<u8>) -> (Vec<u8>, std::io::Result<()>) {
+fn write_lines(mut lines: Vec<u8>) -> Written {
     let written = std::io::stdout().lock().write_all(&lines);
     lines.clear();
     (lines, written)
@@ -302,5 +325,26 @@ fn fleet_failure(error: CoordinatorError) -> Failure {
         CoordinatorError::Dispatch(error) => dispatch_failure(error),
         error @ CoordinatorError::Interrupted => Failure { exit: Exit::Interrupted, ..Failure::usage(error) },
         error => Failure::usage(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_write_without_a_reader_is_given_up() {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let blocked = tokio::task::spawn_blocking(move || {
+            let _ = released.recv();
+            (Vec::new(), Ok(()))
+        });
+        let (_, written) = within(Duration::from_millis(10), blocked).await.unwrap();
+        assert_eq!(written.unwrap_err().kind(), ErrorKind::TimedOut);
+        // The runtime waits for its blocking threads.
+        drop(release);
+        let done = tokio::task::spawn_blocking(|| (vec![1], Ok(())));
+        let (buffer, written) = within(UNREAD, done).await.unwrap();
+        assert!(written.is_ok() && buffer == [1]);
     }
 }

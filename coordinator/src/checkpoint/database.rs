@@ -3,8 +3,8 @@
 //! sled panics on some damage and waits forever for threads that cannot be started, so it is opened on a
 //! separate thread with a timeout.
 //!
-//! The tree of identities contains packed values ([`Identities`]). They let the coordinator find outstanding
-//! units without reading the items themselves.
+//! The tree of identities contains packed values ([`Identities`]). Recovery reads them to name items that are
+//! lost in both copies; everything else uses the keys of the journal.
 
 use std::fs;
 use std::io;

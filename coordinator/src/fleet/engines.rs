@@ -1,7 +1,7 @@
 //! Collects usage figures of the workers' engines from their notices. Telemetry only; nothing else depends on
 //! it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,11 @@ use crate::checkpoint::Checkpoint;
 use crate::computing::WorkerComputing;
 use crate::manifest::Manifest;
 
-/// Interval at which changes are stored.
-const STORE: Duration = Duration::from_secs(5);
+/// Interval at which changes are checked.
+const CHECK: Duration = Duration::from_secs(5);
+/// Minimum time between two writes of a worker's figures, which are appended to the journal. The last ones are
+/// written when the session ends.
+const STORE_EVERY: Duration = Duration::from_secs(60);
 /// How long to wait for the workers' final notices after a run. Longer than the usual interval between
 /// notices.
 const LAST_WORD: Duration = Duration::from_secs(3);
@@ -26,6 +29,10 @@ const LOOK: Duration = Duration::from_millis(25);
 const MOST_WORKERS: usize = 20_000;
 const MOST_ENGINES: usize = 64;
 const LONGEST_TEXT: usize = 256;
+/// Maximum total size of the kept figures in bytes.
+const MOST_BYTES: usize = 16 << 20;
+/// Number of bytes after which a session writes figures only at its end, so that they cannot fill the disk.
+const MOST_WRITTEN: usize = 64 << 20;
 
 /// The workers that had units of a run, and the usage of their engines since their first unit.
 #[derive(Debug)]
@@ -36,16 +43,49 @@ pub(super) struct Engines {
     /// Names of the run's models on servers.
     remote: Vec<String>,
     workers: BTreeMap<(String, i64), EngineStats>,
+    /// Size of `workers` in bytes.
+    bytes: usize,
+    /// Whether figures were ignored because of [`MOST_BYTES`].
+    is_full: bool,
+    /// Number of bytes that this session has written.
+    written: usize,
 }
 
 /// Usage of one worker.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct EngineStats {
     computing: WorkerComputing,
     /// Whether it had a unit of the run at any time.
     took_part: bool,
     /// Whether it has changes to store.
     changed: bool,
+    /// When this session stored it.
+    stored: Option<Instant>,
+    /// Size in bytes.
+    bytes: usize,
+}
+
+impl EngineStats {
+    fn new(computing: WorkerComputing, took_part: bool) -> Self {
+        let bytes = bytes_of(&computing);
+        Self { computing, took_part, changed: false, stored: None, bytes }
+    }
+}
+
+/// Returns the size of a worker's figures in bytes.
+fn bytes_of(computing: &WorkerComputing) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let engines = computing.engines.iter().chain(&computing.before).map(|engine| {
+        size_of::<EngineUse>()
+            + engine.model.len()
+            + text(&engine.dtype)
+            + engine.device.len()
+            + text(&engine.weights)
+    });
+    let servers = computing.servers.iter().chain(&computing.servers_before);
+    let servers = servers.map(|server| size_of::<ServerUse>() + server.server.len());
+    let names = 2 * computing.worker.len() + computing.host.len();
+    size_of::<EngineStats>() + names + engines.sum::<usize>() + servers.sum::<usize>()
 }
 
 impl Engines {
@@ -55,10 +95,10 @@ impl Engines {
         // Only models of engines have a data type.
         let (models, others): (Vec<_>, Vec<_>) = models.cloned().partition(|model| model.dtype.is_some());
         let remote = others.into_iter().map(|model| model.name).filter(|name| name.contains("://")).collect();
-        let known = |computing: WorkerComputing| {
-            (computing.key(), EngineStats { computing, took_part: true, changed: false })
-        };
-        Self { run, models, remote, workers: stored.into_iter().map(known).collect() }
+        let known = |computing: WorkerComputing| (computing.key(), EngineStats::new(computing, true));
+        let workers: BTreeMap<_, _> = stored.into_iter().map(known).collect();
+        let bytes = workers.values().map(|one| one.bytes).sum();
+        Self { run, models, remote, workers, bytes, is_full: false, written: 0 }
     }
 
     /// Whether any model of the run is computed by an engine or on a server.
@@ -68,35 +108,39 @@ impl Engines {
 
     /// Adds a notice.
     pub(super) fn receive(&mut self, notice: &WorkerNotice) {
-        if !self.any() || notice.protocol != PROTOCOL {
+        let is_short_name = notice.name.len().max(notice.host.len()) <= LONGEST_TEXT;
+        if !self.any() || notice.protocol != PROTOCOL || !is_short_name {
             return;
         }
         let computes = |engine: &&EngineUse| self.models.iter().any(|model| engine.computes(model));
         let is_short = |engine: &&EngineUse| {
             engine.device.len() + engine.weights.as_ref().map_or(0, String::len) <= LONGEST_TEXT
         };
-        let engines = notice.engines.iter().filter(computes).filter(is_short).take(MOST_ENGINES);
-        let engines: Vec<EngineUse> = engines.cloned().collect();
-        let is_named = |server: &&ServerUse| {
+        let mut seen = BTreeSet::new();
+        let engines = notice.engines.iter().filter(computes).filter(is_short);
+        let engines = engines.filter(|one| seen.insert((&one.model, &one.dtype, &one.device)));
+        let engines: Vec<EngineUse> = engines.take(MOST_ENGINES).cloned().collect();
+        let is_used = |server: &&ServerUse| {
             server.server.len() <= LONGEST_TEXT
                 && self.remote.iter().any(|name| name.contains(&server.server))
         };
-        let servers: Vec<ServerUse> =
-            notice.servers.iter().filter(is_named).take(MOST_ENGINES).cloned().collect();
+        let mut seen = BTreeSet::new();
+        let servers = notice.servers.iter().filter(is_used).filter(|one| seen.insert(&one.server));
+        let servers: Vec<ServerUse> = servers.take(MOST_ENGINES).cloned().collect();
         let key = (notice.name.clone(), notice.started_ms);
-        let is_new = !self.workers.contains_key(&key);
-        if notice.host.len() > LONGEST_TEXT || (is_new && self.workers.len() >= MOST_WORKERS) {
+        let known = self.workers.get(&key);
+        if known.is_none() && self.workers.len() >= MOST_WORKERS {
             return;
         }
-        let followed = self.workers.entry(key).or_insert_with(|| EngineStats {
-            computing: WorkerComputing {
+        let known_bytes = known.map_or(0, |one| one.bytes);
+        let mut followed = known.cloned().unwrap_or_else(|| {
+            let computing = WorkerComputing {
                 worker: notice.name.clone(),
                 host: notice.host.clone(),
                 started_ms: notice.started_ms,
                 ..WorkerComputing::default()
-            },
-            took_part: false,
-            changed: false,
+            };
+            EngineStats::new(computing, false)
         });
         followed.took_part |= holds(&notice.held, &self.run);
         let computing = &mut followed.computing;
@@ -113,6 +157,18 @@ impl Engines {
             computing.concurrency = notice.holdings.concurrency;
             followed.changed = true;
         }
+        followed.bytes = bytes_of(&followed.computing);
+        let bytes = self.bytes - known_bytes + followed.bytes;
+        if bytes <= MOST_BYTES {
+            self.bytes = bytes;
+            self.workers.insert(key, followed);
+        } else if !std::mem::replace(&mut self.is_full, true) {
+            tracing::warn!(
+                "the engine statistics of workers exceed {} MiB; further ones are not recorded, and results are \
+                 not affected",
+                MOST_BYTES >> 20
+            );
+        }
     }
 
     /// Adds claims that a worker has just reported.
@@ -126,15 +182,18 @@ impl Engines {
         }
     }
 
-    /// Returns the changed figures of workers that took part, for storing.
-    fn take_changed(&mut self) -> Vec<WorkerComputing> {
-        let changed = self.workers.values_mut().filter(|one| one.took_part && one.changed);
+    /// Returns the changed figures of workers that took part and were not stored within `interval`, for storing.
+    fn take_changed(&mut self, now: Instant, interval: Duration) -> Vec<WorkerComputing> {
+        let is_due = |stored: Instant| now.saturating_duration_since(stored) >= interval;
+        let mut changed = Vec::new();
+        for one in self.workers.values_mut() {
+            if one.took_part && one.changed && one.stored.is_none_or(is_due) {
+                (one.changed, one.stored) = (false, Some(now));
+                self.written += one.bytes;
+                changed.push(one.computing.clone());
+            }
+        }
         changed
-            .map(|one| {
-                one.changed = false;
-                one.computing.clone()
-            })
-            .collect()
     }
 }
 
@@ -145,14 +204,16 @@ fn holds(held: &[HeldLease], run: &RunToken) -> bool {
 /// Stores changes periodically.
 pub(super) async fn storing(around: &Around, checkpoint: &Checkpoint) -> Infallible {
     loop {
-        tokio::time::sleep(STORE).await;
-        store(around, checkpoint);
+        tokio::time::sleep(CHECK).await;
+        if around.engines().written < MOST_WRITTEN {
+            store(around, checkpoint, STORE_EVERY);
+        }
     }
 }
 
-/// Stores changes. An error does not fail the run.
-pub(super) fn store(around: &Around, checkpoint: &Checkpoint) {
-    let changed = around.engines().take_changed();
+/// Stores changes of workers that were not stored within `interval`. An error does not fail the run.
+pub(super) fn store(around: &Around, checkpoint: &Checkpoint, interval: Duration) {
+    let changed = around.engines().take_changed(Instant::now(), interval);
     if !changed.is_empty()
         && let Err(error) = checkpoint.note_workers(&changed)
     {
@@ -215,6 +276,11 @@ mod tests {
         WorkerNotice { engines, started_ms, ..notice("a", held) }
     }
 
+    /// The changed figures, as at the end of a session.
+    fn changed(engines: &mut Engines) -> Vec<WorkerComputing> {
+        engines.take_changed(Instant::now(), Duration::ZERO)
+    }
+
     fn loads(computing: &WorkerComputing) -> Vec<u64> {
         computing.spent().engines.iter().map(|engine| engine.loads).collect()
     }
@@ -224,18 +290,18 @@ mod tests {
         let mut engines = engines(Vec::new());
         engines.receive(&told(1, 7, vec![lease(&run(b"another"))]));
         engines.receive(&told(1, 8, Vec::new()));
-        assert!(engines.take_changed().is_empty(), "it had no unit yet");
+        assert!(changed(&mut engines).is_empty(), "it had no unit yet");
         let claims = ClaimNotice { protocol: PROTOCOL, held: vec![lease(&run(b"run"))], written_ms: 1 };
         engines.receive_claims("nobody", &claims);
         engines.receive_claims("a", &claims);
         engines.receive(&told(1, 10, Vec::new()));
-        let changed = engines.take_changed();
-        assert_eq!((changed.len(), loads(&changed[0])), (1, vec![2]));
+        let first = changed(&mut engines);
+        assert_eq!((first.len(), loads(&first[0])), (1, vec![2]));
         engines.receive(&told(1, 10, Vec::new()));
-        assert!(engines.take_changed().is_empty(), "nothing new");
+        assert!(changed(&mut engines).is_empty(), "nothing new");
         // Known only from its lease, and restarted under the same name.
         engines.receive(&told(2, 1, vec![lease(&run(b"run"))]));
-        let again = engines.take_changed();
+        let again = changed(&mut engines);
         assert_eq!((again.len(), loads(&again[0])), (1, vec![1]));
     }
 
@@ -247,12 +313,55 @@ mod tests {
         }
         assert_eq!(engines.workers.len(), MOST_WORKERS);
         let mut many = told(0, 1, Vec::new());
-        let long = EngineUse { device: "d".repeat(LONGEST_TEXT + 1), ..many.engines[0].clone() };
-        many.engines = [vec![long; 1000], vec![many.engines[0].clone(); 1000]].concat();
+        let of_device = |device: String| EngineUse { device, ..many.engines[0].clone() };
+        let long = vec![of_device("d".repeat(LONGEST_TEXT + 1)); 1000];
+        let others = (0..1000).map(|device| of_device(format!("cuda:{device}")));
+        many.engines = long.into_iter().chain(others.flat_map(|one| [one.clone(), one])).collect();
         engines.receive(&many);
-        let followed = &engines.workers[&("a".to_owned(), 0)];
-        assert_eq!(followed.computing.engines.len(), MOST_ENGINES);
-        assert!(followed.computing.engines.iter().all(|engine| engine.device == "cuda:0"));
+        let kept = &engines.workers[&("a".to_owned(), 0)].computing.engines;
+        let devices: BTreeSet<&str> = kept.iter().map(|engine| engine.device.as_str()).collect();
+        assert_eq!((kept.len(), devices.len()), (MOST_ENGINES, MOST_ENGINES), "each device once");
+        assert!(!devices.iter().any(|device| device.starts_with('d')));
+    }
+
+    #[test]
+    fn bytes_of_figures_are_bounded() {
+        let mut engines = engines(Vec::new());
+        let lease = lease(&run(b"run"));
+        let fat = |started_ms, loads| {
+            let mut fat = told(started_ms, loads, vec![lease.clone()]);
+            let of_device =
+                |number: usize| EngineUse { device: format!("{number:0256}"), ..fat.engines[0].clone() };
+            fat.engines = (0..MOST_ENGINES).map(of_device).collect();
+            fat
+        };
+        for started_ms in 0..1000 {
+            engines.receive(&fat(started_ms, 1));
+        }
+        let kept = engines.workers.len();
+        assert!((100..1000).contains(&kept) && engines.bytes <= MOST_BYTES && engines.is_full, "{kept}");
+        assert_eq!(
+            engines.bytes,
+            engines.workers.values().map(|one| bytes_of(&one.computing)).sum::<usize>()
+        );
+        // Known workers are still updated.
+        engines.receive(&fat(0, 2));
+        assert_eq!(engines.workers[&("a".to_owned(), 0)].computing.engines[0].loads, 2);
+        assert_eq!(changed(&mut engines).len(), kept);
+        assert_eq!(engines.written, engines.bytes);
+    }
+
+    #[test]
+    fn figures_that_change_are_stored_once_a_minute_and_at_the_end() {
+        let mut engines = engines(Vec::new());
+        let began = Instant::now();
+        let mut stored = |loads, seconds, interval| {
+            engines.receive(&told(1, loads, vec![lease(&run(b"run"))]));
+            engines.take_changed(began + Duration::from_secs(seconds), interval).len()
+        };
+        let at = [0, 5, 59, 60, 65];
+        assert_eq!((1..).zip(at).map(|(loads, at)| stored(loads, at, STORE_EVERY)).sum::<usize>(), 2);
+        assert_eq!(stored(6, 66, Duration::ZERO), 1);
     }
 
     #[test]
@@ -260,10 +369,10 @@ mod tests {
         let mut first = engines(Vec::new());
         first.receive(&told(1, 4, Vec::new()));
         first.receive(&told(1, 6, vec![lease(&run(b"run"))]));
-        let stored = first.take_changed();
+        let stored = changed(&mut first);
         let mut second = engines(stored);
         second.receive(&told(1, 9, Vec::new()));
-        assert_eq!(loads(&second.take_changed()[0]), [5]);
+        assert_eq!(loads(&changed(&mut second)[0]), [5]);
     }
 
     #[test]

@@ -273,7 +273,7 @@ async fn attend(
             engines::last_word(&around).await;
         }
     }
-    engines::store(&around, checkpoint);
+    engines::store(&around, checkpoint, Duration::ZERO);
     let summary = ended?;
     Ok(summary)
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use lumos_tasks::{ContentHash, Item, ItemId};
 use thiserror::Error;
 
+use crate::atomic_file::FolderDraft;
 use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointReader, PlanMark, Record, RunStore};
 use crate::identity::RunIdentity;
 use crate::manifest::compare::differences;
@@ -244,18 +245,14 @@ fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Manifest, M
     if found != first.whole {
         return Err(first.malformed("the items of all parts differ from those of the whole run"));
     }
-    // Built next to the target and renamed, so that an existing folder is always complete.
-    let mut name = into.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.merging", std::process::id()));
-    let building = into.with_file_name(name);
     let failed = |source| MergeError::Io { folder: into.to_owned(), source };
-    std::fs::create_dir_all(&building).map_err(failed)?;
-    let filled = fill(opened, &building, &manifest, &items);
-    if let Err(error) = filled.and_then(|()| std::fs::rename(&building, into).map_err(failed)) {
-        // Report the merge error, not an error of the clean-up.
-        let _ = std::fs::remove_dir_all(&building);
-        return Err(error);
+    let draft = FolderDraft::new(into).map_err(failed)?;
+    fill(opened, draft.folder(), &manifest, &items)?;
+    // Publishing replaces a folder, and this one may have been created since the merge began.
+    if into.exists() {
+        return Err(MergeError::Occupied { folder: into.to_owned() });
     }
+    draft.publish().map_err(failed)?;
     Ok(manifest)
 }
 

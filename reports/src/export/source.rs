@@ -60,7 +60,7 @@ impl<'a> RunSource<'a> {
     /// Returns the table of models and settings by benchmark, pooled over seeds.
     pub(super) fn matrix(&self, names: &ModelNames) -> Result<Matrix, ScoreError> {
         let table = RunTable::read(self.manifest, self.checkpoint, self.main_scoring())?;
-        let mut matrix = whole_matrix(&table, &names.labels.clone().into());
+        let mut matrix = whole_matrix(&table, &names.labels);
         // Rows name what varies. Models are named even if they are the same everywhere.
         let planned = self.manifest.configurations.iter();
         let models: BTreeSet<_> = planned.map(|one| names.aliases(&one.configuration)).collect();

@@ -1,7 +1,6 @@
 //! Short names of models and runs for tables.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::str::FromStr;
 
 use thiserror::Error;
 
@@ -38,20 +37,6 @@ impl Labels {
     /// Returns the text given for a name or for its last part.
     pub(crate) fn of(&self, name: &str) -> Option<&str> {
         self.0.get(name).or_else(|| self.0.get(parts(name).last()?.as_ref() as &str)).map(String::as_str)
-    }
-}
-
-impl From<BTreeMap<String, String>> for Labels {
-    fn from(texts: BTreeMap<String, String>) -> Self {
-        Self(texts)
-    }
-}
-
-impl FromStr for Labels {
-    type Err = UnknownLabel;
-
-    fn from_str(text: &str) -> Result<Self, UnknownLabel> {
-        Self::parse(&[text])
     }
 }
 
@@ -131,6 +116,7 @@ mod tests {
         );
         assert_eq!(shown(&["candle:/a/planner"], &["planner=P"]), ["P"]);
         assert_eq!(shown(&["candle:/a/x", "candle:/b/y"], &["x=y"]), ["y", "b/y"]);
+        assert_eq!(shown(&["candle:/a/lr=1"], &["candle:/a/lr=1=low"]), ["low"]);
         for wrong in ["planner", "=x", "x=", "x= "] {
             let told = Labels::parse(&[wrong]).unwrap_err().to_string();
             assert!(told.contains(wrong) && told.contains("NAME=TEXT"), "{told}");

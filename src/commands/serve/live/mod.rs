@@ -47,7 +47,7 @@ pub(crate) async fn serve_runs(arguments: &ServeRunsArgs) -> CommandResult {
         })?;
         folders.push(opened);
     }
-    let has_queue = arguments.queue.queue.as_deref().is_some_and(|url| !["", "memory"].contains(&url.trim()));
+    let has_queue = arguments.queue.url().is_some();
     if folders.is_empty() && !has_queue {
         return Err(Failure::input("nothing to serve: pass a run or a queue")
             .hint("lumos serve runs/sample, or lumos serve --queue nats://HOST:4222"));
