@@ -73,7 +73,7 @@ fn follow(guide: &str) {
             .args(["-euc", &format!("exec 2>&1\n{command}")])
             .current_dir(folder.path())
             .env("PATH", &path)
-            .env("COLUMNS", "100")
+            .env("COLUMNS", "80")
             .output()
             .unwrap();
         let output = String::from_utf8_lossy(&ran.stdout);

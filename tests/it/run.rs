@@ -75,13 +75,13 @@ fn a_run_continues_when_its_output_is_closed() {
     }
 }
 
-/// As with `lumos init FOLDER | head -0`, and on a full disk.
+/// As with `lumos init task FOLDER | head -0`, and on a full disk.
 #[test]
 fn a_command_whose_output_cannot_be_written_ends_without_a_backtrace() {
     let folder = tempfile::tempdir().unwrap();
     let init = |name: &str, output: Stdio| {
         let mut command = Command::new(program());
-        command.arg("init").arg(folder.path().join(name)).stdin(Stdio::null()).stdout(output);
+        command.args(["init", "task"]).arg(folder.path().join(name)).stdin(Stdio::null()).stdout(output);
         let output = command.output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
