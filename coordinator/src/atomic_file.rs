@@ -59,11 +59,10 @@ impl FolderDraft {
     /// If it cannot be created.
     pub fn new(path: &Path) -> io::Result<Self> {
         let draft = temporary_beside(path, "")?;
-        if let Some(above) = above(path) {
-            fs::create_dir_all(above)?;
-            // The other entries of that folder may be the user's.
-            let _ = remove_drafts_of(path, above);
-        }
+        let above = above(path).unwrap_or(Path::new("."));
+        fs::create_dir_all(above)?;
+        // The other entries of that folder may be the user's.
+        let _ = remove_drafts_of(path, above);
         if draft.exists() {
             fs::remove_dir_all(&draft)?;
         }

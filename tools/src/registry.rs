@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lumos_http::AccessPolicy;
 use lumos_tasks::{Configuration, ToolBackend};
 use tokio::sync::OnceCell;
+use tokio_util::task::TaskTracker;
 
 use super::Tools;
 use super::backend::{BackendResources, NamedBackend};
@@ -27,6 +28,8 @@ type Built = Arc<OnceCell<Arc<dyn Tools>>>;
 pub struct ToolSets {
     /// Backends, least recently requested first.
     built: Mutex<Vec<(Key, Built)>>,
+    /// Backends that are being shut down.
+    closing: TaskTracker,
     browsers: Arc<Browsers>,
     access: AccessPolicy,
 }
@@ -52,6 +55,8 @@ impl ToolSets {
             built.drain(..).map(|(_, tool)| tool).collect()
         };
         shut_down(built).await;
+        self.closing.close();
+        self.closing.wait().await;
     }
 
     /// Returns the identity of a backend. It contains a version or a hash, so that different replies are
@@ -119,8 +124,8 @@ impl ToolSets {
         Ok(Arc::new(set))
     }
 
-    /// Returns a backend. Concurrent callers set it up only once. If there are many, others that nobody uses are shut
-    /// down.
+    /// Returns a backend. Concurrent callers set it up only once. If there are many, others that are not in use are
+    /// shut down.
     ///
     /// # Errors
     /// If it cannot be set up.
@@ -136,7 +141,10 @@ impl ToolSets {
             built.push((key, Arc::clone(&cell)));
             (cell, remove_unused(&mut built))
         };
-        shut_down(unused).await;
+        if !unused.is_empty() {
+            // As a task: the caller may be dropped, and does not depend on it.
+            self.closing.spawn(shut_down(unused));
+        }
         let (tool, backend) = (&planned.tool, &planned.backend);
         let broken = |error: tokio::task::JoinError| {
             ToolSetError::Unusable(format!("failed to set up {tool}={backend}: {error}"))
@@ -162,7 +170,7 @@ fn key(planned: &ToolBackend, parsed: &dyn NamedBackend) -> Key {
     (tool.clone(), name, path)
 }
 
-/// Removes backends that nobody uses, the least recently requested first, while there are more than [`MOST_BACKENDS`].
+/// Removes backends that are not in use, the least recently requested first, while there are more than [`MOST_BACKENDS`].
 fn remove_unused(built: &mut Vec<(Key, Built)>) -> Vec<Built> {
     let mut excess = built.len().saturating_sub(MOST_BACKENDS);
     let unused = built.extract_if(.., |(_, cell)| {
@@ -173,7 +181,7 @@ fn remove_unused(built: &mut Vec<(Key, Built)>) -> Vec<Built> {
     unused.map(|(_, cell)| cell).collect()
 }
 
-/// Whether nobody holds a backend or sets it up.
+/// Whether a backend is neither in use nor being set up.
 fn is_unused(cell: &mut Built) -> bool {
     let cell = Arc::get_mut(cell);
     cell.is_some_and(|cell| cell.get_mut().is_none_or(|tool| Arc::get_mut(tool).is_some()))
@@ -193,7 +201,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_is_loaded_once_and_backends_that_nobody_uses_are_dropped() {
+    async fn a_file_is_loaded_once_and_backends_that_are_not_in_use_are_dropped() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("data")).unwrap();
         for number in 0..=MOST_BACKENDS {

@@ -60,12 +60,19 @@ pub struct RunTerms {
 pub trait Runs: Send + Sync {
     /// Returns the terms of a run. `None` means the only run, for assignments that name none.
     fn terms(&self, run: Option<&RunToken>) -> RunTerms;
+
+    /// Whether a run was recorded as ended or cancelled. A run whose notice is missing may go on.
+    fn has_ended(&self, run: &RunToken) -> bool;
 }
 
 /// Uses the same terms for every run, for a worker that serves one run.
 impl Runs for RunTerms {
     fn terms(&self, _run: Option<&RunToken>) -> RunTerms {
         self.clone()
+    }
+
+    fn has_ended(&self, _run: &RunToken) -> bool {
+        self.cancelled.is_cancelled()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bounds the texts that a tokenizer.json makes of short texts and of its own tokens.
+//! Limits how much a tokenizer.json can expand short texts and its tokens.
 //!
 //! A step of a normalizer, pre-tokenizer or decoder can replace a character by a longer text, and later steps can do so
 //! again: three `Replace` steps of 1,000 bytes make a gigabyte of one character. [`check_lengths`] multiplies the
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::check::check_character_map;
 
-/// Largest number of bytes that a normalizer and a pre-tokenizer make of one byte. ALBERT's, with a decomposition, lower
+/// Largest number of bytes that a normalizer and a pre-tokenizer produce from one byte. ALBERT's, with a decomposition, lower
 /// case, a character map and `▁` for blanks, stay below 6,000, Llama's below 20.
 const MOST_ENCODED: usize = 16_384;
-/// Largest number of bytes that a decoder makes of one byte of a token. Published decoders stay below 5.
+/// Largest number of bytes that a decoder produces from one byte of a token. Published decoders stay below 5.
 const MOST_DECODED: usize = 256;
 /// Largest number of steps of a part, and of elements in the lists of a post-processor. All steps read each text.
 const MOST_STEPS: usize = 256;
@@ -73,7 +73,7 @@ pub(super) fn check_lengths(parts: &TextParts<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// An upper bound of the bytes that a part makes of one byte of a text.
+/// An upper bound of the bytes that a part produces from one byte of a text.
 fn expansion(name: &str, part: &Value) -> Result<usize, String> {
     let mut steps = 0;
     let factor = product(part, &mut steps)?;
@@ -95,7 +95,7 @@ fn product(part: &Value, steps: &mut usize) -> Result<usize, String> {
     Ok(product_of_steps)
 }
 
-/// An upper bound of the bytes that one step makes of one byte, without the steps within it. Steps are recognised by
+/// An upper bound of the bytes that one step produces from one byte, without the steps within it. Steps are recognised by
 /// their fields where the crate reads them without a `type`.
 fn factor(step: &Value) -> Result<usize, String> {
     let text = |field: &str| step.get(field).and_then(Value::as_str);

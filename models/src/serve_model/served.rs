@@ -56,8 +56,8 @@ impl ServedModel {
         text.map(Prompt::Text).map_err(|error| ApiError::invalid("messages", error))
     }
 
-    /// Rejects text that is too long before it is encoded. A token never stands for more bytes than the
-    /// longest token of the vocabulary.
+    /// Rejects text that is too long before it is encoded. Texts that the normalizer would
+    /// shorten to fit are rejected, too.
     pub(super) fn check_length(&self, text: &str, most: usize) -> Result<(), ApiError> {
         let (bytes, context) = (text.len(), self.context_length());
         let longest = self.engine().tokenizer().longest_token();

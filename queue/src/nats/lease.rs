@@ -119,6 +119,15 @@ impl NatsLease {
         self.answer_later(TERMINATE);
     }
 
+    /// Extends the lease in the background, from now.
+    pub(super) fn extend_later(&self) {
+        let now = Instant::now();
+        let until = self.until();
+        if now < until && self.queued(EXTEND, Some(until)) {
+            *self.until.lock().unwrap_or_else(PoisonError::into_inner) = now + self.term;
+        }
+    }
+
     /// Returns the message for redelivery after `delay`.
     pub(super) fn give_back_after(&self, delay: Duration) {
         self.answer_later(Bytes::from(format!("-NAK {{\"delay\": {}}}", delay.as_nanos())));

@@ -33,7 +33,7 @@ const MOST_RUNS: usize = KeyValue::MOST_ENTRIES;
 /// Maximum total size of the notices of active runs in bytes.
 const MOST_BYTES: usize = KeyValue::MOST_BYTES;
 /// Maximum number of shards of an active run.
-const MOST_SHARDS: usize = 4096;
+const MOST_SHARDS: usize = 20_000;
 /// Maximum total size of the shared inputs of active runs in bytes as JSON.
 const SHARED_BYTES: usize = 256 << 20;
 /// Maximum number of different warnings about notices.
@@ -292,7 +292,7 @@ impl Catalogue {
             // When inputs that could not be fetched are fetched again, and the delay before that.
             let mut failed: BTreeMap<ContentHash, (Instant, Duration)> = BTreeMap::new();
             let mut fetch: Fetch<'_> = None.into();
-            let mut fetching = false;
+            let mut fetching: Option<ContentHash> = None;
             let mut open = true;
             loop {
                 let wanted = self.wanted();
@@ -300,29 +300,32 @@ impl Catalogue {
                     break;
                 }
                 failed.retain(|hash, _| wanted.contains(hash));
+                if fetching.take_if(|hash| !wanted.contains(hash)).is_some() {
+                    fetch = None.into();
+                }
                 // Inputs that did not fail come first.
                 let next = wanted.iter().map(|hash| (failed.get(hash).map(|(at, _)| *at), hash)).min();
                 let now = Instant::now();
                 let at = next.and_then(|(at, _)| at).unwrap_or(now);
                 if let Some((_, hash)) = next
-                    && !fetching
+                    && fetching.is_none()
                     && at <= now
                 {
                     let hash = hash.clone();
+                    fetching = Some(hash.clone());
                     let fetched = async move {
                         let bytes = store.get(&hash).await;
                         (hash, bytes)
                     };
                     fetch = Some(fetched.boxed()).into();
-                    fetching = true;
                 }
                 tokio::select! {
                     change = changes.next(), if open => match change {
                         Some(change) => self.update(&change.key, change.value.as_deref()),
                         None => open = false,
                     },
-                    Some((hash, bytes)) = &mut fetch, if fetching => {
-                        fetching = false;
+                    Some((hash, bytes)) = &mut fetch, if fetching.is_some() => {
+                        fetching = None;
                         if bytes.is_err() {
                             let before = failed.get(&hash).map(|(_, delay)| *delay);
                             let delay = before.map_or(RETRY, |before| (before * 2).min(LONGEST_RETRY));
@@ -330,7 +333,7 @@ impl Catalogue {
                         }
                         self.supply(&hash, bytes);
                     }
-                    () = sleep_until(at), if !fetching && next.is_some() => {}
+                    () = sleep_until(at), if fetching.is_none() && next.is_some() => {}
                 }
             }
         };
@@ -353,6 +356,10 @@ impl Runs for Catalogue {
         };
         let time = run.notice.time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         RunTerms { limits: EpisodeLimits { time }, cancelled: run.cancelled.clone() }
+    }
+
+    fn has_ended(&self, run: &RunToken) -> bool {
+        matches!(self.state_of(run), Some(RunState::Ended | RunState::Cancelled))
     }
 }
 
@@ -556,7 +563,7 @@ mod tests {
         assert_eq!(of(vec![shard(1); 24_000], RunState::Active).unwrap().shards, [shard(1)]);
         let many: Vec<_> = (0..=MOST_SHARDS).map(shard).collect();
         let error = of(many.clone(), RunState::Active).unwrap_err();
-        assert!(error.contains(token(0).as_str()) && error.contains("4097 shards"), "{error}");
+        assert!(error.contains(token(0).as_str()) && error.contains("20001 shards"), "{error}");
         assert!(of(many, RunState::Ended).is_ok());
     }
 

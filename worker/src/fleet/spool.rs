@@ -86,7 +86,7 @@ impl Deref for SpooledFile {
 
 impl Drop for SpooledFile {
     fn drop(&mut self) {
-        if self.terms.terms(Some(&self.run)).cancelled.is_cancelled()
+        if self.terms.has_ended(&self.run)
             && let Err(error) = files::remove(&self.path)
         {
             tracing::warn!(

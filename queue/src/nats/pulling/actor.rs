@@ -1,5 +1,6 @@
 //! The task that requests messages from the server and receives them.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -246,6 +247,7 @@ impl Actor {
         let now = Instant::now();
         let (unheard, abandoned) = {
             let mut state = self.shared.lock();
+            state.extend_waiting(self.source.term, now);
             let unheard = state.demand.expire(now);
             let idle = state.claimers.is_empty();
             let was_idle = std::mem::replace(&mut self.idle, idle);
@@ -329,11 +331,18 @@ impl Actor {
     /// Starts to fetch bodies from the object store, as many as may be held.
     fn fetch(&mut self) {
         let link = &self.shared.link;
-        while let Some(delivery) = self.shared.lock().next_to_fetch() {
+        while let Some(mut delivery) = self.shared.lock().next_to_fetch() {
             let objects = Objects::payloads(link);
-            let limit = link.layout.body_limit;
+            let (limit, term) = (link.layout.body_limit, self.source.term);
             self.chores.spawn(async move {
-                let body = objects.get(delivery.object.as_deref().unwrap_or_default(), limit).await;
+                let object = delivery.object.clone().unwrap_or_default();
+                let mut body = pin!(objects.get(&object, limit));
+                let body = loop {
+                    match timeout(term / 3, &mut body).await {
+                        Ok(body) => break body,
+                        Err(_) => delivery.extend(),
+                    }
+                };
                 ActorTask::Fetched(Box::new(delivery), body)
             });
         }

@@ -121,6 +121,14 @@ impl Delivery {
         codec::declared_size(self.headers.as_ref(), &self.body, limit).max(self.body.len())
     }
 
+    /// Extends the lease of a message whose body is not fetched yet.
+    fn extend(&mut self) {
+        if let Some(lease) = &self.lease {
+            lease.extend_later();
+        }
+        self.since = Instant::now();
+    }
+
     /// Handles a message that is not delivered to claimers. A message that may be intact the next time is
     /// redelivered. Otherwise it is sent to the outlet; without an outlet, it is returned for other consumers
     /// (of another protocol) or terminated.
@@ -293,7 +301,7 @@ impl State {
             bytes <= self.body_limit
         });
         let count = fitting.count().max(1);
-        self.cut = count < most || self.fetching > 0 || !self.waiting.is_empty();
+        self.cut = count < max && (count < most || self.fetching > 0 || !self.waiting.is_empty());
         self.ready.drain(..count).collect()
     }
 
@@ -320,6 +328,14 @@ impl State {
         if self.cut || !self.claimers.is_empty() { lease / 2 } else { HOLD }
     }
 
+    /// Extends the leases of messages whose bodies wait to be fetched for a claimer, once half of them is used up.
+    fn extend_waiting(&mut self, lease: Duration, now: Instant) {
+        if !self.claimers.is_empty() {
+            let old = self.waiting.iter_mut().filter(|delivery| delivery.since + lease / 2 <= now);
+            old.for_each(Delivery::extend);
+        }
+    }
+
     /// Removes and returns the messages that arrived before `limit`.
     fn remove_older(&mut self, limit: Instant) -> Vec<Delivery> {
         let mut older = Vec::new();
@@ -329,6 +345,7 @@ impl State {
             *kept = fresh;
             older.extend(stale);
         }
+        self.cut &= self.fetching > 0 || !self.ready.is_empty() || !self.waiting.is_empty();
         older
     }
 
@@ -551,5 +568,26 @@ mod tests {
         assert!(matches!(state.take(1, 8, false), PullReply::Deliveries(taken) if taken.len() == FETCHED));
         assert_eq!(std::iter::from_fn(|| state.next_to_fetch()).count(), 2);
         assert!(state.remove_older(Instant::now()).is_empty());
+    }
+
+    #[test]
+    fn messages_are_held_for_a_claimer_that_left_some_and_only_then() {
+        let lease = Duration::from_secs(100);
+        let mut state = State { body_limit: 100, ..State::default() };
+        state.ready.extend([60; 3].map(delivery_of));
+        assert_eq!((state.take_next(1).len(), state.patience(lease)), (1, HOLD), "it took what it wanted");
+        assert_eq!((state.take_next(2).len(), state.patience(lease)), (1, lease / 2));
+        assert_eq!(state.remove_older(Instant::now()).len(), 1);
+        assert_eq!(state.patience(lease), HOLD, "nothing is left");
+        // What waits for its body is extended for a claimer and does not get old.
+        state.waiting.push_back(delivery());
+        let later = Instant::now() + lease;
+        state.extend_waiting(lease, later);
+        let since = state.waiting[0].since;
+        state.claimers.insert(1, PullRequest::Await(8));
+        state.extend_waiting(lease, Instant::now());
+        assert_eq!(state.waiting[0].since, since, "too early");
+        state.extend_waiting(lease, later);
+        assert!(state.waiting[0].since > since);
     }
 }

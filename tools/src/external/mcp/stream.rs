@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage, ServerNotification};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
@@ -16,8 +16,8 @@ use super::super::process::LineReader;
 
 /// Maximum number of a server's requests whose replies are not written yet, because the server does not read them.
 const UNANSWERED: usize = 64;
-/// Maximum number of lines since the last request to the server. Most are notifications, such as progress, and lines that
-/// are not messages.
+/// Maximum number of lines since the last request to the server, except requests with replies. Most are notifications,
+/// such as progress, and lines that are not messages.
 const LINES: usize = 10_000;
 
 /// The last problem of a connection, for messages.
@@ -35,7 +35,7 @@ pub(super) struct LineTransport {
     problem: Problem,
     /// Number of the server's requests whose replies are not written yet.
     unanswered: Arc<AtomicUsize>,
-    /// Number of lines since the last request to the server.
+    /// Number of lines since the last request to the server, without those of requests with replies.
     lines: usize,
 }
 
@@ -55,6 +55,12 @@ impl LineTransport {
         if self.lines > LINES {
             return Err(format!("the server wrote more than {LINES} lines since the last request"));
         }
+        // A request that the server cancels gets no reply.
+        if let Some(ServerJsonRpcMessage::Notification(notification)) = message
+            && matches!(notification.notification, ServerNotification::CancelledNotification(_))
+        {
+            less(&self.unanswered);
+        }
         let is_request = matches!(message, Some(ServerJsonRpcMessage::Request(_)));
         if is_request && self.unanswered.fetch_add(1, Ordering::Relaxed) >= UNANSWERED {
             return Err(format!(
@@ -63,6 +69,11 @@ impl LineTransport {
         }
         Ok(())
     }
+}
+
+/// Counts one fewer, if there is one.
+fn less(count: &AtomicUsize) {
+    let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
 }
 
 impl Transport<RoleClient> for LineTransport {
@@ -77,6 +88,7 @@ impl Transport<RoleClient> for LineTransport {
             self.lines = 0;
         }
         let is_reply = matches!(message, ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_));
+        self.lines -= usize::from(is_reply).min(self.lines);
         let unanswered = is_reply.then(|| Arc::clone(&self.unanswered));
         async move {
             let mut line = serde_json::to_vec(&message)?;
@@ -86,14 +98,14 @@ impl Transport<RoleClient> for LineTransport {
             input.write_all(&line).await?;
             input.flush().await?;
             if let Some(unanswered) = unanswered {
-                unanswered.fetch_sub(1, Ordering::Relaxed);
+                less(&unanswered);
             }
             Ok(())
         }
     }
 
     /// Returns the next message. Lines that are not messages are skipped, as by other clients, since some servers print
-    /// to standard output. A server that sends too much is a problem that ends the connection.
+    /// to standard output. If a server sends too much, the connection ends with an error.
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             let line = match self.output.next().await {
@@ -150,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_sends_without_end_is_a_problem() {
+    async fn a_server_that_sends_too_much_is_disconnected() {
         let notification = r#"{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}"#;
         for (line, most, why) in [
             (PING, UNANSWERED, "more than 64 requests without reading the replies"),
@@ -165,6 +177,16 @@ mod tests {
             let problem = transport.problem.lock().unwrap().take().unwrap();
             assert_eq!(count, most, "{problem}");
             assert!(problem.contains(why), "{problem}");
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_that_are_cancelled_do_not_count() {
+        let cancelled =
+            r#"{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}"#;
+        let (_server, mut transport) = start(&format!("while :; do echo '{PING}'; echo '{cancelled}'; done"));
+        for _ in 0..6 * UNANSWERED {
+            assert!(transport.receive().await.is_some());
         }
     }
 
