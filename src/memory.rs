@@ -70,7 +70,8 @@ pub(crate) fn watch_panics() {
                  unlimited`) and run the same command again\n"
             ));
         }
-        // `println!` panics if there is no reader, or no space. What must go on without a reader does not use it.
+        // `println!` panics if standard output is closed or its disk is full. Runs write their output in another way, and
+        // continue.
         if let Some(why) = said.strip_prefix("failed printing to stdout: ") {
             if why.starts_with("Broken pipe") {
                 end(format_args!(""));
