@@ -14,7 +14,7 @@ use super::browsers::Browsers;
 use super::name::{ToolSetError, identify, named, parse_planned, without_hash};
 use super::tool::ToolSet;
 
-/// Number of backends above which those that nobody uses are shut down.
+/// Number of backends above which those that are not in use are shut down.
 const MOST_BACKENDS: usize = 64;
 
 /// The tool, the name of the backend and, if the name is that of a file or a folder, the canonical path instead of it.
