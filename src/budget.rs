@@ -10,8 +10,6 @@ use lumos_tasks::NanoDollars;
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: f64,
-    /// Number of units in progress at the same time.
-    at_hand: u64,
     /// Spent by earlier sessions.
     before: NanoDollars,
     /// Spent by this session.
@@ -22,20 +20,19 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Creates a budget with a limit in US dollars, the amount that earlier sessions spent and the number of units
-    /// in progress at the same time.
-    pub(crate) fn new(limit: f64, before: NanoDollars, at_hand: u64) -> Self {
+    /// Creates a budget with a limit in US dollars and the amount that earlier sessions spent.
+    pub(crate) fn new(limit: f64, before: NanoDollars) -> Self {
         let reached = before.dollars() >= limit;
-        Self { limit, at_hand, before, now: NanoDollars::default(), units: 0, reached }
+        Self { limit, before, now: NanoDollars::default(), units: 0, reached }
     }
 
-    /// Adds the cost of a unit. Returns whether no more units may be given out, because the units in progress
-    /// would use up the rest of the budget at the average cost so far.
-    pub(crate) fn spend(&mut self, cost: Option<NanoDollars>) -> bool {
+    /// Adds the cost of a unit. Returns whether no more units may be given out, because the `at_hand` units in
+    /// progress would use up the rest of the budget at the average cost so far.
+    pub(crate) fn spend(&mut self, cost: Option<NanoDollars>, at_hand: u64) -> bool {
         self.now += cost.unwrap_or_default();
         self.units += 1;
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let ahead = self.now.dollars() / self.units as f64 * self.at_hand as f64;
+        let ahead = self.now.dollars() / self.units as f64 * at_hand as f64;
         self.reached |= self.total() > 0.0 && self.total() + ahead >= self.limit;
         self.reached
     }
@@ -69,17 +66,27 @@ mod tests {
 
     #[test]
     fn what_is_at_hand_counts_as_spent() {
-        let mut budget = Budget::new(0.05, NanoDollars(0), 2);
-        let stops: Vec<_> = (0..4).map(|_| budget.spend(CENT)).collect();
+        let mut budget = Budget::new(0.05, NanoDollars(0));
+        let stops: Vec<_> = (0..4).map(|_| budget.spend(CENT, 2)).collect();
         assert_eq!(stops, [false, false, true, true]);
         assert!(budget.to_string().starts_with("spent 0.0400 US dollars"));
     }
 
     #[test]
+    fn the_number_of_units_in_progress_may_change() {
+        // Workers join: five units in progress would cost more than what is left.
+        let mut budget = Budget::new(0.065, NanoDollars(0));
+        assert_eq!([0, 2, 5].map(|at_hand| budget.spend(CENT, at_hand)), [false, false, true]);
+        // The last units are in progress and fit.
+        let mut budget = Budget::new(0.065, NanoDollars(0));
+        assert_eq!([5, 4, 3, 2, 1, 0].map(|at_hand| budget.spend(CENT, at_hand)), [false; 6]);
+    }
+
+    #[test]
     fn earlier_sessions_count_and_what_costs_nothing_is_not_limited() {
-        assert!(Budget::new(0.01, NanoDollars(10_000_000), 1).is_reached());
-        let mut budget = Budget::new(0.01, NanoDollars(0), 100);
-        assert!(!budget.spend(None) && !budget.is_reached());
-        assert!(Budget::new(0.0, NanoDollars(0), 1).is_reached());
+        assert!(Budget::new(0.01, NanoDollars(10_000_000)).is_reached());
+        let mut budget = Budget::new(0.01, NanoDollars(0));
+        assert!(!budget.spend(None, 100) && !budget.is_reached());
+        assert!(Budget::new(0.0, NanoDollars(0)).is_reached());
     }
 }

@@ -13,6 +13,8 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lumos_coordinator::Event;
 use lumos_tasks::Throughput;
 
+use crate::table::USUAL_COLUMNS;
+
 /// The visible progress bar, which log lines must not overwrite.
 static CURRENT: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
@@ -139,19 +141,22 @@ impl Tally {
 /// Width of the bar in columns.
 const BAR: usize = 20;
 
-/// Width if standard error is not a terminal.
-const USUAL_COLUMNS: usize = 80;
-
 /// Width left for the figures next to the counts and the bar, if there is one.
 fn columns_beside(terminal: Option<u16>, planned: u64) -> usize {
     let counts = 2 * planned.to_string().len() + "/ ".len();
     let bar = if terminal.is_some() { BAR + " ".len() } else { 0 };
-    terminal.map_or(USUAL_COLUMNS, usize::from).saturating_sub(bar + counts)
+    usize::from(terminal.unwrap_or(USUAL_COLUMNS)).saturating_sub(bar + counts)
 }
 
 impl Progress {
     pub(crate) fn new(quiet: bool) -> Self {
-        Self { bar: None, columns: USUAL_COLUMNS, quiet, last_line: Instant::now(), tally: Tally::default() }
+        Self {
+            bar: None,
+            columns: USUAL_COLUMNS.into(),
+            quiet,
+            last_line: Instant::now(),
+            tally: Tally::default(),
+        }
     }
 
     /// Adds an event.
@@ -219,7 +224,7 @@ impl Progress {
             return;
         }
         let terminal = Table::new().use_stderr().width();
-        self.columns = columns_beside(terminal.or(u16::try_from(USUAL_COLUMNS).ok()), planned);
+        self.columns = columns_beside(terminal.or(Some(USUAL_COLUMNS)), planned);
         let bar = ProgressBar::with_draw_target(Some(planned), ProgressDrawTarget::stderr_with_hz(8));
         if let Ok(style) =
             ProgressStyle::with_template(&format!("{{bar:{BAR}}} {{pos}}/{{len}} {{wide_msg}}"))

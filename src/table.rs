@@ -6,7 +6,7 @@ use comfy_table::{
 };
 
 /// Width if that of the terminal is unknown.
-const USUAL_COLUMNS: u16 = 80;
+pub(crate) const USUAL_COLUMNS: u16 = 80;
 
 /// Longer words (paths, compound names) are broken instead of omitting columns.
 const LONGEST_WORD: usize = 32;

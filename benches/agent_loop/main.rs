@@ -25,8 +25,8 @@ use lumos_engine::{
 };
 use lumos_models::{ModelBackend, ModelError, ModelRegistry};
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, EpisodeUnit, Finish, Formulation, GenerationSettings, Item,
-    Request, Role,
+    Behaviour, Completion, Configuration, Finish, Formulation, GenerationSettings, Item, Request, Role,
+    WorkUnit,
 };
 use lumos_tools::ToolSets;
 use lumos_worker::activity::EpisodeProgress;
@@ -169,9 +169,9 @@ async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
     }
     let backends = Backends { models, tools: tools.of(&configuration).await.expect("failed to open") };
     let configuration = Arc::new(configuration);
-    let units: Vec<EpisodeUnit> = items
+    let units: Vec<WorkUnit> = items
         .into_iter()
-        .map(|item| EpisodeUnit::new(item.id, item.task, item.setup, Arc::clone(&configuration)))
+        .map(|item| WorkUnit::new(item.id, item.task, item.setup, Arc::clone(&configuration)))
         .collect();
     let count = units.len();
     let start = Instant::now();
@@ -238,7 +238,7 @@ async fn write(arguments: &Arguments, path: &Path) {
     let mut file = std::fs::File::create(path).expect("failed to create the file");
     for item in items {
         let Item { id, task, setup, .. } = item.clone();
-        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&configuration));
+        let unit = WorkUnit::new(id, task, setup, Arc::clone(&configuration));
         let (outcome, _) =
             drive(&unit, &backends, EpisodeLimits::default(), &EpisodeProgress::default()).await;
         let case = lumos_benchmarks::replay::record(&item, &unit, &outcome).expect("the episode faulted");

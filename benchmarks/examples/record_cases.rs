@@ -24,8 +24,8 @@ use std::sync::Arc;
 use lumos_benchmarks::{Benchmark, DataSource, get, replay};
 use lumos_tasks::recorded::{Case, Expected};
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Formulation, Item, ItemId,
-    MathsReply, Next, Reply, Role, ToolCall, ToolReply,
+    Behaviour, Completion, Configuration, ContentHash, Episode, Formulation, Item, ItemId, MathsReply, Next,
+    Reply, Role, ToolCall, ToolReply, WorkUnit,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -76,7 +76,7 @@ fn record(scenario: &Scenario) -> Result<Case, Box<dyn Error>> {
         max_rounds: benchmark.max_rounds(behaviour),
         ..replay::configuration(benchmark, scenario.formulation, Vec::new())
     });
-    let unit = EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
+    let unit = WorkUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
     let mut episode = Episode::start(&unit);
     let mut asked: BTreeMap<Role, usize> = BTreeMap::new();
     let world = World::of(benchmark);

@@ -123,6 +123,12 @@ pub trait Benchmark: Send + Sync {
         true
     }
 
+    /// Metrics that are measured under a configuration, with the most important first.
+    fn measured_metrics(&self, configuration: &Configuration) -> Vec<MetricDefinition> {
+        let is_measured = |metric: &&MetricDefinition| self.is_measured(metric, configuration);
+        self.metrics().iter().filter(is_measured).copied().collect()
+    }
+
     /// Published figures for comparison.
     fn published(&self) -> &'static [PublishedFigure] {
         self.description().published

@@ -2,7 +2,7 @@
 //! I/O; the judge runs in a separate pass, and its verdicts are stored separately from the outcomes.
 
 use lumos_tasks::{ContentHash, Message, ModelIdentity, Outcome, Target, Task, UnitId};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::metrics::{MetricDefinition, prediction};
 use crate::score::{ItemScore, Scoring, Share};
@@ -45,7 +45,7 @@ pub fn question_about(task: &Task, target: &Target, outcome: &Outcome) -> Option
 }
 
 /// Meaning of a judge's reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
     /// The prediction is correct.
@@ -82,12 +82,12 @@ impl Judgement {
 
     /// Returns the contribution to the metric.
     fn share(self) -> Share {
-        Share { numerator: if self == Self::Correct { 1.0 } else { 0.0 }, denominator: 1.0 }
+        Share::once(f64::from(self == Self::Correct))
     }
 }
 
-/// A judge's verdict on one outcome, as stored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A judge's verdict on one outcome, as samples have it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JudgeVerdict {
     /// The unit whose outcome was judged.
     pub unit: UnitId,
@@ -98,13 +98,13 @@ pub struct JudgeVerdict {
     /// The reply; `None` if the judge was not asked because there is no prediction.
     pub reply: Option<String>,
     /// Number of prompt tokens, if the backend reports it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_tokens: Option<u32>,
     /// Number of generated tokens, if the backend reports it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_tokens: Option<u32>,
     /// Cost in US dollars, if the backend reports it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_are_written_and_added_to_scores() {
+    fn verdicts_are_added_to_scores() {
         let verdict = JudgeVerdict {
             unit: UnitId::new(ContentHash::of_bytes(b"unit")),
             model: ModelIdentity {
@@ -164,8 +164,6 @@ mod tests {
             completion_tokens: Some(2),
             cost: Some(0.0025),
         };
-        let text = serde_json::to_string(&verdict).unwrap();
-        assert_eq!(serde_json::from_str::<JudgeVerdict>(&text).unwrap(), verdict);
         let score = verdict.add_to(ItemScore::met("exact_match", false), Scoring::Paper);
         assert!(score.is_full(LLM_ACCURACY.name) && !score.is_full("exact_match"));
         let unasked = JudgeVerdict { reply: None, ..verdict };

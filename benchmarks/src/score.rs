@@ -54,7 +54,7 @@ impl FromStr for Scoring {
 }
 
 /// Contribution of one item to a metric. Numerators and denominators of many items are summed separately.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Share {
     /// The achieved value.
     pub numerator: f64,
@@ -62,8 +62,25 @@ pub struct Share {
     pub denominator: f64,
 }
 
+impl Share {
+    /// The value of an item that counts once.
+    pub fn once(value: f64) -> Self {
+        Self { numerator: value, denominator: 1.0 }
+    }
+
+    /// The achieved value per weight.
+    pub fn value(self) -> f64 {
+        self.numerator / self.denominator
+    }
+
+    /// Whether this is the full score.
+    pub fn is_full(self) -> bool {
+        self.numerator >= self.denominator
+    }
+}
+
 /// Score of one item: a share for every metric.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct ItemScore {
     shares: BTreeMap<String, Share>,
@@ -72,8 +89,7 @@ pub struct ItemScore {
 impl ItemScore {
     /// Creates a score with one metric that an item either meets or does not meet.
     pub fn met(metric: &str, met: bool) -> Self {
-        let share = Share { numerator: if met { 1.0 } else { 0.0 }, denominator: 1.0 };
-        Self { shares: BTreeMap::from([(metric.to_owned(), share)]) }
+        Self::default().with(metric, Share::once(f64::from(met)))
     }
 
     /// Adds a metric.
@@ -95,7 +111,7 @@ impl ItemScore {
 
     /// Whether the item reached the full score in a metric.
     pub fn is_full(&self, metric: &str) -> bool {
-        self.share(metric).is_some_and(|share| share.numerator >= share.denominator)
+        self.share(metric).is_some_and(Share::is_full)
     }
 
     /// Whether the item reached the full score in the main metric: the first one, except one of a judge that has not
@@ -124,7 +140,6 @@ mod tests {
         let score = ItemScore::met("exact_match", true);
         let text = serde_json::to_string(&score).unwrap();
         assert_eq!(text, r#"{"exact_match":{"numerator":1.0,"denominator":1.0}}"#);
-        assert_eq!(serde_json::from_str::<ItemScore>(&text).unwrap(), score);
         assert!(score.is_full("exact_match") && !score.is_full("reward"));
     }
 
@@ -132,12 +147,13 @@ mod tests {
     fn a_judged_metric_is_the_main_one_as_soon_as_it_has_a_value() {
         let judged = MetricDefinition { judged: true, ..MetricDefinition::proportion("llm_accuracy", "") };
         let metrics = [judged, MetricDefinition::proportion("exact_match", "")];
-        let share = |numerator: f64| Share { numerator, denominator: 1.0 };
         let unjudged = ItemScore::met("exact_match", true);
         assert!(unjudged.is_correct(&metrics) && !unjudged.is_correct(&metrics[..1]));
-        assert!(!unjudged.clone().with("llm_accuracy", share(0.0)).is_correct(&metrics));
+        assert!(!unjudged.clone().with("llm_accuracy", Share::once(0.0)).is_correct(&metrics));
         let wrong = ItemScore::met("exact_match", false);
-        assert!(!wrong.is_correct(&metrics) && wrong.with("llm_accuracy", share(1.0)).is_correct(&metrics));
+        assert!(
+            !wrong.is_correct(&metrics) && wrong.with("llm_accuracy", Share::once(1.0)).is_correct(&metrics)
+        );
         // Without a value of another main metric, an item is not correct.
         let lacking = ItemScore::met("f1", true);
         assert!(!lacking.is_correct(&[metrics[1], MetricDefinition::proportion("f1", "")]));

@@ -15,7 +15,7 @@ use lumos_coordinator::spec::{ModelSet, RunSpec};
 use lumos_coordinator::{Checkpoint, Event, Record};
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{
-    Assignment, Behaviour, Configuration, ContentHash, Ending, EpisodeUnit, Finish, Finished, Formulation,
+    Assignment, Behaviour, Configuration, ContentHash, Ending, Finish, Finished, Formulation,
     GenerationSettings, Item, ItemId, ModelIdentity, Outcome, Role, Setup, Step, Target, Task, Telemetry,
     WorkUnit,
 };
@@ -158,7 +158,7 @@ async fn fill(folder: &Path) {
     for item in checkpoint.item_ids("gsm8k") {
         let (index, id) = item.expect("failed to read an item identity");
         batch.push(Record {
-            unit: EpisodeUnit::identity_of(&id, &identity),
+            unit: WorkUnit::identity_of(&id, &identity),
             configuration: 0,
             item: index,
             attempt: 1,
@@ -199,9 +199,8 @@ async fn resume(folder: &Path, units: usize) {
                     break;
                 }
                 for lease in leases {
-                    let WorkUnit::Episode(unit) = &lease.body().unit;
                     let finished = Finished {
-                        unit: unit.id.clone(),
+                        unit: lease.body().unit.id.clone(),
                         attempt: lease.body().attempt,
                         outcome: outcome(done as u64),
                         telemetry: Telemetry::default(),

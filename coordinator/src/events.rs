@@ -47,6 +47,9 @@ pub enum Event {
         /// Cost of models on servers with a price, in billionths of a US dollar.
         #[serde(rename = "cost_nanodollars", skip_serializing_if = "Option::is_none")]
         cost: Option<NanoDollars>,
+        /// Episodes in progress, at most. Not part of the JSON lines.
+        #[serde(skip)]
+        at_hand: u64,
     },
     /// An attempt at a unit ended with a fault, which the agent did not cause.
     Faulted {

@@ -63,7 +63,7 @@ impl fmt::Display for RunIdentity {
 mod tests {
     use std::collections::HashSet;
 
-    use lumos_tasks::{EpisodeUnit, UnitId};
+    use lumos_tasks::{UnitId, WorkUnit};
     use proptest::prelude::*;
 
     use super::*;
@@ -72,7 +72,7 @@ mod tests {
     fn ids(configurations: &[Configuration], count: u64) -> Vec<UnitId> {
         let identities = configurations.iter().map(Configuration::identity);
         identities
-            .flat_map(|one| (0..count).map(move |index| EpisodeUnit::identity_of(&item(index).id, &one)))
+            .flat_map(|one| (0..count).map(move |index| WorkUnit::identity_of(&item(index).id, &one)))
             .collect()
     }
 

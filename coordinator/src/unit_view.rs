@@ -3,7 +3,7 @@
 //! [`for_each_unit()`] passes every planned unit to a visitor as a [`UnitView`] with its record. Reports, samples
 //! and judging are built on it. [`CheckpointReader::for_each_settled`] is the form for settled units only.
 
-use lumos_tasks::{EpisodeUnit, Item, UnitId};
+use lumos_tasks::{Item, UnitId, WorkUnit};
 
 use crate::checkpoint::{CheckpointError, CheckpointReader, Record};
 use crate::manifest::{Manifest, PlannedConfiguration};
@@ -34,7 +34,7 @@ impl UnitView<'_> {
 
 /// Returns the identity of an item's unit under a configuration.
 pub fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
-    EpisodeUnit::identity_of(&item.id, &configuration.identity)
+    WorkUnit::identity_of(&item.id, &configuration.identity)
 }
 
 /// Calls the visitor for every planned unit. Holds one unit in memory at a time.

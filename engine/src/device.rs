@@ -27,7 +27,7 @@ pub enum DeviceName {
 }
 
 /// A GPU as its driver describes it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gpu {
     /// The device name, such as `cuda:0`.
     pub name: DeviceName,

@@ -120,7 +120,7 @@ impl Engine {
         let buffers = Backend::buffer_bytes(&config, description.vocabulary, options);
         let free = model.free_memory()?;
         let available = free.map(|free| usable(free).saturating_sub(buffers));
-        let (pages, max_batch) = cache_size(options, &layout, config.context_length, available);
+        let (pages, max_batch) = cache_size(options, &layout, config.context_length, available, buffers);
         if pages == 0 && options.kv_cache_bytes.is_none() {
             return Err(LoadError::NoMemoryForCache { device: options.device, page: layout.bytes() as u64 });
         }
@@ -396,12 +396,13 @@ fn line_end(
 }
 
 /// The number of KV cache pages, and of sequences computed together; `on_device` is a GPU's memory that remains for the
-/// cache, in bytes.
+/// cache, `buffers` the size of all buffers, in bytes.
 fn cache_size(
     options: &LoadOptions,
     layout: &PageLayout,
     context_length: usize,
     on_device: Option<u64>,
+    buffers: u64,
 ) -> (usize, usize) {
     let automatic = options.max_batch == LoadOptions::AUTO_BATCH;
     let bytes = options.kv_cache_bytes.unwrap_or_else(|| {
@@ -409,7 +410,7 @@ fn cache_size(
         let wanted = layout.pages(context_length).saturating_mul(sequences).saturating_mul(layout.bytes());
         let share = match on_device {
             Some(free) => device_share(free, wanted as u64),
-            None => cache_share(options.memory.as_ref(), wanted as u64),
+            None => cache_share(options.memory.as_ref(), wanted as u64, buffers),
         };
         usize::try_from(share).unwrap_or(usize::MAX)
     });

@@ -1,6 +1,7 @@
 //! Errors of loading ([`LoadError`]) and of generation ([`GenerateError`]), each with the affected file and a
 //! remedy.
 
+use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -296,12 +297,16 @@ pub(crate) fn caught<T, E: std::fmt::Display>(
     run: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, String> {
     let result = catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text =
-            text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic without a message");
+        let text = panic_message(&*panic).unwrap_or("panic without a message");
         format!("the {library} library failed: {text}")
     });
     result?.map_err(|error| error.to_string())
+}
+
+/// The message of a panic that was caught, if it has one.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> Option<&str> {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
 }
 
 /// Errors of generating a sequence.
@@ -320,6 +325,19 @@ pub enum GenerateError {
         tokens: usize,
         /// Maximum sequence length, prompt and completion together.
         limit: usize,
+    },
+    /// The tokenizer could make a text of the input that takes too much memory.
+    #[error(
+        "the text has {bytes} bytes, but the tokenizer accepts at most {limit}, because it can expand a text up to \
+         {expansion} times; hint: shorten the prompt"
+    )]
+    TextTooLong {
+        /// Bytes of the text, or of both texts of a pair.
+        bytes: usize,
+        /// Bytes of the longest text that the tokenizer encodes.
+        limit: usize,
+        /// An upper bound of the bytes that one byte of a text becomes.
+        expansion: usize,
     },
     /// The sequence would not fit in the KV cache even on its own.
     #[error(

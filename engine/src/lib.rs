@@ -65,7 +65,7 @@ pub use load::{
 };
 pub use loaded::{Footprint, ModelDescription};
 pub use lumos_kernels::{DType, instruction_limit};
-pub use memory::{MemoryBudget, free_memory};
+pub use memory::{MemoryBudget, SMALL_CACHE, free_memory};
 pub use model::{linear_path, quantized_path};
 pub use options::{LoadOptions, ModelFiles, ModelSource};
 pub use random::RandomShape;

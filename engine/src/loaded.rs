@@ -61,7 +61,8 @@ pub struct ModelDescription {
 pub struct Footprint {
     /// Size of the weights in their type, in bytes.
     pub weight_bytes: u64,
-    /// Size of a GPU's buffers, in bytes; 0 on the CPU.
+    /// Size of a GPU's buffers, in bytes. On the CPU, that of the logits of drafts, which are verified together; 0 without
+    /// [`speculation`](LoadOptions::speculation).
     pub buffer_bytes: u64,
     /// KV cache size of one position of a sequence, in bytes.
     pub cache_bytes_per_token: u64,
@@ -184,19 +185,20 @@ mod tests {
     use crate::memory::MemoryBudget;
     use crate::options::LoadOptions;
     use crate::random::RandomShape;
+    use crate::speculation::Speculation;
 
     #[test]
     fn what_is_foreseen_is_what_is_taken() {
-        for dtype in [DType::F32, DType::F16] {
+        for (dtype, speculation) in [(DType::F32, Speculation::Off), (DType::F16, Speculation::Lookup)] {
             let source = ModelSource::Random { shape: RandomShape::With1M, seed: 1 };
-            let footprint = Footprint::of(&source, &LoadOptions { dtype, ..LoadOptions::default() }).unwrap();
+            let options = LoadOptions { dtype, speculation, ..LoadOptions::default() };
+            let footprint = Footprint::of(&source, &options).unwrap();
             let cache = footprint.cache_bytes(2);
-            let budget = MemoryBudget::new(footprint.weight_bytes + cache);
+            let budget = MemoryBudget::new(footprint.weight_bytes + footprint.buffer_bytes + cache);
             let options = LoadOptions {
-                dtype,
                 memory: Some(budget.clone()),
                 kv_cache_bytes: Some(usize::try_from(cache).unwrap()),
-                ..LoadOptions::default()
+                ..options
             };
             let engine = Engine::load(source, options).unwrap();
             assert_eq!(engine.weight_bytes(), footprint.weight_bytes);
@@ -204,6 +206,23 @@ mod tests {
             drop(engine);
             assert_eq!(budget.used(), 0);
         }
+    }
+
+    /// A step has 512 rows, and a sequence one row and at most 16 for its draft. Each row has 1,024 logits.
+    #[test]
+    fn the_logits_of_drafts_are_foreseen() {
+        let source = ModelSource::Random { shape: RandomShape::With1M, seed: 1 };
+        let bytes = |speculation, max_batch, max_step_tokens| {
+            let options = LoadOptions { speculation, max_batch, max_step_tokens, ..LoadOptions::default() };
+            Footprint::of(&source, &options).unwrap().buffer_bytes
+        };
+        for speculation in [Speculation::Lookup, Speculation::Auto] {
+            let rows = |max_batch, max_step_tokens| bytes(speculation, max_batch, max_step_tokens) / 4096;
+            assert_eq!((rows(1, None), rows(4, None), rows(32, None)), (17, 68, 512));
+            assert_eq!((rows(LoadOptions::AUTO_BATCH, None), rows(600, None)), (512, 600));
+            assert_eq!((rows(4, Some(9)), rows(4, Some(1))), (9, 4));
+        }
+        assert_eq!(bytes(Speculation::Off, 32, None), 0);
     }
 
     #[test]

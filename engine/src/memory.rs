@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Size of a KV cache in bytes if the system does not report its free memory.
 const WITHOUT_KNOWLEDGE: u64 = 1 << 30;
 /// Minimum size of a small model's KV cache in bytes, however little its sequences need.
-const SMALL_CACHE: u64 = 256 << 20;
+pub const SMALL_CACHE: u64 = 256 << 20;
 
 /// Memory that the weights and KV caches of several engines share. Clones refer to the same budget.
 ///
@@ -68,12 +68,13 @@ impl Drop for Reservation {
     }
 }
 
-/// Default size of a KV cache in bytes: half of the free memory, or `wanted` for all sequences at once if
-/// that is less.
-pub(crate) fn cache_share(budget: Option<&MemoryBudget>, wanted: u64) -> u64 {
+/// Default size of a KV cache in bytes: half of the free memory, or `wanted` for all sequences at once if that is less; at
+/// most what buffers of `buffers` bytes leave of the budget.
+pub(crate) fn cache_share(budget: Option<&MemoryBudget>, wanted: u64, buffers: u64) -> u64 {
     let machine = free_memory().unwrap_or(WITHOUT_KNOWLEDGE);
     let free = budget.map_or(machine, |budget| budget.free().min(machine));
-    wanted.max(SMALL_CACHE).min(free / 2)
+    let left = budget.map_or(u64::MAX, |budget| budget.free().saturating_sub(buffers));
+    wanted.max(SMALL_CACHE).min(free / 2).min(left)
 }
 
 /// Default size of a KV cache on a device on which `available` bytes are free for it.
@@ -139,8 +140,11 @@ mod tests {
     #[test]
     fn a_cache_gets_what_it_wants_or_half_of_what_is_free() {
         let budget = MemoryBudget::new(1 << 20);
-        assert_eq!(cache_share(Some(&budget), 5), 1 << 19);
-        assert!(cache_share(None, 5) <= SMALL_CACHE);
+        assert_eq!(cache_share(Some(&budget), 5, 0), 1 << 19);
+        assert_eq!(cache_share(Some(&budget), 5, 1 << 19), 1 << 19);
+        assert_eq!(cache_share(Some(&budget), 5, (1 << 20) - 100), 100);
+        assert_eq!(cache_share(Some(&budget), 5, 1 << 21), 0);
+        assert!(cache_share(None, 5, 0) <= SMALL_CACHE);
         assert_eq!((device_share(80 << 30, 5), device_share(80 << 30, u64::MAX)), (SMALL_CACHE, 80 << 30));
         assert_eq!((usable(100), usable(80 << 30)), (90, (80 << 30) - (512 << 20)));
         assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    1000 kB\n"), Some(1_024_000));

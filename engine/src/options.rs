@@ -52,8 +52,8 @@ pub struct LoadOptions {
     pub reuse_prefixes: bool,
     /// Whether drafts of the next tokens are verified together. Results do not depend on it.
     pub speculation: Speculation,
-    /// The budget of the device's memory that weights, KV cache and a GPU's buffers are reserved from; without one, only
-    /// the device limits memory.
+    /// The budget of the device's memory that weights, KV cache, a GPU's buffers and the logits of drafts are reserved
+    /// from; without one, only the device limits memory.
     pub memory: Option<MemoryBudget>,
     /// Whether the weight files are hashed for [`ModelDescription`](crate::ModelDescription).
     pub hash_weights: bool,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lumos_benchmarks::replay;
 use lumos_tasks::recorded::Case;
-use lumos_tasks::{Completion, Configuration, Episode, EpisodeUnit, Item, Next, Reply, Role, Target};
+use lumos_tasks::{Completion, Configuration, Episode, Item, Next, Reply, Role, Target, WorkUnit};
 use lumos_tools::Tools;
 
 /// Runs the episode of a task and returns it as a recorded case. `words` returns the name of a step's element.
@@ -17,7 +17,7 @@ pub(crate) async fn case(
 ) -> Result<Case, Box<dyn Error>> {
     let Target::Web { steps, .. } = &item.target else { return Err("not a web task".into()) };
     let unit =
-        EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
+        WorkUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
     let session = tools.open(&unit).await?.ok_or("failed to open a session for the item")?;
     let mut episode = Episode::start(&unit);
     loop {

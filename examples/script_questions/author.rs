@@ -7,8 +7,8 @@ use std::sync::Arc;
 use lumos_benchmarks::replay;
 use lumos_tasks::recorded::Case;
 use lumos_tasks::{
-    ChatReply, Completion, Configuration, Episode, EpisodeUnit, Formulation, Item, Next, Reply, Role, Task,
-    ToolCall, ToolReply,
+    ChatReply, Completion, Configuration, Episode, Formulation, Item, Next, Reply, Role, Task, ToolCall,
+    ToolReply, WorkUnit,
 };
 use lumos_tools::Tools;
 
@@ -24,7 +24,7 @@ pub(crate) async fn case(
     let Task::Qa { question, .. } = &item.task else { return Err("not a question-answering item".into()) };
     let agent = Agent::of(question, configuration.formulation);
     let unit =
-        EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
+        WorkUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
     let mut episode = Episode::start(&unit);
     let (mut planned, mut grounded) = (0, 0);
     loop {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lumos_benchmarks::replay;
 use lumos_tasks::recorded::Case;
 use lumos_tasks::{
-    Completion, Configuration, Episode, EpisodeUnit, Item, Next, Reply, Role, Task, ToolCall, ToolReply,
+    Completion, Configuration, Episode, Item, Next, Reply, Role, Task, ToolCall, ToolReply, WorkUnit,
 };
 use lumos_tools::Tools;
 
@@ -19,7 +19,7 @@ pub(crate) async fn case(
 ) -> Result<Case, Box<dyn Error>> {
     let Task::Shop { instruction, .. } = &item.task else { return Err("not a shopping item".into()) };
     let unit =
-        EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
+        WorkUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
     let session = tools.open(&unit).await?.ok_or("failed to open a session for the item")?;
     let mut customer = Customer { instruction: instruction.clone(), ..Customer::default() };
     let mut episode = Episode::start(&unit);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lumos_benchmarks::{Benchmark, replay};
 use lumos_tasks::recorded::{Case, Expected, RecordedCall, Script};
 use lumos_tasks::{
-    ChatReply, Completion, Episode, EpisodeUnit, Formulation, Item, Next, Reply, Role, ToolReply,
+    ChatReply, Completion, Episode, Formulation, Item, Next, Reply, Role, ToolReply, WorkUnit,
 };
 
 /// Returns the agent's replies for an item as a case without an outcome, up to the first statement.
@@ -17,8 +17,7 @@ pub(crate) fn case(
 ) -> Result<Case, Box<dyn Error>> {
     let configuration = replay::configuration(benchmark, formulation, Vec::new());
     let gold = item.target.text().trim().trim_end_matches(';');
-    let unit =
-        EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::new(configuration));
+    let unit = WorkUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::new(configuration));
     let mut episode = Episode::start(&unit);
     let (mut script, mut prompts, mut tools) = (Script::default(), Script::default(), Vec::new());
     loop {

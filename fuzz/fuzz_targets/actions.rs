@@ -12,9 +12,9 @@ use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::families::shop::ShopReply;
 use lumos_tasks::families::sql::parse::{sql_parser, sql_parser_react};
 use lumos_tasks::families::web::{CandidateElement, ParsedWebAction, sentence};
-use lumos_tasks::{ExternalReply, 
-    Behaviour, ChatReply, Completion, Configuration, Episode, EpisodeUnit, Formulation, Item, MathsReply,
-    Next, Reply, SqlGrade, SqlReply, ToolCall, ToolReply,
+use lumos_tasks::{
+    Behaviour, ChatReply, Completion, Configuration, Episode, ExternalReply, Formulation, Item, MathsReply,
+    Next, Reply, SqlGrade, SqlReply, ToolCall, ToolReply, WorkUnit,
 };
 
 /// Separates the replies of an input.
@@ -62,8 +62,7 @@ fn run(benchmark: &dyn Benchmark, item: &Item, formulation: Formulation, behavio
         max_rounds: benchmark.max_rounds(behaviour),
         ..replay::configuration(benchmark, formulation, Vec::new())
     };
-    let unit =
-        EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::new(configuration));
+    let unit = WorkUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::new(configuration));
     let mut episode = Episode::start(&unit);
     let mut replies = text.split(BETWEEN).cycle();
     for _ in 0..1_000 {
@@ -95,7 +94,8 @@ fn answer(call: &ToolCall, said: &str) -> ToolReply {
         }
         ToolCall::Chat { .. } => ToolReply::Chat(ChatReply::recorded(said)),
         ToolCall::Candidates { .. } => {
-            let element = |(id, text): (usize, &str)| CandidateElement { id: id.to_string(), text: text.to_owned() };
+            let element =
+                |(id, text): (usize, &str)| CandidateElement { id: id.to_string(), text: text.to_owned() };
             ToolReply::Candidates(said.lines().enumerate().map(element).collect())
         }
         ToolCall::Sql { .. } if said.is_empty() => ToolReply::Sql(SqlReply::Nothing),

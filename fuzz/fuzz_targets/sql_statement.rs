@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use lumos_benchmarks::{DataSource, find, replay};
-use lumos_tasks::{EpisodeUnit, Formulation, ToolCall};
+use lumos_tasks::{Formulation, ToolCall, WorkUnit};
 use lumos_tools::Tools;
 use lumos_tools::sessions::sql::SqlTool;
 use tokio::runtime::{Builder, Runtime};
@@ -19,12 +19,12 @@ static TOOL: LazyLock<SqlTool> = LazyLock::new(|| {
     // The default limit of a worker is 20 s.
     SqlTool::sqlite(None, Some(Duration::from_millis(500))).expect("failed to open the samples")
 });
-static UNIT: LazyLock<EpisodeUnit> = LazyLock::new(|| {
+static UNIT: LazyLock<WorkUnit> = LazyLock::new(|| {
     let benchmark = find("intercode_sql").expect("unknown benchmark");
     let item =
         benchmark.open(DataSource::Samples).expect("samples").next().expect("a sample").expect("a sample");
     let configuration = replay::configuration(benchmark, Formulation::TryAgain, Vec::new());
-    EpisodeUnit::new(item.id, item.task, item.setup, Arc::new(configuration))
+    WorkUnit::new(item.id, item.task, item.setup, Arc::new(configuration))
 });
 
 fuzz_target!(|text: &str| {

@@ -10,7 +10,7 @@ use thiserror::Error;
 pub struct Need {
     /// Name of the model in messages.
     pub name: String,
-    /// Size of its weights in memory, and of a GPU's buffers, in bytes.
+    /// Size of its weights in memory, and of its buffers, in bytes.
     pub weight_bytes: u64,
     /// Minimum size of its KV cache in bytes: that of one sequence of full length.
     pub cache_bytes: u64,

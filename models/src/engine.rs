@@ -50,6 +50,7 @@ impl ModelBackend for EngineBackend {
         let generation = self.model.generate(request).await.map_err(|error| match error {
             GenerateError::EmptyPrompt
             | GenerateError::PromptTooLong { .. }
+            | GenerateError::TextTooLong { .. }
             | GenerateError::UnknownToken { .. } => ModelError::Refused(error.to_string()),
             error => ModelError::Failed(error.to_string()),
         })?;

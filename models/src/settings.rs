@@ -81,7 +81,7 @@ pub struct EngineSettings {
 /// An engine's share of a memory limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryShare {
-    /// Bytes for weights and KV cache.
+    /// Bytes for weights, buffers and KV cache.
     pub bytes: u64,
     /// Bytes of these for the KV cache.
     pub cache_bytes: u64,

@@ -31,18 +31,20 @@ pub(crate) fn prediction_text(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// Returns the first characters of a text from another machine or a model, without characters that browsers reject or
-/// that could disguise a text.
+/// Returns the first characters of a text from another machine or a model, with hidden ones replaced.
 pub(crate) fn visible_text(text: &str, longest: usize) -> String {
-    let visible = |character: char| match character {
-        '\n' | '\t' => character,
-        '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            '\u{fffd}'
-        }
-        character if character.is_control() => '\u{fffd}',
-        character => character,
-    };
+    let visible = |character: char| if is_hidden(character) { '\u{fffd}' } else { character };
     text.chars().take(longest).map(visible).collect()
+}
+
+/// Whether a character could disguise a text: bidirectional controls, and control characters except line feed and tab.
+/// Browsers reject or replace some of them.
+pub(crate) fn is_hidden(character: char) -> bool {
+    match character {
+        '\n' | '\t' => false,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => true,
+        character => character.is_control(),
+    }
 }
 
 /// Formats an operation on a web page.
@@ -152,8 +154,8 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// Formats a count with commas between thousands.
-pub(crate) fn thousands(count: u64) -> String {
+/// Formats a count with commas between thousands: `1,319`.
+pub fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {

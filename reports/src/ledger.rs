@@ -4,11 +4,11 @@
 //! wrong units add up to the answered ones.
 
 use lumos_benchmarks::Scoring;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use thiserror::Error;
 
 /// Number of units of a configuration by state.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Ledger {
     /// Units planned.
     pub planned: u64,
@@ -25,7 +25,7 @@ pub struct Ledger {
 }
 
 /// Correct and wrong answered units under one metric.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Split {
     /// The scoring.
     pub(crate) scoring: Scoring,

@@ -21,5 +21,6 @@ pub mod results;
 pub mod trajectory;
 pub mod viewer;
 
+pub use display::thousands;
 pub use model_id::{ModelId, ModelNames};
 pub use results::ScoreError;

@@ -118,9 +118,11 @@ pub(crate) struct ScoreArgs {
     pub(crate) judge: Option<String>,
     /// With --judge: stop when verdicts have cost this many US dollars
     ///
-    /// Verdicts of earlier sessions and questions in progress count. With --queue, questions in progress do
-    /// not count: those that workers hold when the limit is reached are finished and paid. Needs the model's
-    /// price in LUMOS_OPENAI_PRICES. Default: no limit. Example: --max-cost 5
+    /// Counts verdicts of earlier sessions, and questions in progress at the average cost of this session's
+    /// verdicts. With --queue, at most the concurrency of all workers is in progress. These questions are
+    /// finished and paid, so the limit is exceeded by what they cost above the average, and by questions
+    /// that begin before the first verdict is recorded or before workers receive the stop. Needs the
+    /// model's price in LUMOS_OPENAI_PRICES. Default: no limit. Example: --max-cost 5
     #[arg(long, value_name = "DOLLARS", requires = "judge")]
     pub(crate) max_cost: Option<f64>,
     /// With --judge: set the number of questions in progress

@@ -7,6 +7,7 @@ use std::path::Path;
 use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
 use lumos_coordinator::spec::StopRule;
 use lumos_engine::bench::BenchReport;
+use lumos_reports::thousands;
 use lumos_tasks::{Configuration, GenerationSettings, Role, Sampling};
 use serde::Serialize;
 
@@ -14,7 +15,6 @@ use super::estimate::{Kind, Pilot, duration, read};
 use crate::cli::{RunArgs, RunsArgs, Verbosity};
 use crate::estimate::{TokensPerItem, nearest, predict, recorded};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::fleet::view::thousands;
 use crate::pipeline::{Plan, Spec, manifest_failure};
 use crate::settings::{self, Computes};
 use crate::table::{Column, render, width};

@@ -48,9 +48,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, verbosity: Verbosity)
     manifest.spec.swap = Swap::default();
     manifest.spec.concurrency = u32::try_from(arguments.concurrency).ok();
     let spent = spent(&checkpoint)?;
-    // How many questions workers hold is not known here.
-    let at_hand = if executor.fleet.is_some() { 0 } else { arguments.concurrency };
-    let budget = arguments.max_cost.map(|limit| Budget::new(limit, spent, at_hand));
+    let budget = arguments.max_cost.map(|limit| Budget::new(limit, spent));
     let pass = Run { manifest, folder, checkpoint, executor, in_phases: None, budget };
     let judged = pass.execute().await?;
     let is_interrupted = judged.is_interrupted();

@@ -11,7 +11,7 @@ use lumos_models::hub::HubSettings;
 use lumos_models::{ModelFile, ModelRegistry, ModelsSettings, PromptRenderer, SentPrompt};
 use lumos_reports::trajectory::{self, FoundUnit, Show, harmless};
 use lumos_tasks::{
-    Configuration, ContentHash, EpisodeUnit, Formulation, Item, Message, ModelIdentity, Role, UnitId,
+    Configuration, ContentHash, Formulation, Item, Message, ModelIdentity, Role, UnitId, WorkUnit,
 };
 use serde::Serialize;
 
@@ -77,7 +77,7 @@ impl<'a> Rendering<'a> {
     fn print(&mut self, out: &mut impl Write, found: &FoundUnit<'_>, json: bool) -> Result<(), Failure> {
         let configuration = Arc::clone(&found.configuration.configuration);
         let Item { id, task, setup, index, .. } = found.item.clone();
-        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&configuration));
+        let unit = WorkUnit::new(id, task, setup, Arc::clone(&configuration));
         if found.records.is_empty() && !json {
             writeln!(out, "item {index}, {}: not recorded yet", found.configuration.label)?;
         }

@@ -12,7 +12,7 @@ use lumos_benchmarks::replay::{self, ReplayResult};
 use lumos_coordinator::CheckpointReader;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::spec::BatchSize;
-use lumos_tasks::{EpisodeUnit, Item, Outcome as Episode, Step, UnitId};
+use lumos_tasks::{Item, Outcome as Episode, Step, UnitId, WorkUnit};
 use lumos_worker::activity::EpisodeProgress;
 use lumos_worker::{Backends, EpisodeLimits, drive};
 use serde::Serialize;
@@ -33,7 +33,7 @@ const TOGETHER: u32 = 8;
 struct Sampled {
     label: String,
     item: u64,
-    unit: EpisodeUnit,
+    unit: WorkUnit,
     recorded: Episode,
 }
 
@@ -171,7 +171,7 @@ fn sample(manifest: &Manifest, checkpoint: &CheckpointReader, size: usize) -> Re
             return Ok::<_, Failure>(());
         }
         let Item { id, task, setup, .. } = item.clone();
-        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&planned.configuration));
+        let unit = WorkUnit::new(id, task, setup, Arc::clone(&planned.configuration));
         let sampled = Sampled {
             label: planned.label.clone(),
             item: item.index,

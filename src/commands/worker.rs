@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
     tools.close().await;
     server.close().await;
     let summary = served.map_err(|error| match error {
-        error @ WorkerError::Serve(_) => Failure::from(error),
+        error @ (WorkerError::Serve(_) | WorkerError::Panicked { .. }) => Failure::from(error),
         error => Failure::usage(error),
     })?;
     if !quiet {
@@ -78,7 +78,6 @@ fn fleet_settings(arguments: &WorkerArgs) -> Result<WorkerSettings, Failure> {
     let usual_spool = || std::env::temp_dir().join(format!("lumos-spool-{name}"));
     let spool = arguments.spool.clone().unwrap_or_else(usual_spool);
     Ok(WorkerSettings {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
         device: placement.to_string(),
         concurrency,
         memory: arguments.memory.map(|memory| memory.0),

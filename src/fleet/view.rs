@@ -3,16 +3,15 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use indicatif::{HumanCount, HumanDuration};
+use indicatif::HumanDuration;
+use lumos_reports::live::SILENT_MS;
+use lumos_reports::thousands;
 use lumos_tasks::fleet::{PROTOCOL, RunState, RunStatus, WorkerNotice};
 
 use crate::table::{self, Column, wrapped};
 
 /// Width of a progress bar in characters.
 const BAR: usize = 30;
-
-/// A coordinator without a status update for this long has ended or lost its connection.
-const SILENT_MS: i64 = 10_000;
 
 const CONFIGURATIONS: [Column; 7] = [
     Column::new("configuration"),
@@ -211,11 +210,6 @@ fn figure(value: f64) -> String {
         value if value >= 100.0 => format!("{value:.0}"),
         value => format!("{value:.1}"),
     }
-}
-
-/// Formats 12345 as 12,345.
-pub(crate) fn thousands(number: u64) -> String {
-    HumanCount(number).to_string()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod report;
 mod run;
 mod spec;
 mod status;
+mod tool_backends;
 
 pub(crate) use plan::{Plan, item_positions, model_record};
 pub(crate) use report::{Report, print_report, quoted, write_results};

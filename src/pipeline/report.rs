@@ -9,7 +9,7 @@ use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::{Checkpoint, CheckpointReader};
 use lumos_reports::report::{self, Format};
 use lumos_reports::{export, viewer};
-use lumos_tasks::{EpisodeUnit, Item};
+use lumos_tasks::{Item, WorkUnit};
 
 use super::Options;
 use crate::budget::Budget;
@@ -169,7 +169,7 @@ fn record_cases(manifest: &Manifest, checkpoint: &Checkpoint, path: &Path) -> Re
     let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(unwritable)?);
     checkpoint.for_each_settled(manifest, |planned, item, record| {
         let Item { id, task, setup, .. } = item.clone();
-        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&planned.configuration));
+        let unit = WorkUnit::new(id, task, setup, Arc::clone(&planned.configuration));
         let benchmark = manifest.spec.benchmark(&planned.configuration.benchmark)?;
         let case = lumos_benchmarks::replay::record_on(item, &unit, &record.outcome, benchmark)?;
         serde_json::to_writer(&mut out, &case)?;

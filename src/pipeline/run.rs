@@ -230,8 +230,8 @@ async fn watch(
                 serde_json::to_writer(&mut lines, &event)?;
                 lines.push(b'\n');
             }
-            if let (Event::Settled { cost, .. }, Some(budget)) = (&event, &mut budget)
-                && budget.spend(*cost)
+            if let (Event::Settled { cost, at_hand, .. }, Some(budget)) = (&event, &mut budget)
+                && budget.spend(*cost, *at_hand)
             {
                 drain.cancel();
             }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Formulation, GenerationSettings,
-    ItemId, MathsReply, Next, Reply, Role, Setup, Task, ToolReply,
+    Behaviour, Completion, Configuration, ContentHash, Episode, Formulation, GenerationSettings, ItemId,
+    MathsReply, Next, Reply, Role, Setup, Task, ToolReply, WorkUnit,
 };
 
-fn unit() -> EpisodeUnit {
+fn unit() -> WorkUnit {
     let configuration = Configuration {
         benchmark: "gsm8k".to_owned(),
         formulation: Formulation::Iterative,
@@ -26,11 +26,11 @@ fn unit() -> EpisodeUnit {
     };
     let item = ItemId { content: ContentHash::of_bytes(b"item"), occurrence: 0 };
     let task = Task::Maths { question: "A shelf holds 12 books. How many do 4 shelves hold?".to_owned() };
-    EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration))
+    WorkUnit::new(item, task, Setup::None, Arc::new(configuration))
 }
 
 /// Runs an episode with four subgoals of two actions each. Returns its number of steps.
-fn drive(unit: &EpisodeUnit) -> usize {
+fn drive(unit: &WorkUnit) -> usize {
     let mut episode = Episode::start(unit);
     let mut turn = 0;
     loop {

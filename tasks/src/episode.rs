@@ -20,7 +20,7 @@ use crate::item::Task;
 use crate::outcome::{Ending, Evidence, Fault, Outcome, Step};
 use crate::prompt_format::{PromptFormat, PromptTemplate, TemplatedPrompt};
 use crate::request::{Completion, Input, Request, Role, Stop};
-use crate::unit::EpisodeUnit;
+use crate::unit::WorkUnit;
 
 /// The next request of an episode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,8 +128,8 @@ fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
 ///
 /// ```
 /// # use lumos_tasks::{
-/// #     Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Setup,
-/// #     Task,
+/// #     Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, ItemId, Setup, Task,
+/// #     WorkUnit,
 /// # };
 /// use lumos_tasks::outcome::Value;
 /// use lumos_tasks::{Completion, Episode, MathsReply, Next, Reply, ToolReply};
@@ -149,7 +149,7 @@ fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
 /// # };
 /// # let question = "A shelf holds 12 books. How many books do 4 shelves hold?".to_owned();
 /// # let item = ItemId { content: ContentHash::of_bytes(question.as_bytes()), occurrence: 0 };
-/// # let unit = EpisodeUnit::new(item, Task::Maths { question }, Setup::None, configuration.into());
+/// # let unit = WorkUnit::new(item, Task::Maths { question }, Setup::None, configuration.into());
 /// let replies = ["Subgoal 1: Multiply.", "R1 = Calculator(12 * 4)", "Yes, I will stop planning."];
 /// let mut replies = replies.into_iter();
 /// let mut episode = Episode::start(&unit);
@@ -179,7 +179,7 @@ pub struct Episode {
 
 impl Episode {
     /// Starts the episode of a unit.
-    pub fn start(unit: &EpisodeUnit) -> Self {
+    pub fn start(unit: &WorkUnit) -> Self {
         let configuration: &Configuration = &unit.configuration;
         let (machine, want) = match &unit.task {
             Task::Maths { question } => maths::start(question, configuration),

@@ -5,8 +5,10 @@
 //! that many units share, are sent once per run as [`SharedInputs`]. A [`ResultMessage`] carries the outcome
 //! back. [`RunNotice`] and [`WorkerNotice`] announce runs and workers.
 
+mod messages;
+
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -15,11 +17,11 @@ use thiserror::Error;
 
 use crate::configuration::{Configuration, ModelIdentity};
 use crate::engine_use::EngineUse;
-use crate::identity::{ContentHash, ItemId, UnitId};
-use crate::item::{Setup, Task};
-use crate::outcome::{Fault, FaultKind, Outcome, Telemetry};
+use crate::identity::{ContentHash, UnitId};
+use crate::outcome::{Fault, FaultKind};
 use crate::server_use::ServerUse;
-use crate::unit::{Assignment, EpisodeUnit, Finished, WorkUnit};
+
+pub use messages::{MessageError, ResultBatch, ResultMessage, UnitMessage, WorkMessage};
 
 /// The version of everything in this module. Incremented when a message changes its meaning. It is part of
 /// every name on the queue, so that processes with different versions never take each other's messages.
@@ -165,157 +167,6 @@ pub struct RunNotice {
     pub time_limit: Option<f64>,
     /// When this was written, in milliseconds since 1970.
     pub written_ms: i64,
-}
-
-/// A unit sent to a worker.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WorkMessage {
-    /// The run.
-    pub run: RunToken,
-    /// The attempt, counted from 1.
-    pub attempt: u32,
-    /// The unit.
-    pub work: UnitMessage,
-}
-
-/// A unit that names its configuration by hash.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "work", rename_all = "snake_case")]
-pub enum UnitMessage {
-    /// An episode.
-    Episode {
-        /// The unit's identity.
-        id: UnitId,
-        /// The item's identity.
-        item: ItemId,
-        /// The input of the episode.
-        task: Task,
-        /// The additional input of its session.
-        setup: Setup,
-        /// The configuration's identity.
-        configuration: ContentHash,
-    },
-}
-
-/// An invalid work message.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum MessageError {
-    /// Its configuration is not one of the run's.
-    #[error("configuration {0} not found in the run")]
-    UnknownConfiguration(ContentHash),
-    /// Its id does not match its content.
-    #[error("unit id mismatch: claimed {claimed}, computed {found}")]
-    WrongIdentity {
-        /// The id in the message.
-        claimed: UnitId,
-        /// The id computed from the content.
-        found: UnitId,
-    },
-}
-
-impl WorkMessage {
-    /// Packs an assignment with the identity of its configuration.
-    pub fn pack(run: RunToken, assignment: Assignment, configuration: ContentHash) -> Self {
-        let WorkUnit::Episode(EpisodeUnit { id, item, task, setup, .. }) = assignment.unit;
-        let work = UnitMessage::Episode { id, item, task, setup, configuration };
-        Self { run, attempt: assignment.attempt, work }
-    }
-
-    /// The message's id on the queue. Each attempt of a unit has its own.
-    pub fn message_id(&self) -> String {
-        let UnitMessage::Episode { id, .. } = &self.work;
-        format!("{id}-{}", self.attempt)
-    }
-
-    /// Returns the assignment with its configuration filled in, after verifying its identity.
-    ///
-    /// # Errors
-    /// See [`MessageError`].
-    pub fn unpack(
-        self,
-        configuration: impl FnOnce(&ContentHash) -> Option<Arc<Configuration>>,
-    ) -> Result<Assignment, MessageError> {
-        let UnitMessage::Episode { id, item, task, setup, configuration: identity } = self.work;
-        let Some(configuration) = configuration(&identity) else {
-            return Err(MessageError::UnknownConfiguration(identity));
-        };
-        let unit = EpisodeUnit::under(item, task, setup, configuration, &identity);
-        if unit.id != id {
-            return Err(MessageError::WrongIdentity { claimed: id, found: unit.id });
-        }
-        Ok(Assignment { unit: WorkUnit::Episode(unit), attempt: self.attempt, run: Some(self.run) })
-    }
-}
-
-/// The result of a unit, sent back to the coordinator.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ResultMessage {
-    /// The run.
-    pub run: RunToken,
-    /// The unit.
-    pub unit: UnitId,
-    /// The attempt, counted from 1.
-    pub attempt: u32,
-    /// The episode's record.
-    pub outcome: Outcome,
-    /// Data that depends on schedule and machine.
-    pub telemetry: Telemetry,
-}
-
-impl ResultMessage {
-    /// Packs a result; `None` if it does not belong to a run on a shared queue.
-    pub fn pack(finished: Finished) -> Option<Self> {
-        let Finished { unit, attempt, outcome, telemetry, run } = finished;
-        Some(Self { run: run?, unit, attempt, outcome, telemetry })
-    }
-}
-
-/// Results of one run that a worker sends together: those that finished while an earlier message was in
-/// flight.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ResultBatch {
-    /// The results, in the order in which they finished.
-    pub results: Vec<Arc<ResultMessage>>,
-}
-
-impl ResultBatch {
-    /// Maximum number of results in a batch; their unit ids have to fit into the message's name.
-    pub const MOST: usize = 16;
-
-    /// Names the message after its units, so that a message on a server can be identified without reading it:
-    /// `<unit>-<attempt>-<worker>`, and `_<unit>-<attempt>` for each further one.
-    pub fn message_id(&self) -> String {
-        let mut id = String::new();
-        for (index, one) in self.results.iter().enumerate() {
-            let ResultMessage { unit, attempt, telemetry, .. } = one.as_ref();
-            // Writing to a string cannot fail.
-            let _ = match index {
-                0 => write!(id, "{unit}-{attempt}-{}", telemetry.worker),
-                _ => write!(id, "_{unit}-{attempt}"),
-            };
-        }
-        id
-    }
-}
-
-impl From<Arc<ResultMessage>> for ResultBatch {
-    fn from(message: Arc<ResultMessage>) -> Self {
-        Self { results: vec![message] }
-    }
-}
-
-impl From<ResultBatch> for Vec<Finished> {
-    fn from(batch: ResultBatch) -> Self {
-        batch.results.into_iter().map(|message| Arc::unwrap_or_clone(message).into()).collect()
-    }
-}
-
-impl From<ResultMessage> for Finished {
-    fn from(message: ResultMessage) -> Self {
-        let ResultMessage { run, unit, attempt, outcome, telemetry } = message;
-        Self { unit, attempt, outcome, telemetry, run: Some(run) }
-    }
 }
 
 /// A lease that a worker holds.

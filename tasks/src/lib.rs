@@ -48,4 +48,4 @@ pub use request::{
     Completion, DraftCounts, Finish, Input, Message, NanoDollars, Request, Role, Sampling, Stop,
 };
 pub use server_use::ServerUse;
-pub use unit::{Assignment, EpisodeUnit, Finished, WorkUnit};
+pub use unit::{Assignment, Finished, WorkUnit};

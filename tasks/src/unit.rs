@@ -1,7 +1,9 @@
 //! Units of work ([`WorkUnit`]), their assignment to workers ([`Assignment`]) and their results
 //! ([`Finished`]).
+//!
+//! These are values within a process. [`crate::fleet`] has the messages in which they are sent to others.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 use crate::configuration::Configuration;
 use crate::fleet::RunToken;
@@ -9,33 +11,9 @@ use crate::identity::{ContentHash, ItemId, UnitId};
 use crate::item::{Setup, Task};
 use crate::outcome::{Outcome, Telemetry};
 
-/// The work of a unit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "work", rename_all = "snake_case")]
-pub enum WorkUnit {
-    /// Run one episode.
-    Episode(EpisodeUnit),
-}
-
-impl WorkUnit {
-    /// The unit's identity.
-    pub fn id(&self) -> &UnitId {
-        match self {
-            Self::Episode(unit) => &unit.id,
-        }
-    }
-
-    /// The shard the unit is queued in.
-    pub fn shard(&self) -> ContentHash {
-        match self {
-            Self::Episode(unit) => unit.configuration.shard(),
-        }
-    }
-}
-
-/// One benchmark item under one configuration. It does not contain the gold answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct EpisodeUnit {
+/// One benchmark item under one configuration: the input of an episode. It does not contain the gold answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkUnit {
     /// Identity of item and configuration together.
     pub id: UnitId,
     /// The item's identity.
@@ -45,12 +23,12 @@ pub struct EpisodeUnit {
     /// The session's additional input.
     pub setup: Setup,
     /// The configuration that it runs under.
-    pub configuration: std::sync::Arc<Configuration>,
+    pub configuration: Arc<Configuration>,
 }
 
-impl EpisodeUnit {
+impl WorkUnit {
     /// Builds the unit and its identity.
-    pub fn new(item: ItemId, task: Task, setup: Setup, configuration: std::sync::Arc<Configuration>) -> Self {
+    pub fn new(item: ItemId, task: Task, setup: Setup, configuration: Arc<Configuration>) -> Self {
         let identity = configuration.identity();
         Self::under(item, task, setup, configuration, &identity)
     }
@@ -61,7 +39,7 @@ impl EpisodeUnit {
         item: ItemId,
         task: Task,
         setup: Setup,
-        configuration: std::sync::Arc<Configuration>,
+        configuration: Arc<Configuration>,
         identity: &ContentHash,
     ) -> Self {
         let id = Self::identity_of(&item, identity);
@@ -74,27 +52,26 @@ impl EpisodeUnit {
     }
 }
 
-/// A unit that is sent to a worker.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A unit that is given to a worker.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Assignment {
     /// The unit.
     pub unit: WorkUnit,
     /// The attempt, counted from 1.
     pub attempt: u32,
     /// The run, if several share a queue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunToken>,
 }
 
 impl Assignment {
     /// The message's id on the queue. Each attempt of a unit has its own.
     pub fn message_id(&self) -> String {
-        format!("{}-{}", self.unit.id(), self.attempt)
+        format!("{}-{}", self.unit.id, self.attempt)
     }
 }
 
 /// The result of an assignment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
     /// The unit.
     pub unit: UnitId,
@@ -105,7 +82,6 @@ pub struct Finished {
     /// Data that depends on schedule and machine.
     pub telemetry: Telemetry,
     /// The run, if several share a queue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunToken>,
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Lumos, content, lumos, repository, results as written};
 
-/// The two models of [`run`] need 26 MB each, of which 16 MB are for a sequence of full length.
+/// The two models of [`run`] need 30 MB each, of which 16 MB are for a sequence of full length.
 const ONE_FITS: &str = "37MB";
 
 /// 16 items of each benchmark under two formulations.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lumos_tasks::{EpisodeUnit, ToolCall, ToolReply};
+use lumos_tasks::{ToolCall, ToolReply, WorkUnit};
 use thiserror::Error;
 
 /// A backend that answers tool calls.
@@ -23,7 +23,7 @@ pub trait Tools: Send + Sync {
     ///
     /// # Errors
     /// If the session cannot be opened.
-    async fn open(&self, _unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+    async fn open(&self, _unit: &WorkUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         Ok(None)
     }
 
@@ -90,7 +90,7 @@ impl Tools for ToolSet {
         }
     }
 
-    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+    async fn open(&self, unit: &WorkUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         let mut opened: Option<Self> = None;
         for (tool, backend) in &self.backends {
             match backend.open(unit).await {

@@ -9,8 +9,8 @@ use futures::future::join_all;
 use lumos_models::EngineSettings;
 use lumos_models::ModelRegistry;
 use lumos_tasks::{
-    Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Role, Setup,
-    Task,
+    Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, ItemId, Role, Setup, Task,
+    WorkUnit,
 };
 use lumos_tools::ToolSets;
 use lumos_worker::activity::EpisodeProgress;
@@ -18,7 +18,7 @@ use lumos_worker::{Backends, EpisodeLimits, drive};
 
 const ITEMS: u64 = 20;
 
-fn units(models: &ModelRegistry, formulation: Formulation) -> Vec<EpisodeUnit> {
+fn units(models: &ModelRegistry, formulation: Formulation) -> Vec<WorkUnit> {
     let identify = |role| models.identify("builtin:tiny", role, formulation).expect("unknown model").identity;
     let configuration = Arc::new(Configuration {
         benchmark: "svamp".to_owned(),
@@ -40,7 +40,7 @@ fn units(models: &ModelRegistry, formulation: Formulation) -> Vec<EpisodeUnit> {
                 number * 3 + 7
             );
             let item = ItemId { content: ContentHash::of_json(&number), occurrence: 0 };
-            EpisodeUnit::new(item, Task::Maths { question }, Setup::None, Arc::clone(&configuration))
+            WorkUnit::new(item, Task::Maths { question }, Setup::None, Arc::clone(&configuration))
         })
         .collect()
 }

@@ -41,7 +41,7 @@ impl Default for Activity {
 
 impl Activity {
     /// Records progress.
-    pub(crate) fn mark(&self) {
+    fn mark(&self) {
         self.lock().last = Instant::now();
     }
 
@@ -51,7 +51,7 @@ impl Activity {
     }
 
     /// Registers a wait until the returned value is dropped.
-    pub(crate) fn wait(&self, what: Awaited, configuration: &Arc<Configuration>) -> Waiting {
+    fn wait(&self, what: Awaited, configuration: &Arc<Configuration>) -> Waiting {
         let mut state = self.lock();
         let number = state.number();
         state.waits.insert(number, (what, Arc::clone(configuration)));
@@ -61,7 +61,7 @@ impl Activity {
 
     /// Registers an episode until the returned value is dropped.
     fn begin(&self, assignment: &Assignment) -> InProgress {
-        let (run, unit) = (assignment.run.clone(), assignment.unit.id().clone());
+        let (run, unit) = (assignment.run.clone(), assignment.unit.id.clone());
         let mut state = self.lock();
         let number = state.number();
         let since_ms = jiff::Timestamp::now().as_millisecond();

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use lumos_models::{ModelBackend, ModelError, ModelRegistry};
 use lumos_tasks::{
-    ChatReply, Completion, Configuration, Episode, EpisodeUnit, Fault, FaultKind, Finish, Input, Next,
-    Outcome, Reply, Request, Role, Sampling, Stop, Telemetry, ToolCall, ToolReply,
+    ChatReply, Completion, Configuration, Episode, Fault, FaultKind, Finish, Input, Next, Outcome, Reply,
+    Request, Role, Sampling, Stop, Telemetry, ToolCall, ToolReply, WorkUnit,
 };
 use lumos_tools::{ToolSets, Tools};
 use tokio::time::timeout_at;
@@ -53,7 +53,7 @@ pub struct EpisodeLimits {
 
 /// Executes a unit's episode until it ends or fails. Every reply is recorded as progress.
 pub async fn drive(
-    unit: &EpisodeUnit,
+    unit: &WorkUnit,
     backends: &Backends,
     limits: EpisodeLimits,
     progress: &EpisodeProgress,
@@ -75,7 +75,7 @@ pub async fn drive(
 
 /// The execution of one episode, with the time, tokens and cost used so far.
 struct Driver<'a> {
-    unit: &'a EpisodeUnit,
+    unit: &'a WorkUnit,
     deadline: Option<tokio::time::Instant>,
     progress: &'a EpisodeProgress,
     telemetry: Telemetry,

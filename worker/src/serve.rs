@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, OptionFuture};
 use lumos_models::{ModelRegistry, lost_gpu, until_gpu_lost};
 use lumos_queue::{Lease, Queue, QueueError};
-use lumos_tasks::{Assignment, Ending, Fault, FaultKind, Finished, Outcome, RunToken, Telemetry, WorkUnit};
+use lumos_tasks::{Assignment, Ending, Fault, FaultKind, Finished, Outcome, RunToken, Telemetry};
 use lumos_tools::ToolSets;
 use thiserror::Error;
 use tokio::task::{JoinError, JoinSet};
@@ -42,7 +42,7 @@ pub struct LeaseTerms {
 
 impl LeaseTerms {
     /// How long an episode with these limits may wait for a reply.
-    pub(crate) fn stall_under(&self, limits: EpisodeLimits) -> Option<Duration> {
+    fn stall_under(&self, limits: EpisodeLimits) -> Option<Duration> {
         self.stall.map(|stall| stall.max(limits.time.unwrap_or_default()))
     }
 }
@@ -276,7 +276,7 @@ impl Worker {
             tracing::warn!(unit = lease.id(), "{message}");
             return self.record(assignment, FaultKind::Worker, message);
         }
-        let WorkUnit::Episode(unit) = &assignment.unit;
+        let unit = &assignment.unit;
         let driven = AssertUnwindSafe(async {
             let waiting = progress.wait(Awaited::SetUp, &unit.configuration);
             let backends = Backends::of(&self.models, &self.tools, &unit.configuration).await?;
@@ -305,7 +305,7 @@ impl Worker {
         telemetry.attempt = assignment.attempt;
         telemetry.worker.clone_from(&self.name);
         Finished {
-            unit: assignment.unit.id().clone(),
+            unit: assignment.unit.id.clone(),
             attempt: assignment.attempt,
             outcome,
             telemetry,
@@ -331,11 +331,10 @@ async fn terminate(lease: Lease<Assignment>) -> Result<(), ServeError> {
 fn ended(joined: Result<Result<(), ServeError>, JoinError>) -> Result<(), ServeError> {
     match joined {
         Ok(result) => result,
-        // Episodes catch their own panics, so the only expected error is an abort at the end.
+        // Episodes catch their own panics, so the only expected error is an abort at the end. A panic outside of an
+        // episode, for example while its lease is extended, drops the lease, which returns the unit to the queue.
         Err(error) => {
-            if !error.is_cancelled() {
-                tracing::warn!(%error, "the task of an episode panicked");
-            }
+            log_panic("episode", error);
             Ok(())
         }
     }
@@ -346,6 +345,14 @@ async fn until(deadline: Option<Instant>) {
         Some(deadline) => sleep_until(deadline).await,
         None => pending().await,
     }
+}
+
+/// Logs the panic of a task. Returns its message, or `None` if the task was aborted.
+pub(crate) fn log_panic(task: &str, error: JoinError) -> Option<String> {
+    let panic = error.try_into_panic().ok()?;
+    let message = panic_message(panic.as_ref()).to_owned();
+    tracing::error!(task, "a task of this worker panicked: {message}");
+    Some(message)
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -60,17 +60,16 @@ pub(super) fn score(outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
             (is_same, if is_same { 1.0 } else { reward.clamp(0.0, 1.0) })
         }
     };
-    let share = |numerator: f64| Share { numerator, denominator: 1.0 };
     let mut score = ItemScore::met(SUCCESS_RATE.name, is_solved)
-        .with(REWARD.name, share(reward))
-        .with(TURNS.name, share(f64::from(evidence.turns)));
+        .with(REWARD.name, Share::once(reward))
+        .with(TURNS.name, Share::once(f64::from(evidence.turns)));
     let empty_gold = evidence.tries.iter().find_map(|one| one.grade).map(|grade| grade.empty_gold);
     if let Some(empty) = empty_gold {
-        score = score.with(EMPTY_GOLD.name, share(if empty { 1.0 } else { 0.0 }));
+        score = score.with(EMPTY_GOLD.name, Share::once(f64::from(empty)));
     }
     // An item that was never graded has an unknown gold result, and was not solved in either case.
     if empty_gold != Some(true) {
-        score = score.with(SUCCESS_WITH_ROWS.name, share(if is_solved { 1.0 } else { 0.0 }));
+        score = score.with(SUCCESS_WITH_ROWS.name, Share::once(f64::from(is_solved)));
     }
     Some(score)
 }

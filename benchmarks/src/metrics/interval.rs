@@ -3,10 +3,7 @@
 use serde::Serialize;
 
 use super::definition::MetricKind;
-use crate::statistics::{Limits, student_interval, wilson};
-
-/// Level of all intervals in reports.
-const LEVEL: f64 = 0.95;
+use crate::statistics::{LEVEL, Limits, student_interval, wilson};
 
 /// Method by which a 95 % interval was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -55,12 +52,12 @@ pub(super) fn interval_of(
     match kind {
         MetricKind::Proportion => Some((wilson(sum, items as f64, LEVEL)?, IntervalMethod::Wilson)),
         MetricKind::UnboundedMean => {
-            Some((student_interval(mean, standard_error?, items)?, IntervalMethod::StudentT))
+            Some((student_interval(mean, standard_error?, items, LEVEL)?, IntervalMethod::StudentT))
         }
         MetricKind::BoundedMean { least, most } => {
             let range = most - least;
             if let Some(error) = standard_error.filter(|error| *error > EQUAL * range) {
-                let (low, high) = student_interval(mean, error, items)?;
+                let (low, high) = student_interval(mean, error, items, LEVEL)?;
                 return Some(((low.max(least), high.min(most)), IntervalMethod::StudentT));
             }
             let items = items as f64;

@@ -69,7 +69,7 @@ pub(crate) fn score_words(target: &Target, outcome: &Outcome) -> Option<ItemScor
         Some(prediction) => (normalise(prediction) == normalise(gold), f1(prediction, gold)),
         None => (false, 0.0),
     };
-    Some(ItemScore::met(EXACT_MATCH.name, matched).with(F1.name, Share { numerator: f1, denominator: 1.0 }))
+    Some(ItemScore::met(EXACT_MATCH.name, matched).with(F1.name, Share::once(f1)))
 }
 
 /// Fraction of items whose yes-or-no prediction matches the gold answer.

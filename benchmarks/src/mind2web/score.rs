@@ -74,12 +74,12 @@ pub(super) fn score(target: &Target, outcome: &Outcome, scoring: Scoring) -> Opt
     let (element, f1, step) = (sum(|one| one.element), sum(|one| one.f1), sum(|one| one.step));
     let all = f64::from(official.iter().all(|one| one.step == 1.0));
     let share = |numerator: f64, denominator: f64| Share { numerator, denominator };
-    let mean = |sum: f64| share(if count > 0.0 { sum / count } else { 0.0 }, 1.0);
+    let mean = |sum: f64| Share::once(if count > 0.0 { sum / count } else { 0.0 });
     let mut score = ItemScore::default()
         .with(ELEMENT_ACCURACY.name, share(element, count))
         .with(ACTION_F1.name, share(f1, count))
         .with(OFFICIAL_STEP_SUCCESS.name, share(step, count))
-        .with(TASK_SUCCESS.name, share(all, 1.0))
+        .with(TASK_SUCCESS.name, Share::once(all))
         .with(MACRO_ELEMENT_ACCURACY.name, mean(element))
         .with(MACRO_ACTION_F1.name, mean(f1))
         .with(MACRO_STEP_SUCCESS.name, mean(step));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lumos_tasks::outcome::PlanEvidence;
 use lumos_tasks::recorded::{CallKey, Case, NotRecorded, RecordedCall, Script, answer};
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings, Item, Next,
-    Outcome, Reply, Role, Setup, ToolBackend, ToolCall, ToolReply,
+    Behaviour, Completion, Configuration, Episode, Formulation, GenerationSettings, Item, Next, Outcome,
+    Reply, Role, Setup, ToolBackend, ToolCall, ToolReply, WorkUnit,
 };
 
 use super::compare::differing_texts;
@@ -53,7 +53,7 @@ impl Driven {
 /// Runs the case's episode. The error describes the first prompt or call that differs.
 pub(super) fn drive(case: &Case, item: Item, benchmark: &dyn Benchmark) -> Result<Driven, String> {
     let task = web::with_recorded_verbs(item.task, case);
-    let unit = EpisodeUnit::new(item.id, task, item.setup, Arc::new(configuration_of(case, benchmark)));
+    let unit = WorkUnit::new(item.id, task, item.setup, Arc::new(configuration_of(case, benchmark)));
     let mut episode = Episode::start(&unit);
     let mut asked = Script::default();
     let mut calls = 0;
@@ -61,7 +61,9 @@ pub(super) fn drive(case: &Case, item: Item, benchmark: &dyn Benchmark) -> Resul
         let reply = match episode.next() {
             Next::Done => break,
             Next::Generate(request) => {
-                let reply = completion(case, request.role, asked.of(request.role).len(), request.prompt())?;
+                let recorded = (&case.prompts, &case.script);
+                let reply =
+                    completion(recorded, request.role, asked.of(request.role).len(), request.prompt())?;
                 asked.push(request.role, request.prompt());
                 reply
             }
@@ -85,18 +87,21 @@ pub(super) fn drive(case: &Case, item: Item, benchmark: &dyn Benchmark) -> Resul
 }
 
 /// Returns the recorded reply to a prompt, if the prompt equals the recorded one.
-fn completion(case: &Case, role: Role, index: usize, prompt: &str) -> Result<Reply, String> {
+pub(super) fn completion(
+    (prompts, script): (&Script, &Script),
+    role: Role,
+    index: usize,
+    prompt: &str,
+) -> Result<Reply, String> {
     let number = index + 1;
-    let recorded = case
-        .prompts
+    let recorded = prompts
         .of(role)
         .get(index)
         .ok_or_else(|| format!("the {role} was called {number} times, expected {index} prompts"))?;
     if let Some(difference) = differing_texts(recorded, prompt) {
         return Err(format!("{role} prompt {number}: {difference}"));
     }
-    let reply = case
-        .script
+    let reply = script
         .of(role)
         .get(index)
         .ok_or_else(|| format!("the {role} was called {number} times, expected {index} replies"))?;

@@ -2,9 +2,7 @@
 
 use lumos_tasks::outcome::Step;
 use lumos_tasks::recorded::{Case, Expected, RecordedCall, Script};
-use lumos_tasks::{
-    AnswerForm, Behaviour, EpisodeUnit, Evidence, Item, Outcome, Role, Target, Task, ToolCall,
-};
+use lumos_tasks::{AnswerForm, Behaviour, Evidence, Item, Outcome, Role, Target, Task, ToolCall, WorkUnit};
 use serde_json::json;
 use thiserror::Error;
 
@@ -36,7 +34,7 @@ pub enum NotRecordable {
 ///
 /// # Errors
 /// If the outcome is a fault or the unit's benchmark is unknown.
-pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case, NotRecordable> {
+pub fn record(item: &Item, unit: &WorkUnit, outcome: &Outcome) -> Result<Case, NotRecordable> {
     record_on(item, unit, outcome, get(&unit.configuration.benchmark)?)
 }
 
@@ -46,7 +44,7 @@ pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case
 /// As [`record`].
 pub fn record_on(
     item: &Item,
-    unit: &EpisodeUnit,
+    unit: &WorkUnit,
     outcome: &Outcome,
     benchmark: &dyn Benchmark,
 ) -> Result<Case, NotRecordable> {

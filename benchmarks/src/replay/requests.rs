@@ -4,7 +4,7 @@
 //! instructions and worked examples, follow from the unit, so they are not recorded.
 
 use lumos_tasks::{
-    Completion, Episode, EpisodeUnit, Next, Outcome, Reply, Request, Step, ToolCall, ToolReply, UnitId,
+    Completion, Episode, Next, Outcome, Reply, Request, Step, ToolCall, ToolReply, UnitId, WorkUnit,
 };
 
 use super::web;
@@ -23,7 +23,7 @@ pub struct RecordedRequest {
 ///
 /// # Errors
 /// If this version prompts differently from the one that recorded the outcome. The error is a message.
-pub fn recorded_requests(unit: &EpisodeUnit, recorded: &Outcome) -> Result<Vec<RecordedRequest>, String> {
+pub fn recorded_requests(unit: &WorkUnit, recorded: &Outcome) -> Result<Vec<RecordedRequest>, String> {
     let mut episode = Episode::start(unit);
     let mut requests = Vec::new();
     for step in &recorded.steps {
@@ -72,13 +72,13 @@ mod tests {
     use super::*;
 
     /// The unit of a word problem with a prompt template, its outcome, and the requests that were made.
-    fn driven(template: PromptTemplate) -> (EpisodeUnit, Outcome, Vec<Request>) {
+    fn driven(template: PromptTemplate) -> (WorkUnit, Outcome, Vec<Request>) {
         let benchmark = crate::get("gsm8k").unwrap();
         let mut configuration = configuration(benchmark, Formulation::Iterative, Vec::new());
         configuration.format = PromptFormat { template, exemplars: Some(1) };
         let item = ItemId { content: ContentHash::of_bytes(b"item"), occurrence: 0 };
         let task = Task::Maths { question: "Add 2 and 3, then double the sum.".to_owned() };
-        let unit = EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration));
+        let unit = WorkUnit::new(item, task, Setup::None, Arc::new(configuration));
         let mut planned = ["Subgoal 1: Add.", "Subgoal 2: Double.", "Yes, I will stop planning."].into_iter();
         let mut requests = Vec::new();
         let mut episode = Episode::start(&unit);

@@ -14,14 +14,14 @@ use lumos_environments::shop::{
 use lumos_tasks::families::shop::{End, Exemplars, ShopEvidence, ShopValue};
 use lumos_tasks::recorded::Script;
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Evidence, Formulation, ItemId,
-    Next, Passage, Reply, Role, Setup, Task, ToolCall, ToolReply,
+    Behaviour, Configuration, ContentHash, Episode, Evidence, Formulation, ItemId, Next, Passage, Reply,
+    Role, Setup, Task, ToolCall, ToolReply, WorkUnit,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::compare::differing_texts;
 use super::data_folder;
+use super::drive::completion;
 use crate::benchmark::Benchmark;
 use crate::webshop::WebShop;
 
@@ -328,8 +328,8 @@ impl Driver<'_> {
             let reply = match episode.next() {
                 Next::Done => break,
                 Next::Generate(request) => {
-                    let role = request.role;
-                    let reply = self.completion(role, request.prompt())?;
+                    let (role, recorded) = (request.role, (&self.case.prompts, &self.case.script));
+                    let reply = completion(recorded, role, self.asked.of(role).len(), request.prompt())?;
                     self.asked.push(role, request.prompt());
                     reply
                 }
@@ -352,19 +352,6 @@ impl Driver<'_> {
             Some(Evidence::Shop(evidence)) => Ok(evidence),
             _ => Err("the episode ended without evidence".to_owned()),
         }
-    }
-
-    /// Returns the recorded reply to a prompt, if the prompt equals the recorded one.
-    fn completion(&self, role: Role, prompt: &str) -> Result<Reply, String> {
-        let index = self.asked.of(role).len();
-        let number = index + 1;
-        let missing = || format!("the {role} was called {number} times, expected {index}");
-        let recorded = self.case.prompts.of(role).get(index).ok_or_else(missing)?;
-        if let Some(difference) = differing_texts(recorded, prompt) {
-            return Err(format!("{role} prompt {number}: {difference}"));
-        }
-        let reply = self.case.script.of(role).get(index).ok_or_else(missing)?;
-        Ok(Reply::Completion(Completion::recorded(reply)))
     }
 
     /// Returns the recorded scores, if these are the next recorded pairs.
@@ -457,12 +444,12 @@ fn same<T: PartialEq + std::fmt::Debug>(field: &str, recorded: &T, got: &T) -> R
     if recorded == got { Ok(()) } else { Err(format!("{field}: expected {recorded:?}, got {got:?}")) }
 }
 
-fn unit(case: &ShopCase, goal: &Goal, exemplars: &Exemplars) -> EpisodeUnit {
+fn unit(case: &ShopCase, goal: &Goal, exemplars: &Exemplars) -> WorkUnit {
     let prompts = lumos_tasks::families::shop::prompts_hash(exemplars);
     let configuration =
         Configuration { prompts, ..super::configuration(&WebShop, Formulation::Iterative, Vec::new()) };
     let item = ItemId { content: ContentHash::of_bytes(case.id.as_bytes()), occurrence: 0 };
     let instruction = goal.instruction_text.clone();
     let task = Task::Shop { instruction, exemplars: Some(exemplars.clone()) };
-    EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration))
+    WorkUnit::new(item, task, Setup::None, Arc::new(configuration))
 }

@@ -1,12 +1,11 @@
 //! The bias-corrected and accelerated bootstrap interval of a ratio.
 
+use std::collections::HashMap;
+
 use rand_mt::Mt64;
 
 use super::Limits;
 use super::normal::{normal_cdf, normal_quantile, student_quantile, two_sided};
-
-/// Largest number of values all of whose resamples are enumerated: 7⁷ = 823,543 means.
-const ENUMERATED: usize = 7;
 
 /// A BCa interval (Efron 1987; DiCiccio and Efron 1996) with its intermediate results.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,20 +33,36 @@ pub struct ClusterSum {
     pub denominator: f64,
 }
 
-/// Returns the interval of the mean of two to seven values from all their resamples, without random numbers. Means are
-/// rounded to 12 decimals, so that equal ones are equal.
-pub fn bca_of_all_resamples(values: &[f64], level: f64) -> Option<Bca> {
-    let count = values.len();
-    if !(2..=ENUMERATED).contains(&count) {
-        return None;
+impl ClusterSum {
+    /// Sums values by cluster, in the order in which the clusters first appear; the denominators are the numbers of
+    /// values. `clusters` are at the same positions as the values; without them, every value is a cluster.
+    pub fn of(values: &[f64], clusters: Option<&[u32]>) -> Vec<Self> {
+        let Some(clusters) = clusters else {
+            return values.iter().map(|&numerator| Self { numerator, denominator: 1.0 }).collect();
+        };
+        let mut positions = HashMap::new();
+        let mut sums: Vec<Self> = Vec::new();
+        for (value, cluster) in values.iter().zip(clusters) {
+            let at = *positions.entry(cluster).or_insert_with(|| {
+                sums.push(Self { numerator: 0.0, denominator: 0.0 });
+                sums.len() - 1
+            });
+            sums[at].numerator += value;
+            sums[at].denominator += 1.0;
+        }
+        sums
     }
-    let clusters: Vec<ClusterSum> =
-        values.iter().map(|&numerator| ClusterSum { numerator, denominator: 1.0 }).collect();
+}
+
+/// Returns the interval of the mean of a few values from all their resamples, without random numbers.
+#[cfg(test)]
+pub(super) fn bca_of_all_resamples(values: &[f64], level: f64) -> Option<Bca> {
+    let count = values.len();
     let sums = (0..count).fold(vec![0.0], |sums: Vec<f64>, _| {
         sums.iter().flat_map(|sum| values.iter().map(move |value| sum + value)).collect()
     });
     let means = sums.into_iter().map(|sum| sum / count as f64).collect();
-    interval_of(&clusters, means, two_sided(level))
+    interval_of(&ClusterSum::of(values, None), means, two_sided(level))
 }
 
 /// Returns the interval of Σ numerator / Σ denominator from `draws` resamples of whole clusters, drawn from `seed`.
@@ -156,7 +171,7 @@ mod tests {
     use super::*;
 
     fn of(values: &[f64]) -> Vec<ClusterSum> {
-        values.iter().map(|&numerator| ClusterSum { numerator, denominator: 1.0 }).collect()
+        ClusterSum::of(values, None)
     }
 
     #[test]
@@ -177,7 +192,6 @@ mod tests {
         assert_eq!((equal.interval, equal.percentile), ((0.5, 0.5), (0.5, 0.5)));
         assert_eq!(bca(&of(&[0.5]), 100, 1, 0.95, false), None);
         assert_eq!(bca(&of(&[0.5, 0.1]), 0, 1, 0.95, false), None);
-        assert_eq!(bca_of_all_resamples(&[0.5; 8], 0.95), None);
         let weightless = [ClusterSum { numerator: 0.0, denominator: 0.0 }; 3];
         assert_eq!(bca(&weightless, 100, 1, 0.95, false), None);
     }

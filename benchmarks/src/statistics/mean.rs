@@ -1,10 +1,7 @@
 //! Means and their standard errors, also of values in clusters.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-
 use super::Limits;
-use super::normal::student_quantile;
+use super::normal::{p_of_student, student_quantile};
 
 /// Returns the mean of values and its standard error, the sample standard deviation divided by the square root of the
 /// sample size, as reported by lm-eval. Returns `None` for fewer than two values. Two passes, so that the error of
@@ -34,7 +31,7 @@ pub(crate) fn standard_error(sum: f64, sum_of_squares: f64, items: u64) -> Optio
 /// Standard error of a proportion whose trials come in clusters (the steps of a task), from the sum over
 /// clusters of the squared deviations of the numerator from the expected share of the denominator: the
 /// linearised ratio estimator (Cochran 1977, section 6.4), with one degree of freedom less than there are
-/// clusters. `None` for fewer than two clusters. Equals [`ClusteredErrors::cr1`] if every trial is a value.
+/// clusters. `None` for fewer than two clusters.
 pub(crate) fn clustered_error(deviations: f64, trials: f64, clusters: u64) -> Option<f64> {
     if clusters < 2 || trials <= 0.0 {
         return None;
@@ -43,60 +40,11 @@ pub(crate) fn clustered_error(deviations: f64, trials: f64, clusters: u64) -> Op
     Some((deviations.max(0.0) * clusters / (clusters - 1.0)).sqrt() / trials)
 }
 
-/// Student's 95 % interval of a mean; `None` for fewer than two items.
-pub(crate) fn student_interval(mean: f64, standard_error: f64, items: u64) -> Option<Limits> {
+/// Student's interval of a mean at a level such as 0.95; `None` for fewer than two items.
+pub fn student_interval(mean: f64, standard_error: f64, items: u64, level: f64) -> Option<Limits> {
     let degrees = items.checked_sub(1).filter(|degrees| *degrees > 0)? as f64;
-    let half = student_quantile(0.975, degrees) * standard_error;
+    let half = student_quantile(0.5 + level / 2.0, degrees) * standard_error;
     Some((mean - half, mean + half))
-}
-
-/// Standard errors of a mean of values in clusters.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ClusteredErrors {
-    /// As if all values were independent.
-    pub independent: f64,
-    /// Miller 2024 (arXiv 2411.00640): the independent error, with the products of deviations within clusters.
-    pub miller: f64,
-    /// Sums of deviations by cluster, without correction for the number of clusters.
-    pub cr0: f64,
-    /// The same with the factor G / (G − 1) for G clusters.
-    pub cr1: f64,
-}
-
-/// Returns the standard errors of the mean of `values`, which belong to the `clusters` at the same positions. Returns
-/// `None` for fewer than two clusters, or if the lengths differ.
-pub fn clustered_errors<C: Eq + Hash>(values: &[f64], clusters: &[C]) -> Option<ClusteredErrors> {
-    let (mean, independent) = mean_and_error(values).filter(|_| values.len() == clusters.len())?;
-    let count = values.len() as f64;
-    let deviations: Vec<f64> = values.iter().map(|value| value - mean).collect();
-    let sums = sums_by_cluster(&deviations, clusters);
-    let groups = sums.len() as f64;
-    if sums.len() < 2 {
-        return None;
-    }
-    let own: f64 = deviations.iter().map(|deviation| deviation * deviation).sum();
-    let between: f64 = sums.iter().map(|sum| sum * sum).sum();
-    let cr0 = between.sqrt() / count;
-    Some(ClusteredErrors {
-        independent,
-        miller: (independent * independent + (between - own) / (count * count)).max(0.0).sqrt(),
-        cr0,
-        cr1: cr0 * (groups / (groups - 1.0)).sqrt(),
-    })
-}
-
-/// Sums values by cluster, in the order in which the clusters first appear.
-pub(super) fn sums_by_cluster<C: Eq + Hash>(values: &[f64], clusters: &[C]) -> Vec<f64> {
-    let mut positions: HashMap<&C, usize> = HashMap::new();
-    let mut sums: Vec<f64> = Vec::new();
-    for (value, cluster) in values.iter().zip(clusters) {
-        let position = *positions.entry(cluster).or_insert_with(|| {
-            sums.push(0.0);
-            sums.len() - 1
-        });
-        sums[position] += value;
-    }
-    sums
 }
 
 /// Difference of the means a − b of different items, with Welch's interval at a level and its two-sided p value. `a`
@@ -115,13 +63,14 @@ pub fn welch(a: (f64, f64, u64), b: (f64, f64, u64), level: f64) -> Option<(f64,
     let degrees = (left + right) * (left + right)
         / (left * left / (a.2 as f64 - 1.0) + right * right / (b.2 as f64 - 1.0));
     let half = student_quantile(0.5 + level / 2.0, degrees) * error;
-    let p = super::normal::p_of_student(difference / error, degrees);
+    let p = p_of_student(difference / error, degrees);
     Some((difference, (difference - half, difference + half), p))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::normal::student_cdf;
 
     #[test]
     fn known_standard_errors() {
@@ -136,15 +85,6 @@ mod tests {
     }
 
     #[test]
-    fn clusters_are_needed_twice() {
-        assert_eq!(clustered_errors(&[1.0, 0.0], &["a", "a"]), None);
-        assert_eq!(clustered_errors(&[1.0, 0.0], &["a"]), None);
-        let errors = clustered_errors(&[1.0, 1.0, 0.0, 0.0], &[1, 1, 2, 2]).unwrap();
-        // Deviations of the clusters: 1 and -1.
-        assert!((errors.cr1 - clustered_error(2.0, 4.0, 2).unwrap()).abs() < 1e-15);
-    }
-
-    #[test]
     fn welchs_interval() {
         // With equal errors and sizes, the interval is Student's with 2 (n - 1) degrees of freedom.
         let (difference, (low, high), p) = welch((2.0, 0.3, 5), (3.0, 0.3, 5), 0.95).unwrap();
@@ -152,7 +92,7 @@ mod tests {
         let half = student_quantile(0.975, 8.0) * error;
         assert_eq!(difference, -1.0);
         assert!((low + 1.0 + half).abs() < 1e-12 && (high + 1.0 - half).abs() < 1e-12, "{low} {high}");
-        assert!((p - 2.0 * crate::statistics::student_cdf(-1.0 / error, 8.0)).abs() < 1e-12, "{p}");
+        assert!((p - 2.0 * student_cdf(-1.0 / error, 8.0)).abs() < 1e-12, "{p}");
         let equal = welch((1.0, 0.0, 3), (1.0, 0.0, 3), 0.95).unwrap();
         assert_eq!(equal, (0.0, (0.0, 0.0), 1.0));
         assert_eq!(welch((1.0, 0.0, 1), (1.0, 0.0, 3), 0.95), None);

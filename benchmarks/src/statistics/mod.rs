@@ -6,8 +6,8 @@
 //!
 //! | question | function |
 //! |---|---|
-//! | interval of a share | [`wilson`], [`clopper_pearson`] |
-//! | error of a mean | [`mean_and_error`], [`clustered_errors`] |
+//! | interval of a share | [`wilson`] |
+//! | error and interval of a mean | [`mean_and_error`], [`student_interval`] |
 //! | difference of two runs over the same items | [`PairedDifference`], [`paired_score`], [`mcnemar`], [`sign_flip`], [`bca`] |
 //! | difference over different items | [`newcombe`], [`welch`] |
 //! | several tests at once | [`holm`], [`benjamini_hochberg`] |
@@ -28,18 +28,25 @@ mod power;
 mod proportion;
 
 pub use binary::{McNemar, mcnemar, paired_score};
-pub use bootstrap::{Bca, ClusterSum, bca, bca_of_all_resamples};
+pub use bootstrap::{Bca, ClusterSum, bca};
 pub use decision::{NonInferiority, benjamini_hochberg, holm, non_inferiority};
-pub use mean::{ClusteredErrors, clustered_errors, mean_and_error, welch};
-pub(crate) use mean::{clustered_error, standard_error, student_interval};
-pub use normal::{normal_cdf, normal_quantile, student_cdf, student_quantile};
-pub use paired::{PairedDifference, Quantile, SidedShares, linearised, paired_ratio};
+pub(crate) use mean::{clustered_error, standard_error};
+pub use mean::{mean_and_error, student_interval, welch};
+pub use normal::p_of_normal;
+pub use paired::{PairedDifference, SidedShares, linearised, paired_ratio};
 pub use permutation::{Permutation, sign_flip};
-pub use power::{Variances, detectable, detectable_of_discordant, items_needed};
-pub use proportion::{clopper_pearson, newcombe, pass_at_k, pass_hat_k, wilson};
+pub use power::{Variances, detectable, items_needed};
+pub use proportion::{newcombe, pass_at_k, pass_hat_k, wilson};
 
 /// Lower and upper limit of an interval.
 pub type Limits = (f64, f64);
+
+/// Level of intervals and of one-sided limits.
+pub const LEVEL: f64 = 0.95;
+/// Significance level of decisions and of the smallest detectable difference.
+pub const ALPHA: f64 = 0.05;
+/// Power with which a difference is to be detected.
+pub const POWER: f64 = 0.8;
 
 #[cfg(test)]
 mod cases_tests;

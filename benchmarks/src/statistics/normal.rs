@@ -8,11 +8,7 @@ const EXACT: [(f64, f64); 3] =
     [(0.975, 1.959_963_984_540_054), (0.95, 1.644_853_626_951_472_2), (0.8, 0.841_621_233_572_914_3)];
 
 /// Returns the number that a standard normal variable is at most with probability `p`, in 0..=1.
-///
-/// ```
-/// assert_eq!(lumos_benchmarks::statistics::normal_quantile(0.975), 1.959963984540054);
-/// ```
-pub fn normal_quantile(p: f64) -> f64 {
+pub(super) fn normal_quantile(p: f64) -> f64 {
     if let Some((_, quantile)) = EXACT.iter().find(|(probability, _)| *probability == p) {
         return *quantile;
     }
@@ -20,18 +16,18 @@ pub fn normal_quantile(p: f64) -> f64 {
 }
 
 /// Returns the probability that a standard normal variable is at most `x`.
-pub fn normal_cdf(x: f64) -> f64 {
+pub(super) fn normal_cdf(x: f64) -> f64 {
     Normal::standard().cdf(x)
 }
 
 /// Returns the quantile of Student's distribution at probability `p`, in 0..=1; NaN without degrees of freedom.
-pub fn student_quantile(p: f64, degrees: f64) -> f64 {
+pub(super) fn student_quantile(p: f64, degrees: f64) -> f64 {
     StudentsT::new(0.0, 1.0, degrees)
         .map_or(f64::NAN, |distribution| distribution.inverse_cdf(p.clamp(0.0, 1.0)))
 }
 
 /// Returns the probability that a variable with Student's distribution is at most `x`; NaN without degrees of freedom.
-pub fn student_cdf(x: f64, degrees: f64) -> f64 {
+pub(super) fn student_cdf(x: f64, degrees: f64) -> f64 {
     StudentsT::new(0.0, 1.0, degrees).map_or(f64::NAN, |distribution| distribution.cdf(x))
 }
 
@@ -41,7 +37,7 @@ pub(super) fn two_sided(level: f64) -> f64 {
 }
 
 /// Returns the two-sided p value of a standard normal statistic.
-pub(super) fn p_of_normal(statistic: f64) -> f64 {
+pub fn p_of_normal(statistic: f64) -> f64 {
     (2.0 * normal_cdf(-statistic.abs())).min(1.0)
 }
 

@@ -4,21 +4,11 @@
 //! (Miller 2024, arXiv 2411.00640). [`PairedDifference::of`] takes one value per item and side. Figures that are ratios
 //! (steps of tasks, several seeds) are turned into such values by [`linearised`].
 
-use std::hash::Hash;
-
 use super::Limits;
-use super::mean::{mean_and_error, sums_by_cluster};
-use super::normal::{p_of_normal, p_of_student, student_quantile, two_sided};
+use super::bootstrap::ClusterSum;
+use super::mean::mean_and_error;
+use super::normal::{p_of_student, student_quantile};
 use crate::score::Share;
-
-/// Distribution whose quantile scales an interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quantile {
-    /// The normal distribution.
-    Normal,
-    /// Student's distribution, with one degree of freedom less than there are independent items.
-    Student,
-}
 
 /// Mean difference a − b over the same items.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,87 +21,58 @@ pub struct PairedDifference {
     pub difference: f64,
     /// Standard error of the difference.
     pub standard_error: f64,
-    /// Standard error if the items of both sides were different ones.
-    pub unpaired_error: f64,
-    /// Correlation of both sides over items; `None` if either side has the same value everywhere.
-    pub correlation: Option<f64>,
-    /// The difference in standard errors; `None` if the standard error is 0.
-    pub t: Option<f64>,
-    /// Two-sided p value of `t` under Student's distribution; 1 if no item differs.
+    /// Two-sided p value of the t test; 1 if no item differs.
     pub p_t: f64,
-    /// Two-sided p value of `t` under the normal distribution; 1 if no item differs.
-    pub p_z: f64,
 }
 
 impl PairedDifference {
-    /// Compares the values of two sides at the same positions. Returns `None` for fewer than two items, or if the
-    /// lengths differ.
+    /// Compares the values of two sides at the same positions, with the items' clusters, at the same positions, if items
+    /// of one cluster are not independent. The standard error is then that of sums by cluster, with the factor G / (G − 1)
+    /// for G clusters, and at least that of independent items, because the sums of few clusters may be equal by accident.
+    /// Returns `None` for fewer than two items or clusters, or if the lengths differ.
     ///
     /// ```
-    /// use lumos_benchmarks::statistics::{PairedDifference, Quantile};
+    /// use lumos_benchmarks::statistics::PairedDifference;
     ///
     /// let (a, b) = ([1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0]);
-    /// let paired = PairedDifference::of(&a, &b).unwrap();
+    /// let paired = PairedDifference::of(&a, &b, None).unwrap();
     /// assert_eq!((paired.difference, paired.standard_error), (0.25, 0.25));
-    /// let (low, high) = paired.interval(0.95, Quantile::Student);
+    /// let (low, high) = paired.interval(0.95);
     /// assert!(low < 0.0 && high > 0.5);
     /// ```
-    pub fn of(a: &[f64], b: &[f64]) -> Option<Self> {
-        Self::with_clusters::<u32>(a, b, None)
-    }
-
-    /// The same for items in clusters, which are at the same positions as the items: the standard error is that of sums
-    /// by cluster, with the factor G / (G − 1) for G clusters, and at least that of independent items, because the sums
-    /// of few clusters may be equal by accident. Returns `None` for fewer than two clusters.
-    pub fn clustered<C: Eq + Hash>(a: &[f64], b: &[f64], clusters: &[C]) -> Option<Self> {
-        Self::with_clusters(a, b, Some(clusters))
-    }
-
-    fn with_clusters<C: Eq + Hash>(a: &[f64], b: &[f64], clusters: Option<&[C]>) -> Option<Self> {
+    pub fn of(a: &[f64], b: &[f64], clusters: Option<&[u32]>) -> Option<Self> {
         if a.len() != b.len() || clusters.is_some_and(|clusters| clusters.len() != a.len()) {
             return None;
         }
         let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
         let count = differences.len() as f64;
         let (difference, independent) = mean_and_error(&differences)?;
-        let ((_, error_a), (_, error_b)) = (mean_and_error(a)?, mean_and_error(b)?);
         let (clusters, standard_error) = match clusters {
             None => (differences.len(), independent),
-            Some(clusters) => {
+            Some(_) => {
                 let deviations: Vec<f64> = differences.iter().map(|one| one - difference).collect();
-                let sums = sums_by_cluster(&deviations, clusters);
+                let sums = ClusterSum::of(&deviations, clusters);
                 let groups = sums.len() as f64;
-                let between: f64 = sums.iter().map(|sum| sum * sum).sum();
+                let between: f64 = sums.iter().map(|sum| sum.numerator * sum.numerator).sum();
                 (sums.len(), ((between * groups / (groups - 1.0)).sqrt() / count).max(independent))
             }
         };
         if clusters < 2 {
             return None;
         }
-        let unpaired = error_a * error_a + error_b * error_b;
-        let correlation = (error_a > 0.0 && error_b > 0.0)
-            .then(|| (unpaired - independent * independent) / (2.0 * error_a * error_b));
-        let t = (standard_error > 0.0).then(|| difference / standard_error);
-        let certain = if difference == 0.0 { 1.0 } else { 0.0 };
-        Some(Self {
-            items: differences.len(),
-            clusters,
-            difference,
-            standard_error,
-            unpaired_error: unpaired.sqrt(),
-            correlation: correlation.map(|correlation| correlation.clamp(-1.0, 1.0)),
-            t,
-            p_t: t.map_or(certain, |t| p_of_student(t, clusters as f64 - 1.0)),
-            p_z: t.map_or(certain, p_of_normal),
-        })
+        let p_t = if standard_error > 0.0 {
+            p_of_student(difference / standard_error, clusters as f64 - 1.0)
+        } else if difference == 0.0 {
+            1.0
+        } else {
+            0.0
+        };
+        Some(Self { items: differences.len(), clusters, difference, standard_error, p_t })
     }
 
-    /// Returns the interval of the difference at a level such as 0.95.
-    pub fn interval(&self, level: f64, quantile: Quantile) -> Limits {
-        let quantile = match quantile {
-            Quantile::Normal => two_sided(level),
-            Quantile::Student => student_quantile(0.5 + level / 2.0, self.clusters as f64 - 1.0),
-        };
+    /// Returns Student's interval of the difference at a level such as 0.95.
+    pub fn interval(&self, level: f64) -> Limits {
+        let quantile = student_quantile(0.5 + level / 2.0, self.clusters as f64 - 1.0);
         let half = quantile * self.standard_error;
         (self.difference - half, self.difference + half)
     }
@@ -133,7 +94,7 @@ pub struct SidedShares<'a> {
 /// or clusters, and if either side has no weight.
 pub fn paired_ratio(sides: &SidedShares<'_>) -> Option<PairedDifference> {
     let (a, b) = (linearised(sides.a)?, linearised(sides.b)?);
-    PairedDifference::with_clusters(&a, &b, sides.clusters)
+    PairedDifference::of(&a, &b, sides.clusters)
 }
 
 /// Returns one value per item whose mean is the ratio R = Σ numerator / Σ denominator, and whose standard error is that
@@ -166,14 +127,12 @@ mod tests {
     #[test]
     fn equal_sides_do_not_differ() {
         let a = [1.0, 0.0, 0.5];
-        let paired = PairedDifference::of(&a, &a).unwrap();
-        assert_eq!((paired.difference, paired.standard_error, paired.t), (0.0, 0.0, None));
-        assert_eq!((paired.p_t, paired.p_z, paired.correlation), (1.0, 1.0, Some(1.0)));
-        assert_eq!(paired.interval(0.95, Quantile::Student), (0.0, 0.0));
-        assert_eq!(PairedDifference::of(&a, &a[..2]), None);
-        assert_eq!(PairedDifference::of(&a[..1], &a[..1]), None);
-        let certain = PairedDifference::of(&[1.0, 1.0], &[0.0, 0.0]).unwrap();
-        assert_eq!((certain.p_t, certain.p_z, certain.correlation), (0.0, 0.0, None));
+        let paired = PairedDifference::of(&a, &a, None).unwrap();
+        assert_eq!((paired.difference, paired.standard_error, paired.p_t), (0.0, 0.0, 1.0));
+        assert_eq!(paired.interval(0.95), (0.0, 0.0));
+        assert_eq!(PairedDifference::of(&a, &a[..2], None), None);
+        assert_eq!(PairedDifference::of(&a[..1], &a[..1], None), None);
+        assert_eq!(PairedDifference::of(&[1.0, 1.0], &[0.0, 0.0], None).unwrap().p_t, 0.0);
     }
 
     #[test]
@@ -194,12 +153,12 @@ mod tests {
     #[test]
     fn items_of_a_cluster_count_together() {
         let (a, b) = ([1.0, 1.0, 0.0, 0.0], [0.0; 4]);
-        let paired = PairedDifference::clustered(&a, &b, &["x", "x", "y", "y"]).unwrap();
+        let paired = PairedDifference::of(&a, &b, Some(&[1, 1, 2, 2])).unwrap();
         assert_eq!((paired.clusters, paired.standard_error), (2, 0.5));
-        let alone = PairedDifference::clustered(&a, &b, &[0, 1, 2, 3]).unwrap();
-        let independent = PairedDifference::of(&a, &b).unwrap();
+        let alone = PairedDifference::of(&a, &b, Some(&[0, 1, 2, 3])).unwrap();
+        let independent = PairedDifference::of(&a, &b, None).unwrap();
         assert!((alone.standard_error - independent.standard_error).abs() < 1e-15);
-        assert_eq!(PairedDifference::clustered(&a, &b, &[1; 4]), None);
+        assert_eq!(PairedDifference::of(&a, &b, Some(&[1; 4])), None);
     }
 
     #[test]
@@ -207,9 +166,9 @@ mod tests {
         // Each of three clusters loses one of its 20 items.
         let b: Vec<f64> = (0..60).map(|item| if item < 3 { 0.0 } else { 1.0 }).collect();
         let clusters: Vec<u32> = (0..60).map(|item| item % 3).collect();
-        let paired = PairedDifference::clustered(&[1.0; 60], &b, &clusters).unwrap();
-        let independent = PairedDifference::of(&[1.0; 60], &b).unwrap();
+        let paired = PairedDifference::of(&[1.0; 60], &b, Some(&clusters)).unwrap();
+        let independent = PairedDifference::of(&[1.0; 60], &b, None).unwrap();
         assert_eq!((paired.clusters, paired.standard_error), (3, independent.standard_error));
-        assert!(paired.p_t > 0.2 && paired.interval(0.95, Quantile::Student).0 < 0.0, "{paired:?}");
+        assert!(paired.p_t > 0.2 && paired.interval(0.95).0 < 0.0, "{paired:?}");
     }
 }

@@ -18,6 +18,11 @@ pub struct Variances {
 }
 
 impl Variances {
+    /// Returns the variances of deterministic runs, or of measured differences, in which attempts have no part of their own.
+    pub fn of_items(omega2: f64) -> Self {
+        Self { omega2, sigma2_a: 0.0, sigma2_b: 0.0, attempts_a: 1, attempts_b: 1 }
+    }
+
     /// Returns the variance of an item's measured difference.
     fn of_an_item(&self) -> f64 {
         let part = |sigma2: f64, attempts: u64| sigma2 / attempts.max(1) as f64;
@@ -36,16 +41,11 @@ pub fn detectable(items: u64, variances: &Variances, alpha: f64, power: f64) -> 
     quantiles(alpha, power) * (variances.of_an_item() / items.max(1) as f64).sqrt()
 }
 
-/// Returns the number of items that are needed to detect a difference of `delta`; `u64::MAX` for a difference of 0.
-pub fn items_needed(delta: f64, variances: &Variances, alpha: f64, power: f64) -> u64 {
-    let needed = quantiles(alpha, power).powi(2) * variances.of_an_item() / (delta * delta);
-    if needed.is_nan() { u64::MAX } else { needed.ceil() as u64 }
-}
-
-/// Returns the smallest detectable difference of two deterministic runs whose items are right or wrong, if this share
-/// of items is right in only one of them.
-pub fn detectable_of_discordant(items: u64, share: f64, alpha: f64, power: f64) -> f64 {
-    quantiles(alpha, power) * (share / items.max(1) as f64).sqrt()
+/// Returns the number of items that are needed to detect a difference of `delta`; `None` for a difference of 0.
+pub fn items_needed(delta: f64, variances: &Variances, alpha: f64, power: f64) -> Option<u64> {
+    let needed = (quantiles(alpha, power).powi(2) * variances.of_an_item() / (delta * delta)).ceil();
+    // Neither infinity nor NaN.
+    (needed < u64::MAX as f64).then_some(needed as u64)
 }
 
 #[cfg(test)]
@@ -57,10 +57,9 @@ mod tests {
         let variances = Variances { omega2: 0.2, sigma2_a: 0.1, sigma2_b: 0.1, attempts_a: 1, attempts_b: 2 };
         let of = |items| detectable(items, &variances, 0.05, 0.8);
         assert!((of(100) - 2.0 * of(400)).abs() < 1e-15);
-        let needed = items_needed(of(400), &variances, 0.05, 0.8);
+        let needed = items_needed(of(400), &variances, 0.05, 0.8).unwrap();
         assert!((400..=401).contains(&needed), "{needed}");
-        assert_eq!(items_needed(0.0, &variances, 0.05, 0.8), u64::MAX);
-        let none = Variances { omega2: 0.0, sigma2_a: 0.0, sigma2_b: 0.0, ..variances };
-        assert_eq!(items_needed(0.0, &none, 0.05, 0.8), u64::MAX);
+        assert_eq!(items_needed(0.0, &variances, 0.05, 0.8), None);
+        assert_eq!(items_needed(0.0, &Variances::of_items(0.0), 0.05, 0.8), None);
     }
 }

@@ -1,8 +1,6 @@
 //! Intervals of a share of items, and of the difference of two shares over different items. Shares of items of which one
 //! or all of several attempts are correct.
 
-use statrs::distribution::{Beta, ContinuousCDF};
-
 use super::Limits;
 use super::normal::two_sided;
 
@@ -27,18 +25,6 @@ pub fn wilson(successes: f64, trials: f64, level: f64) -> Option<Limits> {
     // At 0 and 1 the limit is the share itself, except for rounding.
     let low = if share == 0.0 { 0.0 } else { (centre - half).max(0.0) };
     let high = if share == 1.0 { 1.0 } else { (centre + half).min(1.0) };
-    Some((low, high))
-}
-
-/// The exact interval of a share (Clopper and Pearson 1934), which covers the true share in at least `level` of all
-/// samples. Returns `None` without trials or with more successes than trials.
-pub fn clopper_pearson(successes: u64, trials: u64, level: f64) -> Option<Limits> {
-    let failures = trials.checked_sub(successes).filter(|_| trials > 0)?;
-    let tail = (1.0 - level) / 2.0;
-    let (successes, failures) = (successes as f64, failures as f64);
-    let quantile = |a: f64, b: f64, p: f64| Some(Beta::new(a, b).ok()?.inverse_cdf(p));
-    let low = if successes == 0.0 { 0.0 } else { quantile(successes, failures + 1.0, tail)? };
-    let high = if failures == 0.0 { 1.0 } else { quantile(successes + 1.0, failures, 1.0 - tail)? };
     Some((low, high))
 }
 
@@ -106,8 +92,6 @@ mod tests {
     #[test]
     fn nothing_measured_has_no_interval() {
         assert_eq!(wilson(0.0, 0.0, 0.95), None);
-        assert_eq!(clopper_pearson(0, 0, 0.95), None);
-        assert_eq!(clopper_pearson(2, 1, 0.95), None);
         assert_eq!(newcombe((0.0, 0.0), (1.0, 2.0), 0.95), None);
     }
 

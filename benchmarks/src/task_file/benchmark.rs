@@ -132,18 +132,10 @@ pub(super) fn metrics(definition: &TaskDefinition) -> Vec<MetricDefinition> {
     definition.metrics.iter().filter_map(named).collect()
 }
 
-fn leak<T>(values: Vec<T>) -> &'static [T] {
-    Vec::leak(values)
-}
-
-fn text(text: &str) -> &'static str {
-    String::leak(text.to_owned())
-}
-
 /// Describes the benchmark of a definition, which must be free of problems.
 pub(crate) fn describe(definition: &'static TaskDefinition, origin: Origin) -> BenchmarkDescription {
     let base = definition.family.base();
-    let metrics = leak(metrics(definition));
+    let metrics: &'static [MetricDefinition] = Vec::leak(metrics(definition));
     let figure = |figure: &'static TaskFigure| PublishedFigure {
         metric: figure.metric.as_deref().or(metrics.first().map(|metric| metric.name)).unwrap_or_default(),
         formulation: figure.formulation,
@@ -151,6 +143,7 @@ pub(crate) fn describe(definition: &'static TaskDefinition, origin: Origin) -> B
         percent: figure.percent,
         source: &figure.source,
     };
+    let published: Vec<PublishedFigure> = definition.published.iter().map(figure).collect();
     let of_base = base.description();
     let data_file = match origin {
         Origin::TaskFile(file) => file.data_file(),
@@ -161,7 +154,7 @@ pub(crate) fn describe(definition: &'static TaskDefinition, origin: Origin) -> B
         name: &definition.name,
         family: definition.family,
         title: definition.title.as_deref().unwrap_or(&definition.name),
-        data_file: text(&data_file.to_string_lossy()),
+        data_file: String::leak(data_file.to_string_lossy().into_owned()),
         formulations: match definition.formulations.as_slice() {
             [] => definition.added_family.map_or(of_base.formulations, |family| family.formulations),
             some => some,
@@ -174,7 +167,7 @@ pub(crate) fn describe(definition: &'static TaskDefinition, origin: Origin) -> B
             (Some(_), _) | (None, Some(_)) => &MODULES,
             (None, None) => of_base.modules,
         },
-        tools: leak(definition.called_tools()),
+        tools: Vec::leak(definition.called_tools()),
         prompts_hash: Box::leak(Box::new(move || {
             let hash = (base.prompts_hash(), definition.items_hash());
             match origin {
@@ -189,7 +182,7 @@ pub(crate) fn describe(definition: &'static TaskDefinition, origin: Origin) -> B
             }
         })),
         metrics,
-        published: leak(definition.published.iter().map(figure).collect()),
+        published: Vec::leak(published),
         published_items: definition.data.items.map(PublishedItems::All),
         downloads: &[],
         group_label: definition.fields.group.as_deref().or(of_base.group_label),

@@ -310,6 +310,9 @@ impl TaskDefinition {
 }
 
 impl TaskFile {
+    /// Ending of the names of task files.
+    pub const ENDING: &str = ".toml";
+
     /// Maximum length of a task file in bytes.
     pub const MOST_BYTES: u64 = 1 << 20;
 

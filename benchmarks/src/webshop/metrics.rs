@@ -43,14 +43,12 @@ pub(super) fn score(outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
         (Scoring::Paper, _) => as_published(evidence),
         (Scoring::Corrected, _) => evidence.first.as_ref().map_or([0.0; 3], |first| first.by_group),
     };
-    let share = |numerator: f64| Share { numerator, denominator: 1.0 };
-    let full = if reward >= 1.0 { 1.0 } else { 0.0 };
     Some(
         ItemScore::default()
-            .with(REWARD.name, share(reward))
-            .with(SUCCESS.name, share(full))
-            .with(LOWEST.name, share(lowest))
-            .with(HIGHEST.name, share(highest)),
+            .with(REWARD.name, Share::once(reward))
+            .with(SUCCESS.name, Share::once(f64::from(reward >= 1.0)))
+            .with(LOWEST.name, Share::once(lowest))
+            .with(HIGHEST.name, Share::once(highest)),
     )
 }
 

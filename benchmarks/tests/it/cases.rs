@@ -9,7 +9,7 @@ use lumos_benchmarks::replay::{configuration, read_cases, record, replay};
 use lumos_benchmarks::{DataSource, all, get};
 use lumos_tasks::recorded::Case;
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, Item, Next, Reply, Role,
+    Behaviour, Completion, Configuration, Episode, Formulation, Item, Next, Reply, Role, WorkUnit,
 };
 use proptest::prelude::*;
 
@@ -107,7 +107,7 @@ fn a_benchmark_that_is_not_there_is_skipped() {
 }
 
 /// Runs an episode. `replies` are used in order, and the maths service computes.
-fn run(unit: &EpisodeUnit, replies: &[String]) -> Episode {
+fn run(unit: &WorkUnit, replies: &[String]) -> Episode {
     let world = World::of(get(&unit.configuration.benchmark).unwrap());
     let mut episode = Episode::start(unit);
     let mut replies = replies.iter().cycle();
@@ -133,13 +133,13 @@ fn unit(
     formulation: Formulation,
     behaviour: Behaviour,
     rounds: u32,
-) -> EpisodeUnit {
+) -> WorkUnit {
     let configuration = Configuration {
         behaviour,
         max_rounds: rounds,
         ..configuration(get(benchmark).unwrap(), formulation, Vec::new())
     };
-    EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::new(configuration))
+    WorkUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::new(configuration))
 }
 
 /// Generates replies that are partly valid.

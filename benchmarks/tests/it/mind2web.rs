@@ -1,7 +1,6 @@
 //! Compares Mind2Web with the recorded behaviour of the original, if `LUMOS_SHARED` names the folder that
 //! contains it, and tests the loader on generated files.
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,15 +10,15 @@ use crate::official::{
     parse_generation, parse_multichoice, parse_multichoice_llm,
 };
 use flate2::read::GzDecoder;
-use lumos_benchmarks::replay::{read_cases, record, replay};
+use lumos_benchmarks::replay::{configuration, read_cases, record, replay};
 use lumos_benchmarks::{DataError, DataSource, Scoring, find};
 use lumos_capabilities::shared;
 use lumos_environments::dom;
 use lumos_tasks::families::web::{Obstacle, PageExecution, WebResult};
 use lumos_tasks::recorded::Case;
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings, Next, Reply,
-    Role, Setup, Target, Task, ToolBackend, ToolCall, ToolReply,
+    Behaviour, Completion, Configuration, Episode, Formulation, Next, Reply, Role, Setup, Target, Task,
+    ToolBackend, ToolCall, ToolReply, WorkUnit,
 };
 use serde_json::{Value, json};
 
@@ -268,19 +267,11 @@ fn what_a_browser_did_is_recorded_and_replayed() {
     let Setup::Web { steps: pages } = item.setup.clone() else { panic!() };
     let browser = ToolBackend { tool: "web".to_owned(), backend: "chromedriver".to_owned(), version: 1 };
     let configuration = Arc::new(Configuration {
-        benchmark: "mind2web".to_owned(),
-        formulation: Formulation::Iterative,
         behaviour: Behaviour::Corrected,
         max_rounds: benchmark.max_rounds(Behaviour::Corrected),
-        models: BTreeMap::new(),
-        tools: vec![browser],
-        generation: GenerationSettings::default(),
-        seed: 0,
-        prompts: benchmark.prompts_hash(),
-        format: lumos_tasks::PromptFormat::default(),
-        agent: None,
+        ..configuration(benchmark, Formulation::Iterative, vec![browser])
     });
-    let unit = EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
+    let unit = WorkUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
     let mut episode = Episode::start(&unit);
     let refused = WebResult::Refused(Obstacle::Disabled);
     loop {

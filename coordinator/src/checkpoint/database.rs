@@ -3,6 +3,8 @@
 //! sled panics on some damage and waits forever for threads that cannot be started, so it is opened on a
 //! separate thread with a timeout.
 //!
+//! The database states the version of its layout; the journal has a version of its own in its header (`frame`).
+//!
 //! The tree of identities contains packed values ([`Identities`]). Recovery reads them to name items that are
 //! lost in both copies; everything else uses the keys of the journal.
 
@@ -30,6 +32,18 @@ const CHECK: Duration = Duration::from_secs(1);
 
 /// Number of threads that sled starts when it is first used. If one of them is missing, sled waits forever.
 const THREADS: usize = 7;
+
+/// Layout version.
+pub(super) const SCHEMA: u32 = 2;
+
+const SCHEMA_KEY: &str = "schema";
+/// Present in the database of a checkpoint that has a journal.
+pub(super) const JOURNAL_KEY: &str = "journal";
+
+/// Whether a key of the `meta` tree is the database's own, which the journal does not have.
+pub(super) fn is_own_key(key: &[u8]) -> bool {
+    [SCHEMA_KEY, JOURNAL_KEY].iter().any(|own| own.as_bytes() == key)
+}
 
 /// The database and its trees.
 #[derive(Debug, Clone)]
@@ -73,6 +87,21 @@ impl Database {
                 folder: owned.clone(),
             })
         })
+    }
+
+    /// Marks a new database with the layout version. Fails if the database has another layout.
+    pub(super) fn ensure_layout(&self) -> Result<(), CheckpointError> {
+        let failed = |error| CheckpointError::of_sled(&self.folder, &error);
+        let Some(found) = self.meta.get(SCHEMA_KEY).map_err(failed)? else {
+            self.meta.insert(SCHEMA_KEY, &SCHEMA.to_be_bytes()).map_err(failed)?;
+            return self.flush();
+        };
+        if found.as_ref() == SCHEMA.to_be_bytes() {
+            return Ok(());
+        }
+        let number = <[u8; 4]>::try_from(&*found).map(u32::from_be_bytes);
+        let found = number.map_or_else(|_| hex::encode(&*found), |number| number.to_string());
+        Err(CheckpointError::Schema { folder: self.folder.clone(), found, known: SCHEMA })
     }
 
     /// Flushes all trees.

@@ -71,13 +71,14 @@ pub enum CheckpointError {
     },
     /// The checkpoint was written by another version of lumos.
     #[error(
-        "unsupported layout {found} of checkpoint `{}`: expected {known}; use the version of lumos that wrote it",
+        "unsupported layout {found} of checkpoint `{}`: expected {known}\n\
+         hint: continue and read this run with the version of lumos that wrote it; its recorded outcomes are unchanged",
         folder.display()
     )]
     Schema {
         /// The folder.
         folder: PathBuf,
-        /// The layout found, in hexadecimal.
+        /// The layout found.
         found: String,
         /// The layout this program writes.
         known: u32,

@@ -96,7 +96,7 @@ impl JournalFile {
             HeadRead::Version(found) => Err(CheckpointError::Schema {
                 folder: self.path.parent().unwrap_or(&self.path).to_owned(),
                 found: format!("journal {found}"),
-                known: super::layout::SCHEMA,
+                known: super::database::SCHEMA,
             }),
         }
     }

@@ -47,7 +47,6 @@ mod frame;
 pub mod fuzzing;
 mod index;
 mod journal;
-mod layout;
 mod lock;
 mod reader;
 mod recover;
@@ -90,6 +89,11 @@ const SECONDS_KEY: &str = "seconds";
 const COMPUTING_KEY: &str = "computing";
 /// Prefix of the note keys of workers.
 const WORKERS_KEY: &str = "worker ";
+
+/// Maximum number of entries written to the database at a time.
+const TOGETHER: usize = 1000;
+/// Maximum number of bytes written at a time: items that contain web pages have megabytes each.
+const BYTES_TOGETHER: usize = 16 << 20;
 
 /// Marks a plan as complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -229,9 +233,6 @@ impl Checkpoint {
         I: IntoIterator,
         I::Item: Borrow<Item>,
     {
-        const TOGETHER: usize = 1000;
-        // Items that contain web pages have megabytes each.
-        const BYTES_TOGETHER: usize = 16 << 20;
         let failed = |error| CheckpointError::of_sled(self.folder(), &error);
         let mut journal = self.journal();
         let mut stored = 0;

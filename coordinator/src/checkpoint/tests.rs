@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use lumos_tasks::{ContentHash, Ending, Fault, FaultKind, Outcome, Telemetry, UnitId};
 
-use super::codec::decode;
 use super::database::open_sled;
 use super::journal::Location;
 use super::store::Batch;
 use super::*;
 use crate::samples::{configuration, item};
-use crate::unit_key::UnitKey;
 
 pub(super) fn unit(number: u64) -> UnitId {
     UnitId::new(ContentHash::of_json(&number))
@@ -105,63 +103,24 @@ async fn records_made_together_settle_each_unit_once() {
     assert_eq!(checkpoint.records().count(), 200);
 }
 
-#[tokio::test]
-async fn a_folder_of_the_first_layout_is_brought_up() {
-    let folder = tempfile::tempdir().unwrap();
-    let items: Vec<Item> = (0..600).map(item).collect();
-    let checkpoint = Checkpoint::create(folder.path()).unwrap();
-    checkpoint.store_items("gsm8k", &items).unwrap();
-    checkpoint.store_items("svamp", &items[..3]).unwrap();
-    checkpoint.record(record(0, 1, true)).await.unwrap();
-    checkpoint.record(record(1, 1, false)).await.unwrap();
-    checkpoint.close().unwrap();
-    // The first layout: no journal, no identities, no index.
-    std::fs::remove_file(folder.path().join("journal")).unwrap();
-    let database = open_sled(folder.path()).unwrap();
-    database.drop_tree("identities").unwrap();
-    database.drop_tree("index").unwrap();
-    let (log, old) = (database.open_tree("log").unwrap(), database.open_tree("records").unwrap());
-    for value in log.iter().values() {
-        let value = value.unwrap();
-        let record: Record = decode(Path::new(""), &value).unwrap();
-        let mut key = UnitKey::of(&record.unit).bytes().to_vec();
-        key.extend_from_slice(&record.attempt.to_be_bytes());
-        key.push(u8::from(!record.outcome.is_fault()));
-        old.insert(key, value).unwrap();
-    }
-    drop((log, old));
-    database.drop_tree("log").unwrap();
-    database.open_tree("meta").unwrap().remove("journal").unwrap();
-    database.open_tree("meta").unwrap().insert("schema", &1u32.to_be_bytes()).unwrap();
-    database.flush().unwrap();
-    drop(database);
-
-    for _ in 0..2 {
-        let checkpoint = Checkpoint::open(folder.path()).unwrap();
-        assert_eq!(checkpoint.status(&unit(0)), UnitStatus::Faulted { attempts: 1, last: 1 });
-        assert_eq!(checkpoint.status(&unit(1)), UnitStatus::Settled(Settlement::Answered));
-        assert_eq!(checkpoint.records_of(&unit(0)).unwrap(), [record(0, 1, true)]);
-        assert_eq!(checkpoint.records_of(&unit(1)).unwrap(), [record(1, 1, false)]);
-        assert_eq!(checkpoint.records().count(), 2);
-        for (benchmark, count) in [("gsm8k", 600), ("svamp", 3)] {
-            let ids: Vec<_> = checkpoint.item_ids(benchmark).collect::<Result<_, _>>().unwrap();
-            let expected: Vec<_> = items[..count].iter().map(|item| (item.index, item.id.clone())).collect();
-            assert_eq!(ids, expected);
-        }
-        checkpoint.close().unwrap();
-    }
-}
-
 #[test]
-fn a_later_layout_is_refused() {
+fn other_layouts_are_refused_and_left_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     Checkpoint::create(folder.path()).unwrap().close().unwrap();
-    let database = open_sled(folder.path()).unwrap();
-    database.open_tree("meta").unwrap().insert("schema", &9u32.to_be_bytes()).unwrap();
-    database.flush().unwrap();
-    drop(database);
-    let error = Checkpoint::open(folder.path()).unwrap_err();
-    assert!(matches!(error, CheckpointError::Schema { .. }), "{error:?}");
+    for layout in [1u32, 9] {
+        let database = open_sled(folder.path()).unwrap();
+        database.open_tree("meta").unwrap().insert("schema", &layout.to_be_bytes()).unwrap();
+        database.flush().unwrap();
+        drop(database);
+        let error = Checkpoint::open(folder.path()).unwrap_err();
+        assert!(matches!(error, CheckpointError::Schema { .. }), "{error:?}");
+        let message = error.to_string();
+        assert!(message.starts_with(&format!("unsupported layout {layout} of checkpoint `")), "{message}");
+        assert!(message.contains("\nhint: "), "{message}");
+        let database = open_sled(folder.path()).unwrap();
+        let kept = database.open_tree("meta").unwrap().get("schema").unwrap();
+        assert_eq!(kept.as_deref(), Some(&layout.to_be_bytes()[..]));
+    }
 }
 
 #[tokio::test]

@@ -7,9 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lumos_benchmarks::{Benchmark, ItemScore, Scoring};
-use lumos_tasks::{
-    Assignment, Configuration, ContentHash, EpisodeUnit, Item, Outcome, RunToken, Target, WorkUnit,
-};
+use lumos_tasks::{Assignment, Configuration, ContentHash, Item, Outcome, RunToken, Target, WorkUnit};
 
 use super::order::{groups, ranks};
 use super::unit_tracker::{UnitAttempt, UnitIndex, UnitTracker};
@@ -73,7 +71,7 @@ pub(crate) fn tracker(
                         positions.iter().filter(|&&position| configurations[position].has_item(item))
                     {
                         let unit =
-                            UnitKey::of(&EpisodeUnit::identity_of(&id, &configurations[position].identity));
+                            UnitKey::of(&WorkUnit::identity_of(&id, &configurations[position].identity));
                         // Configurations are far fewer than 2^32.
                         tracker.add(position as u32, item, unit, store.unit_status(&unit));
                     }
@@ -113,7 +111,7 @@ pub(crate) fn watches(
                 if index >= end {
                     break;
                 }
-                let unit = EpisodeUnit::identity_of(&id, &planned.identity);
+                let unit = WorkUnit::identity_of(&id, &planned.identity);
                 let Some(outcome) = store.outcome(&unit)? else { continue };
                 let item = store.item(name, index)?;
                 if let Some(score) = item.and_then(|item| benchmark.score(&item.target, &outcome, scoring)) {
@@ -160,16 +158,12 @@ impl<'a> AssignmentBuilder<'a> {
             .store
             .item(benchmark, item)?
             .ok_or_else(|| lost(format!("item {item} of {benchmark} not found")))?;
-        let unit = EpisodeUnit::under(id, task, setup, Arc::clone(&known.configuration), &known.identity);
+        let unit = WorkUnit::under(id, task, setup, Arc::clone(&known.configuration), &known.identity);
         if UnitKey::of(&unit.id) != unit_attempt.unit {
             return Err(lost(format!("item {item} of {benchmark} differs from the planned one")));
         }
         self.targets.insert(unit_attempt.unit_index, target);
-        let assignment = Assignment {
-            unit: WorkUnit::Episode(unit),
-            attempt: unit_attempt.attempt,
-            run: self.run.clone(),
-        };
+        let assignment = Assignment { unit, attempt: unit_attempt.attempt, run: self.run.clone() };
         Ok((assignment.message_id(), assignment))
     }
 

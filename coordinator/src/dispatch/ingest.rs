@@ -19,7 +19,7 @@ pub(super) struct PendingResult {
     /// The score under the first scoring.
     pub(super) score: Option<ItemScore>,
     pub(super) worker: String,
-    /// The event, if the result has an effect.
+    /// The event, if the result has an effect. What it says about other units is filled in when it is emitted.
     pub(super) event: Event,
 }
 
@@ -52,6 +52,7 @@ impl PendingResult {
                     seconds: telemetry.seconds,
                     drafts: telemetry.drafts,
                     cost: telemetry.cost,
+                    at_hand: 0,
                 }
             }
         };

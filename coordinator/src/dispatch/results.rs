@@ -55,7 +55,7 @@ impl Session<'_> {
                 tracing::warn!(%unit, "dropped a result: its unit is not part of this run");
                 return None;
             }
-            Acceptance::NeverSent { attempt } => {
+            Acceptance::NeverSent => {
                 tracing::warn!(%unit, attempt, "dropped a result: its attempt was never published");
                 return None;
             }
@@ -96,7 +96,8 @@ impl Session<'_> {
             None => Transition::Duplicate,
         };
         match (transition, &mut event) {
-            (Transition::Settled(_), Event::Settled { configuration, item, .. }) => {
+            (Transition::Settled(_), Event::Settled { configuration, item, at_hand, .. }) => {
+                *at_hand = self.at_hand();
                 self.watch(*configuration, *item, score.as_ref());
             }
             (Transition::Late, _) => return,

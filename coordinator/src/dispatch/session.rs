@@ -313,7 +313,7 @@ impl<'a> Session<'a> {
     async fn stop(&mut self, work: &dyn Queue<Assignment>, reason: &str) {
         self.publishing = false;
         work.close();
-        let at_hand = self.tracker.in_flight().min(self.at_once()) as u64;
+        let at_hand = self.at_hand();
         let at_most = self.link.as_ref().map(|link| link.patience.as_secs_f64());
         self.sink.emit(Event::Draining { reason: reason.to_owned(), at_hand, at_most }).await;
     }
@@ -369,6 +369,11 @@ impl<'a> Session<'a> {
     fn at_once(&self) -> usize {
         let concurrency = self.link.as_ref().map(|link| link.gauges.concurrency.load(Ordering::Relaxed));
         concurrency.map_or(self.terms.at_once, |concurrency| self.terms.at_once.min(concurrency))
+    }
+
+    /// Number of episodes in progress, at most.
+    pub(super) fn at_hand(&self) -> u64 {
+        self.tracker.in_flight().min(self.at_once()) as u64
     }
 
     fn round(&self) -> u32 {

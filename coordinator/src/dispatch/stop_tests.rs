@@ -1,6 +1,6 @@
 //! Stop rules: in sessions, and as a property of the unit tracker.
 
-use lumos_tasks::{ContentHash, WorkUnit};
+use lumos_tasks::ContentHash;
 use proptest::prelude::*;
 
 use super::tests::Stage;
@@ -58,7 +58,7 @@ async fn a_configuration_ends_after_its_first_items() {
 async fn a_configuration_whose_first_items_faulted_continues() {
     let stage = stage(DispatchOrder::Listed);
     let is_whole = |assignment: &Assignment| {
-        let WorkUnit::Episode(unit) = &assignment.unit;
+        let unit = &assignment.unit;
         unit.item != item(3).id || unit.configuration.seed != 0
     };
     let terms = DispatchConfig { retry_on_error: 0, ..stage.terms() };

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use lumos_queue::MemoryQueue;
-use lumos_tasks::{Ending, Fault, FaultKind, Outcome, Telemetry, WorkUnit};
+use lumos_tasks::{Ending, Fault, FaultKind, Outcome, Telemetry};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -99,11 +99,10 @@ fn worker(
 }
 
 fn finished(assignment: &Assignment, answered: bool) -> Finished {
-    let WorkUnit::Episode(unit) = &assignment.unit;
     let fault = Fault { kind: FaultKind::Worker, message: "broken".to_owned() };
     let ending = if answered { Ending::Answered } else { Ending::Faulted(fault) };
     Finished {
-        unit: unit.id.clone(),
+        unit: assignment.unit.id.clone(),
         attempt: assignment.attempt,
         outcome: Outcome { ending, evidence: None, steps: Vec::new() },
         telemetry: Telemetry::default(),
@@ -132,6 +131,19 @@ async fn every_unit_is_done_once_and_a_second_session_does_nothing() {
     let (again, _, given) = stage.run(stage.terms(), |_| true, 1).await;
     assert_eq!((again.settled, given), (80, 0));
     assert_eq!(stage.checkpoint.seconds().unwrap(), Some(seconds), "nothing was done in the second session");
+}
+
+#[tokio::test]
+async fn settled_units_come_with_the_number_of_episodes_in_progress() {
+    let stage = Stage::new(10);
+    let terms = DispatchConfig { at_once: 3, ..stage.terms() };
+    let (_, events, _) = stage.run(terms, |_| true, 1).await;
+    let at_hand = |event: &Event| match event {
+        Event::Settled { at_hand, .. } => Some(*at_hand),
+        _ => None,
+    };
+    let at_hand: Vec<u64> = events.iter().filter_map(at_hand).collect();
+    assert_eq!((at_hand.len(), at_hand.iter().max(), at_hand.last()), (20, Some(&3), Some(&0)));
 }
 
 #[tokio::test]
@@ -244,7 +256,7 @@ async fn published(stage: &Stage) -> Vec<(u64, u64)> {
         loop {
             let leases = work.claim(1).await.unwrap();
             for lease in &leases {
-                let WorkUnit::Episode(unit) = &lease.body().unit;
+                let unit = &lease.body().unit;
                 let item = (0..20).find(|index| item(*index).id == unit.item).unwrap();
                 order.push((unit.configuration.seed, item));
                 let finished = finished(lease.body(), true);

@@ -126,7 +126,7 @@ pub(crate) enum Acceptance {
     /// Not a unit of this session: it was settled before, or is not part of this run.
     Unknown,
     /// A unit of this session, but an attempt that was never published.
-    NeverSent { attempt: u32 },
+    NeverSent,
 }
 
 /// The open units of a session.
@@ -429,7 +429,7 @@ impl UnitTracker {
             return Acceptance::Unknown;
         }
         if attempt == 0 || attempt > unit.attempt {
-            return Acceptance::NeverSent { attempt };
+            return Acceptance::NeverSent;
         }
         Acceptance::Known { unit_index, configuration: unit.configuration, item: unit.item }
     }

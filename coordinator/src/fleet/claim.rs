@@ -88,9 +88,7 @@ impl Claim {
 
 /// Returns the name of this host.
 pub(crate) fn host() -> String {
-    let read = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let named = read.or_else(|| std::env::var("HOSTNAME").ok());
-    named.map_or_else(|| "an unnamed host".to_owned(), |name| name.trim().to_owned())
+    gethostname::gethostname().to_string_lossy().into_owned()
 }
 
 /// Returns the boot id and the process namespace of this process.

@@ -274,6 +274,5 @@ async fn attend(
         }
     }
     engines::store(&around, checkpoint, Duration::ZERO);
-    let summary = ended?;
-    Ok(summary)
+    Ok(ended?)
 }

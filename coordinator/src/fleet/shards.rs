@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use lumos_queue::nats::NatsQueue;
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ShardId, WorkMessage};
-use lumos_tasks::{Assignment, Configuration, ContentHash, RunToken, WorkUnit};
+use lumos_tasks::{Assignment, Configuration, ContentHash, RunToken};
 
 use super::error::CoordinatorError;
 use super::retrying_client::RetryingClient;
@@ -62,7 +62,7 @@ impl Shards {
     }
 
     fn route(&self, assignment: &Assignment) -> Result<&Route, QueueError> {
-        let WorkUnit::Episode(unit) = &assignment.unit;
+        let unit = &assignment.unit;
         // Units share their configuration with the manifest, so comparing pointers avoids hashing.
         self.routes
             .iter()

@@ -6,6 +6,9 @@ use serde::Deserialize;
 
 use crate::error::LoadError;
 
+/// Maximum sequence length of the published reader and cross-encoders.
+const LONGEST: usize = 512;
+
 /// The shape of an encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct EncoderConfig {
@@ -197,12 +200,13 @@ impl EncoderConfig {
         })
     }
 
-    /// Maximum sequence length in tokens.
+    /// Maximum sequence length in tokens; longer input is truncated.
     pub(super) fn longest(&self) -> usize {
-        match self.family {
+        let positions = match self.family {
             Family::Bert | Family::Deberta(_) => self.positions,
             Family::Roberta => self.positions.saturating_sub(self.padding as usize + 1),
-        }
+        };
+        positions.min(LONGEST)
     }
 }
 

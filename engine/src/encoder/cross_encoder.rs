@@ -18,9 +18,6 @@ use crate::load::weights::Weights;
 use crate::model::LinearScratch;
 use crate::tokenizer::Tokenizer;
 
-/// Maximum sequence length of the published cross-encoders; longer input is truncated.
-const LONGEST: usize = 512;
-
 /// A cross-encoder as in the sentence-transformers library, with one label (Reimers and Gurevych 2019):
 /// `RobertaForSequenceClassification` (`cross-encoder/stsb-roberta-large`) or
 /// `DebertaV2ForSequenceClassification` (`osunlp/MindAct_CandidateGeneration_deberta-v3-base`).
@@ -61,7 +58,7 @@ impl CrossEncoder {
         };
         let ((config, layer), tokenizer, weights) = contents(folder, parse)?;
         tokenizer.check_rows(Reading::new(&weights, layer).words(&config)?)?;
-        let longest = config.longest().min(LONGEST);
+        let longest = config.longest();
         let pairs = Pairs(tokenizer.for_pairs(longest)?);
         let load = move || Classifier::load(&config, &weights, layer, longest);
         Ok(Self { service: Arc::new(Service::start(pairs, threads, load)?) })

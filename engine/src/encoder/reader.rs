@@ -15,8 +15,6 @@ use crate::load::contents;
 use crate::load::weights::Weights;
 use crate::tokenizer::Tokenizer;
 
-/// Maximum sequence length of the published reader; longer input is truncated.
-const LONGEST: usize = 512;
 /// Tensor name prefixes of the encoder and of the scoring layer in transformers.
 const ENCODER: &str = "span_predictor.encoder.bert_model";
 const CLASSIFIER: &str = "span_predictor.qa_classifier";
@@ -54,7 +52,7 @@ impl DprReader {
     pub fn open(folder: &Path, threads: Option<usize>) -> Result<Self, LoadError> {
         let (config, tokenizer, weights) = contents(folder, EncoderConfig::parse)?;
         tokenizer.check_rows(Reading::new(&weights, ENCODER).words(&config)?)?;
-        let longest = config.longest().min(LONGEST);
+        let longest = config.longest();
         let tokenizer = PassageTokenizer::new(tokenizer, longest)?;
         let load = move || Scorer::load(&config, &weights, longest);
         Ok(Self { service: Arc::new(Service::start(tokenizer, threads, load)?) })

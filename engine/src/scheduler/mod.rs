@@ -21,19 +21,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::cache::Pool;
 use crate::device::lost_gpu;
-use crate::error::GenerateError;
+use crate::error::{GenerateError, panic_message};
 use crate::model::{Chunk, ForwardError, LanguageModel, Prediction};
 use crate::speculation::{DraftPolicy, DraftUsage, Speculation};
 use crate::tokenizer::Tokenizer;
 pub(crate) use sequence::{Completion, Sequence, SequenceRequest, Submission};
 
 /// An engine's counters at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Steps computed.
     pub steps: u64,
@@ -244,8 +243,7 @@ impl Scheduler {
                 return;
             }
             Err(panic) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let reason = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic");
+                let reason = panic_message(&*panic).unwrap_or("panic");
                 return self.fail_step(&format!("internal error: {reason}"));
             }
         };

@@ -10,7 +10,11 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
 
 use super::StoredPiece;
+use super::expansion::{BYTE_LEVEL, NORMAL_FORM_C};
 use super::sentencepiece::{Error, Kind};
+
+/// Largest number of bytes that a tokenizer of any [`Splitting`] makes of one byte of a text.
+pub(super) const EXPANSION: usize = NORMAL_FORM_C * BYTE_LEVEL;
 
 /// The pre-tokenizer pattern of the published tokenizer.json of Llama 3, OLMo 2 and Phi-4.
 const UP_TO_THREE_DIGITS: &str = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\

@@ -108,11 +108,12 @@ impl<'de> Deserialize<'de> for Vocabulary {
     }
 }
 
-/// Checks a tokenizer.json for problems that the crate does not detect.
+/// Checks a tokenizer.json for problems that the crate does not detect. Returns an upper bound of the bytes that it makes of
+/// one byte of a text.
 ///
 /// # Errors
 /// Describes the problem. The crate may still reject a file that passes.
-pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
+pub(super) fn check(bytes: &[u8]) -> Result<usize, String> {
     let Parts { added_tokens, model, decoder, normalizer, pre_tokenizer, post_processor } =
         serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     match &decoder {
@@ -129,7 +130,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
         other => return Err(format!("invalid decoder `{other}`: expected an object")),
     }
     let added = added_tokens.iter().map(|token| token.content.len());
-    check_lengths(&TextParts {
+    let expansion = check_lengths(&TextParts {
         normalizer: &normalizer,
         pre_tokenizer: &pre_tokenizer,
         post_processor: &post_processor,
@@ -138,7 +139,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
         longest_piece: model.vocab.longest,
     })?;
     if !model.vocab.is_map {
-        return Ok(());
+        return Ok(expansion);
     }
     let longest = model.vocab.longest;
     let prefix = model.continuing_subword_prefix.as_deref().unwrap_or_default();
@@ -159,7 +160,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
             return invalid("the result is not in the vocabulary");
         }
     }
-    Ok(())
+    Ok(expansion)
 }
 
 /// Checks a SentencePiece character map and returns the length in bytes of its longest text. The crate reserves memory for

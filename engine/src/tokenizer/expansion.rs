@@ -2,7 +2,8 @@
 //!
 //! A step of a normalizer, pre-tokenizer or decoder can replace a character by a longer text, and later steps can do so
 //! again: three `Replace` steps of 1,000 bytes make a gigabyte of one character. [`check_lengths`] multiplies the
-//! lengths, and rejects tokenizers whose products are far above those of published ones.
+//! lengths, and rejects tokenizers whose products are far above those of published ones. The product remains with the
+//! tokenizer: [`longest_text`] is the longest text that it encodes.
 
 use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
 use serde_json::Value;
@@ -20,6 +21,15 @@ const MOST_STEPS: usize = 256;
 const MOST_ADDED_BYTES: usize = 64 << 20;
 /// Largest number of bytes of a decoded token. Published vocabularies have tokens of a few hundred bytes.
 const MOST_TOKEN_BYTES: usize = 1 << 20;
+/// Largest number of bytes that a text may have once it is expanded. The library needs tens of bytes of memory for each
+/// of them. With Llama's and Qwen's tokenizers, which may make 12 bytes of one, texts of 5 MiB are encoded: prompts of a
+/// million tokens, and five times the longest prompt of a server. With DeBERTa's (264), texts of 248 KiB are encoded.
+const MOST_TEXT_BYTES: usize = 64 << 20;
+
+/// Largest number of bytes that a byte-level pre-tokenizer makes of one: two, and a blank before each word.
+pub(super) const BYTE_LEVEL: usize = 4;
+/// Largest number of bytes that Unicode's normal form C makes of one.
+pub(super) const NORMAL_FORM_C: usize = 3;
 
 /// The parts of a tokenizer.json that [`check_lengths`] reads.
 pub(super) struct TextParts<'a> {
@@ -33,11 +43,17 @@ pub(super) struct TextParts<'a> {
     pub(super) longest_piece: usize,
 }
 
-/// Checks the lengths of texts that a tokenizer creates.
+/// Length in bytes of the longest text that is encoded with a tokenizer that makes at most `expansion` bytes of one.
+pub(super) fn longest_text(expansion: usize) -> usize {
+    MOST_TEXT_BYTES / expansion.max(1)
+}
+
+/// Checks the lengths of texts that a tokenizer creates. Returns an upper bound of the bytes that it makes of one byte of
+/// a text when it encodes it.
 ///
 /// # Errors
 /// Describes the limit that is exceeded, or an invalid character map.
-pub(super) fn check_lengths(parts: &TextParts<'_>) -> Result<(), String> {
+pub(super) fn check_lengths(parts: &TextParts<'_>) -> Result<usize, String> {
     let normalized = expansion("normalizer", parts.normalizer)?;
     let encoded = normalized.saturating_mul(expansion("pre_tokenizer", parts.pre_tokenizer)?);
     if encoded > MOST_ENCODED {
@@ -70,7 +86,7 @@ pub(super) fn check_lengths(parts: &TextParts<'_>) -> Result<(), String> {
     if elements > MOST_STEPS {
         return Err(format!("post_processor has {elements} list elements: expected at most {MOST_STEPS}"));
     }
-    Ok(())
+    Ok(encoded.saturating_mul(copies(parts.post_processor)))
 }
 
 /// An upper bound of the bytes that a part produces from one byte of a text.
@@ -102,10 +118,9 @@ fn factor(step: &Value) -> Result<usize, String> {
     let kind = match text("type") {
         // U+FDFA has 3 bytes, its decomposition 33.
         Some("NFKC" | "NFKD") => 11,
-        Some("NFC" | "NFD") => 3,
+        Some("NFC" | "NFD") => NORMAL_FORM_C,
         Some("Lowercase") => 2,
-        // Two bytes for a byte, and a blank before each word.
-        Some("ByteLevel") => 4,
+        Some("ByteLevel") => BYTE_LEVEL,
         _ => 1,
     };
     // BertNormalizer puts blanks around Chinese characters, removes accents and changes letters to lower case.
@@ -145,6 +160,17 @@ fn elements(value: &Value) -> usize {
     }
 }
 
+/// Number of copies of a text that a post-processor makes. Templates name a text `A`, and a pair of texts `A` and `B`.
+fn copies(processor: &Value) -> usize {
+    let named = |list: &str, id: &str| {
+        let pieces = processor.get(list).and_then(Value::as_array).into_iter().flatten();
+        pieces.filter(|piece| piece["Sequence"]["id"] == id).count()
+    };
+    let own = named("single", "A").max(named("pair", "A")).max(named("pair", "B")).max(1);
+    let inner = processor.get("processors").and_then(Value::as_array).into_iter().flatten();
+    inner.fold(own, |product, inner| product.saturating_mul(copies(inner)))
+}
+
 #[cfg(test)]
 mod tests {
     use base64::prelude::BASE64_STANDARD;
@@ -152,8 +178,9 @@ mod tests {
 
     use super::super::check::check;
     use super::*;
+    use crate::error::GenerateError;
     use crate::fixtures::byte_tokenizer;
-    use crate::tokenizer::Tokenizer;
+    use crate::tokenizer::{BytePairs, Splitting, StoredPiece, Tokenizer};
 
     fn replace(pattern: &str, content: &str) -> Value {
         json!({"type": "Replace", "pattern": {"String": pattern}, "content": content})
@@ -244,6 +271,56 @@ mod tests {
         let template = json!({"type": "TemplateProcessing", "single": vec![piece; 300], "pair": []});
         let said = rejected("post_processor", &template);
         assert!(said.contains("post_processor has 300 list elements"), "{said}");
+    }
+
+    fn tokenizer(file: &Value) -> Tokenizer {
+        Tokenizer::from_json(file.to_string().as_bytes(), "tokenizer.json".as_ref()).unwrap()
+    }
+
+    #[test]
+    fn texts_are_refused_before_they_expand_beyond_the_limit() {
+        let mut file = byte_tokenizer();
+        file["normalizer"] = replace("a", &"b".repeat(1 << 13));
+        let replacing = tokenizer(&file);
+        let mut file = byte_tokenizer();
+        let text = json!({"Sequence": {"id": "A", "type_id": 0}});
+        let template = json!({"type": "TemplateProcessing", "single": vec![text.clone(); 200], "pair": [text], "special_tokens": {}});
+        file["post_processor"] = json!({"type": "Sequence", "processors": [template]});
+        let copying = tokenizer(&file);
+        for (tokenizer, expansion) in [(replacing, 1 << 13), (copying, 12 * 200)] {
+            let limit = MOST_TEXT_BYTES / expansion;
+            let too_long = |bytes| Err(GenerateError::TextTooLong { bytes, limit, expansion });
+            let text = "a".repeat(limit);
+            assert_eq!(tokenizer.encode(&format!("{text}a")), too_long(limit + 1));
+            assert_eq!(tokenizer.encode_pair(&text, "aa"), too_long(limit + 2));
+            assert!(!tokenizer.encode("a").unwrap().is_empty());
+        }
+        let said = GenerateError::TextTooLong { bytes: 9, limit: 8, expansion: 7 }.to_string();
+        assert!(said.contains("9 bytes") && said.contains("at most 8"), "{said}");
+    }
+
+    #[test]
+    fn prompts_of_published_tokenizers_are_encoded() {
+        let long = 5 << 20;
+        let pieces = [("<unk>", 2), ("a", 1)].map(|(text, kind)| StoredPiece { text, score: 0.0, kind });
+        let sentencepiece =
+            |prefix| Tokenizer::from_pieces(&pieces, prefix, "tokenizer.model".as_ref()).unwrap();
+        let byte_pairs = |splitting| {
+            let pairs = BytePairs { pieces: pieces.to_vec(), merges: Vec::new(), splitting };
+            Tokenizer::from_byte_pairs(&pairs, "model.gguf".as_ref()).unwrap()
+        };
+        for (tokenizer, expansion) in [
+            (tokenizer(&byte_tokenizer()), 12),
+            (sentencepiece(true), 12),
+            (sentencepiece(false), 3),
+            (byte_pairs(Splitting::Llama3), 12),
+            (byte_pairs(Splitting::Qwen2), 12),
+        ] {
+            assert_eq!(tokenizer.expansion, expansion);
+            assert!(longest_text(tokenizer.expansion) > long);
+        }
+        assert_eq!(longest_text(0), MOST_TEXT_BYTES);
+        assert_eq!(longest_text(usize::MAX), 0);
     }
 
     #[test]

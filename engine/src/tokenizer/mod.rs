@@ -17,6 +17,7 @@ use tokenizers::{AddedToken, PostProcessor, TruncationParams, TruncationStrategy
 
 pub(crate) use self::byte_pairs::{BytePairs, Splitting};
 use self::check::{caught, check};
+use self::expansion::longest_text;
 use crate::error::{GenerateError, LoadError};
 
 /// What Oniguruma says if it gets no memory for a pattern, e.g. under a limit on the address space (`ONIGERR_MEMORY`,
@@ -34,6 +35,8 @@ pub struct Tokenizer {
     /// The same without added tokens.
     piece_limit: usize,
     longest_token: Option<usize>,
+    /// An upper bound of the bytes that one byte of a text becomes while it is encoded.
+    expansion: usize,
 }
 
 /// A piece of the vocabulary as stored in GGUF files.
@@ -58,13 +61,14 @@ impl Tokenizer {
             id_limit: 0,
             piece_limit: 0,
             longest_token: None,
+            expansion: 1,
         }
     }
 
     /// Parses tokenizer.json; `file` is the path in error messages.
     pub fn from_json(bytes: &[u8], file: &Path) -> Result<Self, LoadError> {
-        check(bytes).map_err(|reason| invalid(file, &reason))?;
-        Self::new(built(|| tokenizers::Tokenizer::from_bytes(bytes), file)?, bytes, file)
+        let expansion = check(bytes).map_err(|reason| invalid(file, &reason))?;
+        Self::new(built(|| tokenizers::Tokenizer::from_bytes(bytes), file)?, expansion, bytes, file)
     }
 
     /// Builds the tokenizer of a SentencePiece model in the same way as the Llama tokenizers of the hub: the
@@ -76,12 +80,12 @@ impl Tokenizer {
         special: Option<(Vec<u8>, PathBuf)>,
         file: &Path,
     ) -> Result<Self, LoadError> {
-        let mut inner = built(|| sentencepiece::build(model), file)?;
+        let (mut inner, expansion) = built(|| sentencepiece::build(model), file)?;
         if let Some((bytes, path)) = added {
             let special = special.map(|(bytes, path)| special_tokens(&bytes, &path)).transpose()?;
             add_tokens(&mut inner, &bytes, &path, special.as_deref())?;
         }
-        Self::new(inner, model, file)
+        Self::new(inner, expansion, model, file)
     }
 
     /// The SentencePiece tokenizer of a list of pieces; its hash is that of the serialised model.
@@ -97,10 +101,15 @@ impl Tokenizer {
     pub(crate) fn from_byte_pairs(pairs: &BytePairs<'_>, file: &Path) -> Result<Self, LoadError> {
         let inner = built(|| byte_pairs::build(pairs), file)?;
         let json = inner.to_string(false).map_err(|error| invalid(file, &error))?;
-        Self::new(inner, json.as_bytes(), file)
+        Self::new(inner, byte_pairs::EXPANSION, json.as_bytes(), file)
     }
 
-    fn new(mut inner: tokenizers::Tokenizer, bytes: &[u8], file: &Path) -> Result<Self, LoadError> {
+    fn new(
+        mut inner: tokenizers::Tokenizer,
+        expansion: usize,
+        bytes: &[u8],
+        file: &Path,
+    ) -> Result<Self, LoadError> {
         let counted = caught(|| {
             inner.with_truncation(None)?;
             inner.with_padding(None);
@@ -118,6 +127,7 @@ impl Tokenizer {
             id_limit,
             piece_limit,
             longest_token,
+            expansion,
         };
         let newline = tokenizer.encode("\n").map_err(|error| invalid(file, &error))?;
         tokenizer.newline = newline.last().copied();
@@ -125,27 +135,35 @@ impl Tokenizer {
     }
 
     /// Encodes a raw text; no special tokens are added.
+    ///
+    /// # Errors
+    /// Fails if there is no tokenizer, the tokenizer fails, or it could make a text of more than 64 MiB of this one.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
-        self.ids(|inner| inner.encode_fast(text, false))
+        self.ids(text.len(), |inner| inner.encode_fast(text, false))
     }
 
     /// The special token that the tokenizer's `post_processor` puts before a text, usually a BOS; `None` if it adds
     /// none. [`encode`](Self::encode) does not add it.
     pub fn leading_token(&self) -> Option<String> {
         let inner = self.inner.as_ref()?;
-        let adds = |text: &str| self.ids(|inner| inner.encode_fast(text, true)).ok();
+        let adds = |text: &str| self.ids(text.len(), |inner| inner.encode_fast(text, true)).ok();
         let (added, plain) = (adds("\n")?, self.encode("\n").ok()?);
         let first = added.first().filter(|_| added.len() > plain.len() && !added.starts_with(&plain))?;
         inner.id_to_token(*first)
     }
 
-    /// The ids of an encoding by the crate.
+    /// The ids of an encoding of `bytes` bytes by the crate.
     fn ids(
         &self,
+        bytes: usize,
         encode: impl FnOnce(&tokenizers::Tokenizer) -> tokenizers::Result<tokenizers::Encoding>,
     ) -> Result<Vec<u32>, GenerateError> {
         let none = || GenerateError::Tokenizer("the model has no tokenizer; hint: pass token ids".to_owned());
         let inner = self.inner.as_ref().ok_or_else(none)?;
+        let (expansion, limit) = (self.expansion, longest_text(self.expansion));
+        if bytes > limit {
+            return Err(GenerateError::TextTooLong { bytes, limit, expansion });
+        }
         let encoding = caught(|| encode(inner)).map_err(GenerateError::Tokenizer)?;
         Ok(encoding.get_ids().to_vec())
     }
@@ -169,7 +187,8 @@ impl Tokenizer {
 
     /// Encodes two texts with special tokens.
     pub(crate) fn encode_pair(&self, first: &str, second: &str) -> Result<Vec<u32>, GenerateError> {
-        self.ids(|inner| inner.encode_fast((first, second), true))
+        let bytes = first.len().saturating_add(second.len());
+        self.ids(bytes, |inner| inner.encode_fast((first, second), true))
     }
 
     /// Decodes ids, skipping special tokens.
@@ -247,10 +266,7 @@ pub fn fuzz_sentencepiece(model: &[u8]) -> Result<Tokenizer, LoadError> {
 }
 
 /// Builds a tokenizer from a file with the crate.
-fn built(
-    build: impl FnOnce() -> tokenizers::Result<tokenizers::Tokenizer>,
-    file: &Path,
-) -> Result<tokenizers::Tokenizer, LoadError> {
+fn built<T>(build: impl FnOnce() -> tokenizers::Result<T>, file: &Path) -> Result<T, LoadError> {
     caught(build).map_err(|reason| invalid(file, &reason))
 }
 

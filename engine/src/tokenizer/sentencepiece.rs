@@ -85,8 +85,9 @@ struct Normalizer {
     remove_extra_whitespaces: Option<bool>,
 }
 
-/// Builds the tokenizer of a serialised model.
-pub(super) fn build(bytes: &[u8]) -> Result<Tokenizer, Error> {
+/// Builds the tokenizer of a serialised model. Returns it with an upper bound of the bytes that it makes of one byte of a
+/// text.
+pub(super) fn build(bytes: &[u8]) -> Result<(Tokenizer, usize), Error> {
     let model = Model::decode(bytes).map_err(|error| format!("not a SentencePiece model: {error}"))?;
     assemble(&model)
 }
@@ -111,7 +112,7 @@ pub(super) fn serialised(pieces: &[StoredPiece<'_>], prefix: bool) -> Vec<u8> {
     model.encode_to_vec()
 }
 
-fn assemble(model: &Model) -> Result<Tokenizer, Error> {
+fn assemble(model: &Model) -> Result<(Tokenizer, usize), Error> {
     if model.pieces.is_empty() {
         return Err("the SentencePiece model has no pieces".into());
     }
@@ -124,7 +125,8 @@ fn assemble(model: &Model) -> Result<Tokenizer, Error> {
     };
     let normalizer = model.normalizer.clone().unwrap_or_default();
     let mut tokenizer = Tokenizer::new(algorithm);
-    tokenizer.with_normalizer(Some(NormalizerSequence::new(normalizers(&normalizer)?)))?;
+    let (steps, expansion) = normalizers(&normalizer)?;
+    tokenizer.with_normalizer(Some(NormalizerSequence::new(steps)))?;
     tokenizer.with_decoder(Some(DecoderSequence::new(decoders(&normalizer)?)));
     let added = |kinds: &[Kind], special: bool| -> Vec<AddedToken> {
         let pieces = model.pieces.iter().filter(|piece| kinds.contains(&piece.kind()));
@@ -132,7 +134,7 @@ fn assemble(model: &Model) -> Result<Tokenizer, Error> {
     };
     tokenizer.add_special_tokens(added(&[Kind::Unknown, Kind::Control], true))?;
     tokenizer.add_tokens(added(&[Kind::UserDefined], false))?;
-    Ok(tokenizer)
+    Ok((tokenizer, expansion))
 }
 
 fn unknown(pieces: &[Piece]) -> Option<usize> {
@@ -183,10 +185,13 @@ fn unigram(pieces: &[Piece], byte_fallback: bool) -> Result<Unigram, Error> {
     Unigram::from(scores, unknown(pieces), byte_fallback)
 }
 
-fn normalizers(normalizer: &Normalizer) -> Result<Vec<NormalizerWrapper>, Error> {
+/// The steps, and an upper bound of the bytes that they make of one byte.
+fn normalizers(normalizer: &Normalizer) -> Result<(Vec<NormalizerWrapper>, usize), Error> {
     let mut steps: Vec<NormalizerWrapper> = Vec::new();
+    // The last step replaces blanks.
+    let mut expansion = BLANK.len();
     if !normalizer.character_map().is_empty() {
-        check_character_map(normalizer.character_map())?;
+        expansion *= check_character_map(normalizer.character_map())?.max(1);
         let map = Precompiled::from(normalizer.character_map()).map_err(|error| error.to_string())?;
         steps.push(map.into());
     }
@@ -196,10 +201,11 @@ fn normalizers(normalizer: &Normalizer) -> Result<Vec<NormalizerWrapper>, Error>
         steps.push(Replace::new(blanks, " ")?.into());
     }
     if normalizer.add_dummy_prefix() {
+        expansion *= BLANK.len() + 1;
         steps.push(Prepend::new(BLANK.to_owned()).into());
     }
     steps.push(Replace::new(" ", BLANK)?.into());
-    Ok(steps)
+    Ok((steps, expansion))
 }
 
 fn decoders(normalizer: &Normalizer) -> Result<Vec<DecoderWrapper>, Error> {
@@ -217,7 +223,7 @@ mod tests {
 
     fn built(texts: &[&str]) -> Result<Tokenizer, Error> {
         let pieces = texts.iter().map(|text| StoredPiece { text, score: 0.0, kind: Kind::Normal as i32 });
-        build(&serialised(&pieces.collect::<Vec<_>>(), false))
+        build(&serialised(&pieces.collect::<Vec<_>>(), false)).map(|(tokenizer, _)| tokenizer)
     }
 
     #[test]

@@ -12,7 +12,7 @@ use lumos_eval::tasks::families::plan_loop::{Family, LoopState, PlanLoop, Turn};
 use lumos_eval::tasks::families::{Failure, prompts};
 use lumos_eval::tasks::outcome::{Observation, Value};
 use lumos_eval::tasks::{
-    AddedTask, EpisodeUnit, Evidence, ExternalReply, Formulation, Setup, Stage, ToolCall, ToolReply, Want,
+    AddedTask, Evidence, ExternalReply, Formulation, Setup, Stage, ToolCall, ToolReply, Want, WorkUnit,
 };
 use lumos_eval::tools::{BackendDescription, BackendError, BackendResources, NamedBackend, ToolFault, Tools};
 use serde_json::{Value as Json, json};
@@ -132,7 +132,7 @@ impl Tools for Shelf {
         Err(fault("the episode has no album"))
     }
 
-    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+    async fn open(&self, unit: &WorkUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         let Setup::Added { data } = &unit.setup else { return Ok(None) };
         let pages = pages_in(data).ok_or_else(|| fault("invalid pages"))?;
         Ok(Some(Arc::new(Album { pages, turned: AtomicUsize::new(0) })))

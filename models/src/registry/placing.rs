@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lumos_engine::{DType, DeviceName, Footprint, LoadError, free_gpu_memory, free_memory};
+use lumos_engine::{DType, DeviceName, Footprint, LoadError, SMALL_CACHE, free_gpu_memory, free_memory};
 use lumos_tasks::{BackendChoice, Configuration, Device, Formulation, ModelIdentity, Role, Swap};
 use thiserror::Error;
 
-use super::{Blocking, Key, LoadedModel, ModelRegistry};
+use super::loaded::Key;
+use super::loading::Blocking;
+use super::{LoadedModel, ModelRegistry};
 use crate::ModelBackend;
 use crate::arrangement::{Arrangement, DoesNotFit, Need, arrange, shares};
 use crate::error::LoadModelError;
@@ -15,9 +17,6 @@ use crate::in_process::{self, InProcessModel};
 use crate::name::ModelName;
 use crate::settings::{EngineSettings, MemoryShare};
 use crate::swap_lock::{Load, ModelSwapLock, SwappedModel, Swapping};
-
-/// Cache size that a small model may use even if its sequences need less, as in the engine.
-const SMALL_CACHE: u64 = 256 << 20;
 
 /// Errors of placing models.
 #[derive(Debug, Error)]

@@ -4,7 +4,8 @@ use lumos_engine::{ModelSource, Prompt, Tokenizer};
 use lumos_tasks::{Formulation, Input, Message, ModelIdentity, Request, Role};
 use serde::Serialize;
 
-use super::{Blocking, ModelRegistry};
+use super::ModelRegistry;
+use super::loading::Blocking;
 use crate::bos::BosCheck;
 use crate::chat::ChatTemplate;
 use crate::engine::{chat_template, engine_request};

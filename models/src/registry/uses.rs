@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lumos_tasks::{EngineUse, ModelIdentity, Role};
 
-use super::Key;
+use super::loaded::Key;
 use crate::EngineBackend;
 
 /// The requested engines, whether loaded or not.

@@ -75,6 +75,9 @@ impl From<GenerateError> for ApiError {
                 );
                 Self::new(StatusCode::BAD_REQUEST, "context_length_exceeded", message)
             }
+            GenerateError::TextTooLong { .. } => {
+                Self::new(StatusCode::BAD_REQUEST, "context_length_exceeded", message).about("prompt")
+            }
             GenerateError::TooLargeForMemory { .. } => {
                 Self::new(StatusCode::BAD_REQUEST, "context_length_exceeded", message).about("max_tokens")
             }
@@ -125,6 +128,11 @@ mod tests {
             error.body().to_string(),
             r#"{"error":{"message":"The model `gpt-5` does not exist; this server has `a`, `b`","type":"invalid_request_error","param":"model","code":"model_not_found"}}"#
         );
+        let text = GenerateError::TextTooLong { bytes: 2000, limit: 1000, expansion: 16_384 };
+        let error = ApiError::from(text);
+        let found = (error.status.as_u16(), error.code, error.param.as_deref());
+        assert_eq!(found, (400, Some("context_length_exceeded"), Some("prompt")));
+        assert!(error.message.contains("2000 bytes") && error.message.contains("at most 1000"));
         let failed = ApiError::from(GenerateError::NotFinite { position: 1 });
         assert_eq!((failed.status.as_u16(), failed.kind()), (500, "server_error"));
     }

@@ -12,8 +12,8 @@ use lumos_models::{
 };
 use lumos_models::{ModelBackend, ModelRegistry};
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Formulation, GenerationSettings,
-    Input, ItemId, Message, Next, Reply, Request, Role, Sampling, Setup, Stop, Task,
+    Behaviour, Completion, Configuration, ContentHash, Episode, Formulation, GenerationSettings, Input,
+    ItemId, Message, Next, Reply, Request, Role, Sampling, Setup, Stop, Task, WorkUnit,
 };
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ fn configuration() -> Configuration {
 fn prompt(role: Role) -> String {
     let question = "Ann has 3 apples and buys 4 more. How many apples does she have?".to_owned();
     let item = ItemId { content: ContentHash::of_bytes(question.as_bytes()), occurrence: 0 };
-    let unit = EpisodeUnit::new(item, Task::Maths { question }, Setup::None, configuration().into());
+    let unit = WorkUnit::new(item, Task::Maths { question }, Setup::None, configuration().into());
     let mut episode = Episode::start(&unit);
     loop {
         let Next::Generate(Request { input: Input::Raw(text), role: asked, .. }) = episode.next() else {

@@ -66,12 +66,10 @@ pub fn compare(sides: &[Side], options: &CompareOptions) -> Result<Comparison, C
 
 /// Adjusts the p values of all metrics of the comparison together.
 fn adjust(comparison: &mut Comparison) {
-    let metrics = |comparison: &Comparison| -> Vec<f64> {
-        comparison.comparisons.iter().flat_map(|pair| &pair.metrics).map(|metric| metric.p_value).collect()
-    };
-    let adjusted = benjamini_hochberg(&metrics(comparison));
-    let all = comparison.comparisons.iter_mut().flat_map(|pair| &mut pair.metrics);
-    for (metric, p) in all.zip(adjusted) {
+    let metrics = comparison.comparisons.iter().flat_map(|pair| &pair.metrics);
+    let p: Vec<f64> = metrics.map(|metric| metric.p_value).collect();
+    let metrics = comparison.comparisons.iter_mut().flat_map(|pair| &mut pair.metrics);
+    for (metric, p) in metrics.zip(benjamini_hochberg(&p)) {
         metric.p_adjusted = p;
     }
 }
@@ -358,13 +356,9 @@ fn same_judge(a: &RunTable, b: &RunTable) -> bool {
     }
 }
 
-fn rows<'a>(table: &'a RunTable, group: &'a SeedGroup, item: u32) -> impl Iterator<Item = &'a UnitRow> {
-    group.cells.iter().filter_map(move |&cell| table.cells[cell].rows.get(item as usize))
-}
-
 fn not_compared(a: (&RunTable, &SeedGroup), b: (&RunTable, &SeedGroup), pairs: &ItemPairs) -> NotCompared {
     let count = |(table, group): (&RunTable, &SeedGroup), of: fn(&(u32, u32)) -> u32, state: UnitState| {
-        let all = pairs.pairs.iter().flat_map(|pair| rows(table, group, of(pair)));
+        let all = pairs.pairs.iter().flat_map(|pair| group.rows(table, of(pair) as usize));
         all.filter(|row| row.state == state).count() as u64
     };
     NotCompared {
@@ -418,10 +412,10 @@ fn changes(
             continue;
         };
         // The first seed whose own result is that of the item.
-        let row_a =
-            rows(a, &matched.a.group, own).find(|row| row.is_settled() && row.is_full(at.0) == right_a);
-        let row_b =
-            rows(b, &matched.b.group, other).find(|row| row.is_settled() && row.is_full(at.1) == right_b);
+        let mut rows_a = matched.a.group.rows(a, own as usize);
+        let mut rows_b = matched.b.group.rows(b, other as usize);
+        let row_a = rows_a.find(|row| row.is_settled() && row.is_full(at.0) == right_a);
+        let row_b = rows_b.find(|row| row.is_settled() && row.is_full(at.1) == right_b);
         let (Some(row_a), Some(row_b)) = (row_a, row_b) else { continue };
         let list = match (right_a, right_b) {
             (true, false) => &mut changes.newly_wrong,

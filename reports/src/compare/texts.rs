@@ -3,7 +3,6 @@
 use std::io;
 
 use lumos_coordinator::{CheckpointError, CheckpointReader, Record};
-use lumos_tasks::UnitId;
 
 use super::model::{Comparison, FlipTexts};
 use crate::display::{prediction_text, task_text};
@@ -34,7 +33,9 @@ impl Comparison {
             let items = lists.into_iter().flat_map(|list| list.iter_mut().take(most));
             for flipped in items {
                 let Some(item) = a.item(&pair.benchmark, flipped.item)? else { continue };
-                let (record_a, record_b) = (settled(a, &flipped.unit_a)?, settled(b, &flipped.unit_b)?);
+                // The latest records, which settled the units.
+                let record_a = a.records_of(&flipped.unit_a)?.pop();
+                let record_b = b.records_of(&flipped.unit_b)?.pop();
                 let prediction = |record: &Option<Record>| {
                     record.as_ref().and_then(|record| prediction_text(&record.outcome))
                 };
@@ -52,9 +53,4 @@ impl Comparison {
         }
         Ok(())
     }
-}
-
-/// Returns the latest record of a unit.
-fn settled(checkpoint: &CheckpointReader, unit: &UnitId) -> Result<Option<Record>, CheckpointError> {
-    Ok(checkpoint.records_of(unit)?.pop())
 }

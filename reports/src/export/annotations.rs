@@ -162,10 +162,7 @@ fn unsuitable(unit: &RecordedUnit<'_>, options: &AnnotationOptions) -> Option<&'
     if !options.wrong && !unit.is_correct() {
         return Some("not correct");
     }
-    let turns = outcome.steps.iter().map(|step| match step {
-        Step::Generate { turn, .. } | Step::Call { turn, .. } | Step::Action { turn, .. } => *turn,
-    });
-    let turns = turns.max().unwrap_or(0);
+    let turns = outcome.steps.iter().map(Step::turn).max().unwrap_or(0);
     options.max_turns.is_some_and(|most| turns > most).then_some("too many turns")
 }
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use csv::Writer;
 use jiff::Timestamp;
-use lumos_benchmarks::Scoring;
-use lumos_tasks::{Ending, Step};
+use lumos_benchmarks::{Scoring, Share};
+use lumos_tasks::{Ending, NanoDollars, Step};
 
 use crate::display::{prediction_text, task_text};
 use crate::model_id::ModelNames;
@@ -135,10 +135,11 @@ impl Columns {
         let configuration = &unit.planned.configuration;
         let text = |text: &str| Cell::Text(Some(text.to_owned()));
         let count = |count: u64| Cell::Integer(i64::try_from(count).ok());
+        let last_turn = outcome.steps.last().map(Step::turn);
         let (turn, error) = match &outcome.ending {
-            Ending::Answered => (last_turn(&outcome.steps), None),
+            Ending::Answered => (last_turn, None),
             Ending::GaveUp(reason) => (Some(reason.turn), Some(reason.detail.clone())),
-            Ending::Faulted(fault) => (last_turn(&outcome.steps), Some(fault.to_string())),
+            Ending::Faulted(fault) => (last_turn, Some(fault.to_string())),
         };
         let mut row = vec![
             text(&self.run),
@@ -164,7 +165,7 @@ impl Columns {
             let mut shares = unit.shares();
             let share =
                 shares.find(|(by, one, _)| by == scoring && one.name == *metric).map(|(.., share)| share);
-            row.push(Cell::Float(share.map(|share| share.numerator / share.denominator)));
+            row.push(Cell::Float(share.map(Share::value)));
             row.push(Cell::Float(share.map(|share| share.denominator)));
         }
         let (read, written) = outcome.tokens();
@@ -172,7 +173,7 @@ impl Columns {
             count(read),
             count(written),
             Cell::Float(Some(telemetry.seconds)),
-            Cell::Float(telemetry.cost.map(lumos_tasks::NanoDollars::dollars)),
+            Cell::Float(telemetry.cost.map(NanoDollars::dollars)),
             Cell::Time(Some(telemetry.started_ms)),
             text(&telemetry.worker),
         ]);
@@ -193,10 +194,4 @@ impl Cell {
             }
         }
     }
-}
-
-fn last_turn(steps: &[Step]) -> Option<u32> {
-    steps.last().map(|step| match step {
-        Step::Generate { turn, .. } | Step::Call { turn, .. } | Step::Action { turn, .. } => *turn,
-    })
 }

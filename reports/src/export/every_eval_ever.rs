@@ -9,6 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use lumos_benchmarks::statistics::LEVEL;
 use lumos_benchmarks::{Estimate, MetricKind, Unit};
 use lumos_coordinator::manifest::PlannedConfiguration;
 use lumos_tasks::{Configuration, ContentHash};
@@ -156,8 +157,8 @@ impl EvaluationRecord<'_> {
                 "messages": messages,
                 "answer_attribution": attribution,
                 "evaluation": {
-                    "score": share.numerator / share.denominator,
-                    "is_correct": share.numerator >= share.denominator && metric.higher_is_better,
+                    "score": share.value(),
+                    "is_correct": share.is_full() && metric.higher_is_better,
                     "num_turns": messages.len(),
                     "tool_calls_count": calls,
                 },
@@ -235,7 +236,7 @@ impl EvaluationRecord<'_> {
         }
         if let (Some((low, high)), Some(method)) = (estimate.interval, estimate.method) {
             uncertainty["confidence_interval"] =
-                json!({"lower": low, "upper": high, "confidence_level": 0.95, "method": method.name()});
+                json!({"lower": low, "upper": high, "confidence_level": LEVEL, "method": method.name()});
         }
         let unit = match metric.unit {
             Unit::Percent => "proportion",

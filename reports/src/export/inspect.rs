@@ -244,7 +244,7 @@ impl Log<'_> {
         for (scoring, metric, share) in unit.shares() {
             let name = score_name(metric.name, (Some(&scoring) != main).then(|| scoring.name()));
             let score = json!({
-                "value": share.numerator / share.denominator,
+                "value": share.value(),
                 "answer": prediction.as_deref().unwrap_or_default(),
                 "metadata": {"numerator": share.numerator, "denominator": share.denominator},
             });
@@ -317,9 +317,8 @@ impl Log<'_> {
         let share = |index: usize| (index + 1) as f64 / (steps.len() + 1) as f64;
         let (mut open, mut spans) = (None::<(u32, String)>, 0);
         for (index, step) in steps.iter().enumerate() {
-            let (Step::Generate { turn, .. } | Step::Call { turn, .. } | Step::Action { turn, .. }) = step;
-            let at = share(index);
-            if open.as_ref().is_none_or(|(number, _)| number != turn) {
+            let (turn, at) = (step.turn(), share(index));
+            if open.as_ref().is_none_or(|(number, _)| *number != turn) {
                 if let Some((_, span)) = open.take() {
                     push(at, Some(&span), json!({"event": "span_end", "id": span}));
                 }
@@ -331,7 +330,7 @@ impl Log<'_> {
                     Some(&span),
                     json!({"event": "span_begin", "id": span, "name": name, "type": "turn"}),
                 );
-                open = Some((*turn, span));
+                open = Some((turn, span));
             }
             let span = open.as_ref().map(|(_, span)| span.as_str());
             if let Step::Generate { role, prompt, reply, finish, prompt_tokens, completion_tokens, .. } = step

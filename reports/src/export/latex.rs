@@ -7,8 +7,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use lumos_benchmarks::Unit;
-
+use crate::report::number;
 use crate::results::{Matrix, MatrixCell, MatrixColumn};
 
 use super::convert::{ExportFormat, ExportSummary};
@@ -71,15 +70,11 @@ fn distinct(numbers: impl Iterator<Item = u64>) -> String {
 /// Formats the figure of a row in a column.
 fn figure(column: &MatrixColumn, cell: Option<MatrixCell>, row: usize) -> String {
     let Some(cell) = cell else { return "--".to_owned() };
-    let number = |value: f64| match column.unit {
-        Unit::Percent => format!("{:.1}", value * 100.0),
-        Unit::Count(_) => format!("{value:.2}"),
-    };
-    let value = number(cell.value);
+    let value = number(cell.value, column.unit);
     let is_marked = column.is_distinguishable && column.best == Some(row);
     let value = if is_marked { format!("\\textbf{{{value}}}") } else { value };
     match cell.interval {
-        Some((low, high)) => format!("{value}\\,$\\pm$\\,{}", number((high - low) / 2.0)),
+        Some((low, high)) => format!("{value}\\,$\\pm$\\,{}", number((high - low) / 2.0, column.unit)),
         None => value,
     }
 }
@@ -109,6 +104,8 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lumos_benchmarks::Unit;
+
     use super::*;
 
     #[test]

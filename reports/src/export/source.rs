@@ -79,8 +79,7 @@ impl<'a> RunSource<'a> {
     ) -> Result<Vec<MetricDefinition>, ScoreError> {
         let configuration = &planned.configuration;
         let benchmark = benchmark(&self.manifest.spec, &configuration.benchmark)?;
-        let is_measured = |metric: &&MetricDefinition| benchmark.is_measured(metric, configuration);
-        Ok(benchmark.metrics().iter().filter(is_measured).copied().collect())
+        Ok(benchmark.measured_metrics(configuration))
     }
 
     /// Calls the visitor for every recorded unit of the configuration at a position, in the order of items. Holds
@@ -92,7 +91,7 @@ impl<'a> RunSource<'a> {
     ) -> Result<(), ExportError> {
         let planned = &self.manifest.configurations[position];
         let benchmark = benchmark(&self.manifest.spec, &planned.configuration.benchmark)?;
-        let metrics = self.metrics(planned)?;
+        let metrics = benchmark.measured_metrics(&planned.configuration);
         for_each_unit_of(position, planned, self.checkpoint, |view| match &view.record {
             Some(record) => visit(&self.scored(view, record, benchmark, &metrics)),
             None => Ok(()),
@@ -107,10 +106,9 @@ impl<'a> RunSource<'a> {
         metrics: &'b [MetricDefinition],
     ) -> RecordedUnit<'b> {
         let outcome = &record.outcome;
-        let is_judged = metrics.iter().any(|metric| metric.judged);
         let verdict = (self.verdicts.as_ref())
-            .filter(|_| is_judged && view.settled().is_some())
-            .and_then(|verdicts| verdicts.of(&view.unit, view.item, outcome));
+            .filter(|_| view.settled().is_some())
+            .and_then(|verdicts| verdicts.of(metrics, &view.unit, view.item, outcome));
         let score = |&scoring: &Scoring| {
             let score = view.settled().and_then(|_| benchmark.score(&view.item.target, outcome, scoring));
             let score = match &verdict {
@@ -165,7 +163,7 @@ impl RecordedUnit<'_> {
         let (scoring, _) = self.scores.first()?;
         let mut shares = self.shares();
         let (.., share) = shares.find(|(by, one, _)| by == scoring && one.name == metric)?;
-        Some(share.numerator / share.denominator)
+        Some(share.value())
     }
 
     /// Whether the unit has the full score in the main metric, under the main scoring.

@@ -107,18 +107,7 @@ fn results_file(folder: &Path) -> PathBuf {
 
 /// A recorded run of ten items in two seeds: a faulted and an outstanding unit each.
 async fn recorded(folder: &Path) -> (Manifest, Checkpoint) {
-    let items: Vec<_> = (0..10).map(item).collect();
-    let manifest = manifest_of(&[configuration(0), configuration(1)], &items);
-    let checkpoint = Checkpoint::create(&folder.join("run/checkpoint")).unwrap();
-    checkpoint.store_items("svamp", &items).unwrap();
-    for planned in &manifest.configurations {
-        for item in &items {
-            if let Some(record) = state(item.index, &unit_of(planned, item)) {
-                checkpoint.record(record).await.unwrap();
-            }
-        }
-    }
-    (manifest, checkpoint)
+    crate::results::tests::recorded(&folder.join("run"), 10, |_| {}).await
 }
 
 fn written(folder: &Path, run: &(Manifest, Checkpoint), format: &str) -> ExportSummary {

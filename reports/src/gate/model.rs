@@ -1,12 +1,9 @@
 //! Verdicts and checks of a gate.
 
-use lumos_benchmarks::statistics::Limits;
+use lumos_benchmarks::statistics::{ALPHA, Limits};
 use serde::Serialize;
 
 use super::scored::ScoredGroup;
-
-/// Adjusted p value below which a candidate is worse than the margin allows.
-pub(super) const ALPHA: f64 = 0.05;
 
 /// Outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -36,6 +36,32 @@ impl GateRules {
         let margin = self.margins.get(&Some(benchmark.to_owned())).or_else(|| self.margins.get(&None));
         in_unit(margin.copied().unwrap_or(MARGIN), metric.unit)
     }
+
+    /// Sets the margins from texts such as `2` and `svamp=1.5`.
+    ///
+    /// # Errors
+    /// The first one that is not a number from 0 on.
+    pub fn with_margins<S: AsRef<str>>(self, given: &[S]) -> Result<Self, InvalidRule> {
+        let margin = |text: &S| {
+            let text = text.as_ref();
+            let invalid = || {
+                InvalidRule::new(
+                    text,
+                    "the allowed loss as a number from 0 on, or <TASK>=<POINTS>, such as 2 or svamp=0.5",
+                )
+            };
+            let (task, value) = match text.split_once('=') {
+                Some((task, value)) => (Some(task.trim().to_owned()), value),
+                None => (None, text),
+            };
+            let value: f64 = value.trim().parse().map_err(|_| invalid())?;
+            if !value.is_finite() || value < 0.0 || task.as_ref().is_some_and(String::is_empty) {
+                return Err(invalid());
+            }
+            Ok((task, value))
+        };
+        Ok(Self { margins: given.iter().map(margin).collect::<Result<_, _>>()?, ..self })
+    }
 }
 
 /// Converts percent to a fraction.
@@ -141,44 +167,6 @@ impl FromStr for MetricThreshold {
     }
 }
 
-/// Parses `[TASK=]POINTS` margins.
-///
-/// # Errors
-/// The first one that is not a number from 0 on.
-pub(crate) fn margins<S: AsRef<str>>(given: &[S]) -> Result<BTreeMap<Option<String>, f64>, InvalidRule> {
-    given
-        .iter()
-        .map(|text| {
-            let text = text.as_ref();
-            let invalid = || {
-                InvalidRule::new(
-                    text,
-                    "the allowed loss as a number from 0 on, or <TASK>=<POINTS>, such as 2 or svamp=0.5",
-                )
-            };
-            let (task, value) = match text.split_once('=') {
-                Some((task, value)) => (Some(task.trim().to_owned()), value),
-                None => (None, text),
-            };
-            let value: f64 = value.trim().parse().map_err(|_| invalid())?;
-            if !value.is_finite() || value < 0.0 || task.as_ref().is_some_and(String::is_empty) {
-                return Err(invalid());
-            }
-            Ok((task, value))
-        })
-        .collect()
-}
-
-impl GateRules {
-    /// Sets the margins from texts such as `2` and `svamp=1.5`.
-    ///
-    /// # Errors
-    /// The first one that is not a number from 0 on.
-    pub fn with_margins<S: AsRef<str>>(self, given: &[S]) -> Result<Self, InvalidRule> {
-        Ok(Self { margins: margins(given)?, ..self })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,7 +176,7 @@ mod tests {
         let rules = GateRules::default().with_margins(&["1", "svamp=0.5"]).unwrap();
         assert_eq!((rules.margins[&None], rules.margins[&Some("svamp".to_owned())]), (1.0, 0.5));
         for wrong in ["-1", "two", "svamp=", "=1", "NaN"] {
-            let told = margins(&[wrong]).unwrap_err().to_string();
+            let told = GateRules::default().with_margins(&[wrong]).unwrap_err().to_string();
             assert!(told.contains(&format!("`{wrong}`")), "{told}");
         }
         let item: ItemRef = "svamp:chal-7".parse().unwrap();

@@ -117,8 +117,7 @@ pub(super) fn scored(side: &Side, only: &[(SettingsAxis, String)]) -> Vec<Scored
                 model: judge.model.content.clone(),
                 prompt: judge.prompt.clone(),
             });
-            let rows =
-                |item: usize| group.cells.iter().filter_map(move |&cell| table.cells[cell].rows.get(item));
+            let rows = |item: usize| group.rows(table, item);
             let weights: Vec<f64> =
                 (0..metrics.len()).map(|metric| mean_weight(side, group, metric)).collect();
             let scores = |item: usize, missing: Option<&dyn Fn(usize) -> Option<Share>>| {

@@ -3,23 +3,20 @@
 use std::collections::{BTreeSet, HashMap};
 
 use lumos_benchmarks::statistics::{
-    Limits, NonInferiority, PairedDifference, Quantile, SidedShares, Variances, holm, items_needed,
-    non_inferiority, paired_ratio, student_quantile, wilson,
+    ALPHA, LEVEL, Limits, NonInferiority, POWER, PairedDifference, SidedShares, Variances, holm,
+    items_needed, non_inferiority, paired_ratio, student_interval, wilson,
 };
 use lumos_benchmarks::{Estimate, MetricDefinition, MetricKind, Share, Unit};
-use lumos_tasks::UnknownName;
+use lumos_tasks::{ItemId, UnknownName};
 
 use super::baseline::{BaselineFile, BaselineGroup};
-use super::model::{ALPHA, GateCheck, GateReport, GateVerdict};
+use super::model::{GateCheck, GateReport, GateVerdict};
 use super::rules::{AllowedDifference, GateRules, ItemRef, MetricThreshold, in_unit};
 use super::scored::{ItemScores, ScoredGroup, scored};
 use crate::compare::{CompareError, Refusal, Side, match_groups};
 use crate::display::thousands;
-use crate::report::{SCORING_VERSION, number, signed};
+use crate::report::{SCORING_VERSION, number, signed, with_unit};
 use crate::results::{BenchmarkItems, Cause, pooled};
-
-/// Power for the number of items that would decide.
-const POWER: f64 = 0.8;
 
 /// What a candidate is compared with.
 #[derive(Debug)]
@@ -155,13 +152,12 @@ impl<'a> Builder<'a> {
     }
 
     /// Returns the position of the metric to compare; `None` if the group does not have it.
-    fn metric(&mut self, group: &ScoredGroup) -> Result<Option<usize>, CompareError> {
+    fn metric(&self, group: &ScoredGroup) -> Result<Option<usize>, CompareError> {
         let Some(asked) = &self.rules.metric else { return Ok((!group.metrics.is_empty()).then_some(0)) };
-        let found = group.metrics.iter().position(|metric| metric.name == *asked);
-        if found.is_none() {
-            return Err(unknown_metric(asked, &group.metrics));
+        match group.metrics.iter().position(|metric| metric.name == *asked) {
+            Some(at) => Ok(Some(at)),
+            None => Err(unknown_metric(asked, &group.metrics)),
         }
-        Ok(found)
     }
 
     /// Adds the check of a group; `None` if it cannot be tested.
@@ -220,7 +216,7 @@ impl<'a> Builder<'a> {
         let mut reason = format!(
             "{} {} (one-sided 95 % limit {}, margin {}) over {} items",
             if definition.higher_is_better { "difference" } else { "gain" },
-            shown(test.difference),
+            shown(difference.difference),
             shown(test.lower),
             shown(-margin),
             thousands(count)
@@ -254,9 +250,9 @@ impl<'a> Builder<'a> {
         if is_small {
             reason.push_str(&format!("; fewer than {} items (--min-items)", self.rules.min_items));
         }
-        let (low, high) = difference.interval(0.95, Quantile::Student);
+        let (low, high) = difference.interval(LEVEL);
         self.checks.push(GateCheck {
-            difference: Some(sign * test.difference),
+            difference: Some(sign * difference.difference),
             interval: Some(if sign > 0.0 { (low, high) } else { (-high, -low) }),
             limit: Some(sign * test.lower),
             p_value: Some(difference.p_t),
@@ -292,7 +288,7 @@ impl<'a> Builder<'a> {
             } else {
                 (high <= limit, low > limit)
             };
-            let shown = |value: f64| plain(value, definition.unit);
+            let shown = |value: f64| with_unit(&number(value, definition.unit), definition.unit);
             let mut reason = format!(
                 "{} (one-sided 95 % limits {} and {}), required at {} {}",
                 shown(estimate.value),
@@ -353,8 +349,7 @@ impl<'a> Builder<'a> {
             }
         };
         for group in groups.iter().filter(|group| group.head.benchmark == benchmark) {
-            let rows: Vec<_> =
-                group.group.cells.iter().filter_map(|&cell| table.cells[cell].rows.get(item)).collect();
+            let rows: Vec<_> = group.group.rows(table, item).collect();
             let wrong = rows.iter().find(|row| row.is_settled() && row.cause != Cause::Correct);
             let unsettled = rows.iter().find(|row| !row.is_settled());
             let (verdict, reason) = match (wrong, unsettled) {
@@ -378,11 +373,10 @@ impl<'a> Builder<'a> {
 fn paired(
     metric: &MetricDefinition,
     (candidate, own): (&[ItemScores], usize),
-    (baseline, other): (&HashMap<lumos_tasks::ItemId, &ItemScores>, usize),
+    (baseline, other): (&HashMap<ItemId, &ItemScores>, usize),
     items: &BenchmarkItems,
 ) -> Result<PairedDifference, &'static str> {
-    let clusters: HashMap<&lumos_tasks::ItemId, u32> =
-        items.ids.iter().zip(items.clusters.iter().copied()).collect();
+    let clusters: HashMap<&ItemId, u32> = items.ids.iter().zip(items.clusters.iter().copied()).collect();
     let oriented = |share: Share| match metric.higher_is_better {
         true => share,
         false => Share { numerator: -share.numerator, ..share },
@@ -407,14 +401,14 @@ fn paired(
 /// Returns the number of items with which the distance of the difference from the margin would be detected.
 fn needed_items(difference: &PairedDifference, margin: f64) -> Option<u64> {
     let omega2 = difference.standard_error * difference.standard_error * difference.items as f64;
-    let variances = Variances { omega2, sigma2_a: 0.0, sigma2_b: 0.0, attempts_a: 1, attempts_b: 1 };
-    let needed = items_needed(difference.difference + margin, &variances, 2.0 * ALPHA, POWER);
-    (needed < u64::MAX && needed > 0).then_some(needed)
+    items_needed(difference.difference + margin, &Variances::of_items(omega2), 2.0 * ALPHA, POWER)
+        .filter(|needed| *needed > 0)
 }
 
 /// Returns the one-sided 95 % limits of a figure.
 fn one_sided(kind: MetricKind, estimate: &Estimate) -> Option<Limits> {
-    const LEVEL: f64 = 0.9;
+    /// Level of the two-sided interval with these limits.
+    const TWO_SIDED: f64 = 0.9;
     let items = estimate.items as f64;
     let error = estimate.standard_error;
     if let (MetricKind::Proportion, value) = (kind, estimate.value) {
@@ -425,17 +419,14 @@ fn one_sided(kind: MetricKind, estimate: &Estimate) -> Option<Limits> {
             Some(error) => (value * (1.0 - value) / (error * error)).clamp(1.0, estimate.denominator),
             None => items,
         };
-        return wilson(value * effective, effective, LEVEL);
+        return wilson(value * effective, effective, TWO_SIDED);
     }
     match (error.filter(|error| *error > 0.0), kind.range()) {
-        (Some(error), _) => {
-            let half = student_quantile(0.95, items - 1.0) * error;
-            Some((estimate.value - half, estimate.value + half))
-        }
+        (Some(error), _) => student_interval(estimate.value, error, estimate.items, TWO_SIDED),
         // Equal values prove as little as equal shares.
         (None, Some((least, most))) => {
             let range = most - least;
-            let (low, high) = wilson((estimate.value - least) / range * items, items, LEVEL)?;
+            let (low, high) = wilson((estimate.value - least) / range * items, items, TWO_SIDED)?;
             Some((least + low * range, least + high * range))
         }
         (None, None) => None,
@@ -446,11 +437,6 @@ fn unknown_metric(word: &str, known: &[MetricDefinition]) -> CompareError {
     let names: BTreeSet<&str> = known.iter().map(|metric| metric.name).collect();
     let known = names.into_iter().collect::<Vec<_>>().join(", ");
     CompareError::UnknownMetric(UnknownName { what: "metric", word: word.to_owned(), known })
-}
-
-fn plain(value: f64, unit: Unit) -> String {
-    let symbol = if unit == Unit::Percent { "%" } else { unit.name() };
-    format!("{} {symbol}", number(value, unit))
 }
 
 fn points(value: f64, unit: Unit) -> String {

@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use lumos_benchmarks::Scoring;
 use lumos_benchmarks::judge::{JudgeVerdict, Judgement, question_about};
+use lumos_benchmarks::{MetricDefinition, Scoring};
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::{CheckpointError, CheckpointReader};
-use lumos_tasks::{
-    ContentHash, EpisodeUnit, Evidence, Item, ModelIdentity, NanoDollars, Outcome, Role, UnitId,
-};
+use lumos_tasks::{ContentHash, Evidence, Item, ModelIdentity, NanoDollars, Outcome, Role, UnitId, WorkUnit};
 use serde::Serialize;
 
 use super::{CURRENT, passes, question_id};
@@ -94,12 +92,21 @@ impl Verdicts {
         Ok(verdicts)
     }
 
-    /// Returns the verdict on a settled outcome; `None` if the judge has not replied yet. An outcome without
-    /// a prediction is incorrect without a question.
-    pub(crate) fn of(&self, unit: &UnitId, item: &Item, outcome: &Outcome) -> Option<JudgeVerdict> {
+    /// Returns the verdict on a settled outcome; `None` if none of the measured metrics is judged, or if the judge has
+    /// not replied yet. An outcome without a prediction is incorrect without a question.
+    pub(crate) fn of(
+        &self,
+        metrics: &[MetricDefinition],
+        unit: &UnitId,
+        item: &Item,
+        outcome: &Outcome,
+    ) -> Option<JudgeVerdict> {
+        if !metrics.iter().any(|metric| metric.judged) {
+            return None;
+        }
         let said = match question_about(&item.task, &item.target, outcome) {
             Some(messages) => {
-                let question = EpisodeUnit::identity_of(&question_id(&messages), &self.configuration);
+                let question = WorkUnit::identity_of(&question_id(&messages), &self.configuration);
                 Some(self.by_unit.get(&question)?)
             }
             None => None,

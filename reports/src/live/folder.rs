@@ -194,17 +194,9 @@ fn throughput() -> Throughput {
 fn recorded(name: &str, sum: super::sums::WorkerSum) -> LiveWorker {
     LiveWorker {
         name: name.to_owned(),
-        device: String::new(),
-        models: Vec::new(),
-        in_use: 0,
-        concurrency: 0,
         finished: sum.finished,
-        units_per_second: 0.0,
-        tokens_per_second: 0.0,
         last_seen_ms: sum.last_ms,
-        draining: false,
-        unsent: 0,
-        refusals: Vec::new(),
+        ..LiveWorker::default()
     }
 }
 

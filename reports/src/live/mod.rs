@@ -23,7 +23,7 @@ pub use {
     model::{
         LiveConfiguration, LiveFault, LiveRun, LiveScore, LiveState, LiveUnit, LiveWorker, QueueDepth, delta,
     },
-    notices::Heartbeats,
+    notices::{Heartbeats, SILENT_MS},
     openmetrics::{CONTENT_TYPE, openmetrics},
     status_file::StatusFile,
 };

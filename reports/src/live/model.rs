@@ -136,7 +136,7 @@ pub struct LiveFault {
 }
 
 /// A worker.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct LiveWorker {
     /// Its name.
     pub name: String,
@@ -212,7 +212,6 @@ impl LiveRun {
 
     /// Sets the rates, and the remaining time that follows from them.
     pub(super) fn set_rates(&mut self, units_per_second: f64, tokens_per_second: f64) {
-        let rate = |value: f64| if value.is_finite() { value.max(0.0) } else { 0.0 };
         (self.units_per_second, self.tokens_per_second) = (rate(units_per_second), rate(tokens_per_second));
         let left = self.ledger.outstanding as f64 / self.units_per_second;
         let is_running = self.state == LiveState::Running;
@@ -223,6 +222,11 @@ impl LiveRun {
     pub fn is_complete(&self) -> bool {
         self.state == LiveState::Complete
     }
+}
+
+/// Replaces a rate that is negative or not finite by 0.
+pub(super) fn rate(value: f64) -> f64 {
+    if value.is_finite() { value.max(0.0) } else { 0.0 }
 }
 
 /// Returns the top-level fields of `after` that are new or differ from `before`. A client that assigns them to its

@@ -11,7 +11,7 @@ use lumos_tasks::fleet::{ConfigurationStatus, RecentFault, RunState, RunStatus, 
 use crate::display::visible_text;
 use crate::ledger::Ledger;
 
-use super::model::{LiveConfiguration, LiveFault, LiveRun, LiveScore, LiveState, LiveUnit, LiveWorker};
+use super::model::{LiveConfiguration, LiveFault, LiveRun, LiveScore, LiveState, LiveUnit, LiveWorker, rate};
 
 /// Maximum length of a name and of a message in characters.
 pub(super) const NAME: usize = 200;
@@ -21,7 +21,7 @@ const CONFIGURATIONS: usize = 1000;
 const WORKERS: usize = 1000;
 const LISTED: usize = 20;
 /// A coordinator without a status update for this long has ended or lost its connection. In milliseconds.
-const SILENT_MS: i64 = 10_000;
+pub const SILENT_MS: i64 = 10_000;
 
 /// When notices of other machines last changed, by the clock of this machine, which may differ from theirs.
 #[derive(Debug, Default)]
@@ -140,7 +140,6 @@ fn fault(recent: &RecentFault) -> LiveFault {
 }
 
 fn worker(notice: &WorkerNotice, heartbeats: &mut Heartbeats, now_ms: i64) -> LiveWorker {
-    let rate = |value: f64| if value.is_finite() { value.max(0.0) } else { 0.0 };
     let mut models: Vec<String> =
         notice.holdings.models.iter().take(LISTED).map(|model| visible_text(&model.name, NAME)).collect();
     models.dedup();

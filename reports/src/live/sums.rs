@@ -68,7 +68,6 @@ struct ConfigurationSums {
 impl ConfigurationSums {
     fn new(spec: &ResolvedSpec, planned: &PlannedConfiguration) -> Result<Self, ScoreError> {
         let benchmark = benchmark(spec, &planned.configuration.benchmark)?;
-        let is_measured = |metric: &&MetricDefinition| benchmark.is_measured(metric, &planned.configuration);
         Ok(Self {
             label: planned.label.clone(),
             planned: planned.planned,
@@ -76,7 +75,7 @@ impl ConfigurationSums {
             gave_up: 0,
             faulted: 0,
             benchmark,
-            metric: main_metric(benchmark.metrics().iter().filter(is_measured), |_| false).copied(),
+            metric: main_metric(&benchmark.measured_metrics(&planned.configuration), |_| false).copied(),
             tally: Tally::default(),
         })
     }

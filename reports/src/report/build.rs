@@ -162,8 +162,7 @@ impl ConfigurationSum {
         scorings: &[Scoring],
     ) -> Result<Self, ScoreError> {
         let benchmark = benchmark(spec, &planned.configuration.benchmark)?;
-        let is_measured = |metric: &&MetricDefinition| benchmark.is_measured(metric, &planned.configuration);
-        let metrics: Vec<_> = benchmark.metrics().iter().filter(is_measured).copied().collect();
+        let metrics = benchmark.measured_metrics(&planned.configuration);
         let scorings = scorings
             .iter()
             .map(|&scoring| ScoringSum {
@@ -220,8 +219,7 @@ impl ConfigurationSum {
         }
         self.usage.add(outcome, &record.telemetry);
         let metrics = &self.metrics;
-        let is_judged = metrics.iter().any(|metric| metric.judged);
-        let verdict = verdicts.filter(|_| is_judged).and_then(|verdicts| verdicts.of(unit, item, outcome));
+        let verdict = verdicts.and_then(|verdicts| verdicts.of(metrics, unit, item, outcome));
         let mut correct = false;
         for (index, sum) in self.scorings.iter_mut().enumerate() {
             let Some(mut score) = self.benchmark.score(&item.target, outcome, sum.scoring) else { continue };

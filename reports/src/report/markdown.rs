@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use super::model::Report;
 use super::render::DocumentFormat;
 use super::rows::{
-    self, COMPARED, INTERVALS, SPLITS, attributions, faults, figures, groups, ledgers, lines, splits, usages,
+    self, ATTRIBUTIONS, COMPARED, GROUPS, INTERVALS, LEDGERS, SPLITS, USAGES, attributions, faults, figures,
+    groups, ledgers, lines, splits, usages,
 };
 
 /// Escapes a text for Markdown.
@@ -64,8 +65,7 @@ fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     table(out, &header, 3, &figures(report))?;
     writeln!(out, "{INTERVALS} {COMPARED}\n")?;
     writeln!(out, "## Ledger\n")?;
-    let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
-    table(out, &header, 1, &ledgers(report))?;
+    table(out, &LEDGERS, 1, &ledgers(report))?;
     table(out, &SPLITS, 3, &splits(report))?;
     for configuration in &report.configurations {
         if let Err(error) = configuration.ledger.check() {
@@ -76,16 +76,14 @@ fn render(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "- {}\n", escaped(line))?;
     }
     writeln!(out, "## Results of units\n")?;
-    table(out, &["configuration", "result", "units", "%"], 2, &attributions(report))?;
+    table(out, &ATTRIBUTIONS, 2, &attributions(report))?;
     let rows = groups(report);
     if !rows.is_empty() {
         writeln!(out, "## Groups\n")?;
-        let header = ["configuration", "scoring", "group", "value", "95 % interval", "items"];
-        table(out, &header, 3, &rows)?;
+        table(out, &GROUPS, 3, &rows)?;
     }
     writeln!(out, "## Tokens and time per item\n")?;
-    let header = ["configuration", "prompt tokens", "reply tokens", "median time", "90 % within"];
-    table(out, &header, 1, &usages(report))?;
+    table(out, &USAGES, 1, &usages(report))?;
     writeln!(out, "## First incorrect items\n")?;
     for configuration in &report.configurations {
         for example in &configuration.examples {

@@ -14,7 +14,7 @@ pub(crate) mod numbers;
 mod render;
 mod rows;
 mod summary;
-mod svg;
+pub(crate) mod svg;
 pub(crate) mod terminal;
 mod usage;
 mod workers;
@@ -29,7 +29,7 @@ pub use {
 };
 pub(crate) use {
     html::page as report_page,
-    numbers::{number, signed},
+    numbers::{number, signed, with_unit},
     render::format_named,
     svg::class as cause_class,
 };

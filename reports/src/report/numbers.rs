@@ -28,7 +28,7 @@ pub(crate) fn signed(value: f64, unit: Unit) -> String {
 }
 
 /// Appends the unit: `47.1 %`, `7.33 turns`.
-fn with_unit(number: &str, unit: Unit) -> String {
+pub(crate) fn with_unit(number: &str, unit: Unit) -> String {
     match unit {
         Unit::Percent => format!("{number} %"),
         Unit::Count(counted) => format!("{number} {counted}"),

@@ -175,8 +175,18 @@ pub(super) const COMPARED: &str = "The difference from the published figure is i
                                    contains the published figure. Figures are compared only on the published items and \
                                    settings.";
 
+/// Column names of [`ledgers`].
+pub(super) const LEDGERS: [&str; 6] =
+    ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
 /// Column names of [`splits`].
 pub(super) const SPLITS: [&str; 6] = ["configuration", "scoring", "metric", "answered", "correct", "wrong"];
+/// Column names of [`attributions`].
+pub(super) const ATTRIBUTIONS: [&str; 4] = ["configuration", "result", "units", "%"];
+/// Column names of [`groups`].
+pub(super) const GROUPS: [&str; 6] = ["configuration", "scoring", "group", "value", "95 % interval", "items"];
+/// Column names of [`usages`].
+pub(super) const USAGES: [&str; 5] =
+    ["configuration", "prompt tokens", "reply tokens", "median time", "90 % within"];
 
 #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 pub(super) fn attributions(report: &Report) -> Vec<Vec<String>> {

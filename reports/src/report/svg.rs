@@ -13,9 +13,11 @@ use crate::viewer::escaped;
 
 const WIDTH: f64 = 960.0;
 /// Left edge of the plot; labels are to the left of it.
-const LEFT: f64 = 330.0;
-const RIGHT: f64 = 940.0;
-const ROW: f64 = 28.0;
+pub(crate) const LEFT: f64 = 330.0;
+/// Right edge of the plot.
+pub(crate) const RIGHT: f64 = 940.0;
+/// Height of a row.
+pub(crate) const ROW: f64 = 28.0;
 const LABEL: usize = 40;
 
 /// Horizontal position of a fraction on the axis.
@@ -31,19 +33,39 @@ fn open(svg: &mut String, height: f64, title: &str) {
     );
 }
 
-fn axis(svg: &mut String, top: f64, bottom: f64) {
+fn axis(svg: &mut String, bottom: f64) {
     for tick in 0..=10u32 {
         let x = at(f64::from(tick) / 10.0);
-        let _ = write!(svg, r#"<line class="grid" x1="{x:.1}" y1="{top}" x2="{x:.1}" y2="{bottom}"/>"#);
+        grid_line(svg, x, bottom);
         if tick % 2 == 0 {
-            let _ = write!(
-                svg,
-                r#"<text class="tick" x="{x:.1}" y="{:.1}" text-anchor="middle">{} %</text>"#,
-                bottom + 16.0,
-                tick * 10
-            );
+            tick_text(svg, x, bottom, &format!("{} %", tick * 10));
         }
     }
+}
+
+/// Draws a line of the grid.
+pub(crate) fn grid_line(svg: &mut String, x: f64, bottom: f64) {
+    let _ = write!(svg, r#"<line class="grid" x1="{x:.1}" y1="6" x2="{x:.1}" y2="{bottom}"/>"#);
+}
+
+/// Writes a text below a line of the grid.
+pub(crate) fn tick_text(svg: &mut String, x: f64, bottom: f64, text: &str) {
+    let y = bottom + 16.0;
+    let _ = write!(svg, r#"<text class="tick" x="{x:.1}" y="{y:.1}" text-anchor="middle">{text}</text>"#);
+}
+
+/// Draws an interval in a row.
+pub(crate) fn interval_bar(svg: &mut String, y: f64, low: f64, high: f64) {
+    let top = y - 5.0;
+    let _ = write!(
+        svg,
+        r#"<path class="interval" d="M{low:.1} {y:.1}H{high:.1}M{low:.1} {top:.1}v10M{high:.1} {top:.1}v10"/>"#
+    );
+}
+
+/// Draws a figure in a row.
+pub(crate) fn dot(svg: &mut String, x: f64, y: f64) {
+    let _ = write!(svg, r#"<circle class="dot" cx="{x:.1}" cy="{y:.1}" r="5"/>"#);
 }
 
 fn label(svg: &mut String, y: f64, text: &str, class: &str, x: f64, anchor: &str) {
@@ -67,7 +89,7 @@ pub(super) fn figures(report: &Report) -> String {
         bottom + 24.0,
         "Figures with their 95 % intervals; published figures where they may be compared",
     );
-    axis(&mut svg, 6.0, bottom);
+    axis(&mut svg, bottom);
     let mut next = 12.0 + ROW / 2.0;
     for configuration in &report.configurations {
         for (row, scores) in configuration.scores.iter().enumerate() {
@@ -100,19 +122,10 @@ pub(super) fn figures(report: &Report) -> String {
                 );
                 let _ = write!(svg, "<g><title>{}</title>", escaped(&words));
                 if let Some((low, high)) = estimate.interval {
-                    let (low, high) = (at(low), at(high));
-                    let _ = write!(
-                        svg,
-                        r#"<path class="interval" d="M{low:.1} {y:.1}H{high:.1}M{low:.1} {:.1}v10M{high:.1} {:.1}v10"/>"#,
-                        y - 5.0,
-                        y - 5.0
-                    );
+                    interval_bar(&mut svg, y, at(low), at(high));
                 }
-                let _ = write!(
-                    svg,
-                    r#"<circle class="dot" cx="{:.1}" cy="{y:.1}" r="5"/></g>"#,
-                    at(estimate.value)
-                );
+                dot(&mut svg, at(estimate.value), y);
+                svg.push_str("</g>");
             }
         }
     }
@@ -142,7 +155,7 @@ pub(super) fn attributions(report: &Report) -> String {
     let bottom = 12.0 + ROW * report.configurations.len() as f64;
     let mut svg = String::new();
     open(&mut svg, bottom + 24.0, "Results of the planned units");
-    axis(&mut svg, 6.0, bottom);
+    axis(&mut svg, bottom);
     for (row, configuration) in report.configurations.iter().enumerate() {
         let middle = 12.0 + ROW * (row as f64 + 0.5);
         label(&mut svg, middle, &configuration.label, "label", 0.0, "start");

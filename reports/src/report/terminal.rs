@@ -12,7 +12,8 @@ use crate::trajectory::harmless;
 use super::model::Report;
 use super::numbers::{dash, distance, figure, interval, items};
 use super::rows::{
-    self, SPLITS, attributions, faults, groups, labelled_once, ledgers, lines, metrics, splits, usages,
+    self, ATTRIBUTIONS, GROUPS, LEDGERS, SPLITS, USAGES, attributions, faults, groups, labelled_once,
+    ledgers, lines, metrics, splits, usages,
 };
 
 /// Minimum width of tables.
@@ -221,8 +222,7 @@ impl Terminal {
             writeln!(out)?;
         }
         self.figures(report, out)?;
-        let header = vec!["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
-        self.table(out, Rows::new(header, 1, ledgers(report)))?;
+        self.table(out, Rows::new(LEDGERS.to_vec(), 1, ledgers(report)))?;
         self.table(out, Rows { spare: &["answered"], ..Rows::new(SPLITS.to_vec(), 3, splits(report)) })?;
         for configuration in &report.configurations {
             if let Err(error) = configuration.ledger.check() {
@@ -233,16 +233,13 @@ impl Terminal {
         }
         let rows = attributions(report);
         if !rows.is_empty() {
-            let header = vec!["configuration", "result", "units", "%"];
-            self.table(out, Rows::new(header, 2, rows))?;
+            self.table(out, Rows::new(ATTRIBUTIONS.to_vec(), 2, rows))?;
         }
         let rows = groups(report);
         if !rows.is_empty() {
-            let header = vec!["configuration", "scoring", "group", "value", "95 % interval", "items"];
-            self.table(out, Rows::new(header, 3, rows))?;
+            self.table(out, Rows::new(GROUPS.to_vec(), 3, rows))?;
         }
-        let header = vec!["configuration", "prompt tokens", "reply tokens", "median time", "90 % within"];
-        self.table(out, Rows::new(header, 1, usages(report)))?;
+        self.table(out, Rows::new(USAGES.to_vec(), 1, usages(report)))?;
         for line in faults(report).iter().chain(&lines(report)) {
             self.text(out, line)?;
         }

@@ -24,11 +24,16 @@ const SUMMARY: Format = Format::Terminal { width: 80, detail: ReportDetail::Summ
 /// Returns a report of two configurations over ten items. Only the first item of the second configuration is
 /// recorded.
 fn sample() -> Report {
+    sampled(&[configuration(0), configuration(1)], |position| if position == 0 { 10 } else { 1 })
+}
+
+/// Returns a report over ten items, of which `recorded` are recorded for the configuration at a position.
+fn sampled(configurations: &[Configuration], recorded: impl Fn(usize) -> usize) -> Report {
     let items: Vec<_> = (0..10).map(item).collect();
-    let manifest = manifest_of(&[configuration(0), configuration(1)], &items);
+    let manifest = manifest_of(configurations, &items);
     let mut builder = ReportBuilder::new(&manifest, &[]).unwrap();
     for (position, planned) in manifest.configurations.iter().enumerate() {
-        for item in items.iter().take(if position == 0 { 10 } else { 1 }) {
+        for item in items.iter().take(recorded(position)) {
             let unit = unit_of(planned, item);
             builder.add(position, item, &unit, state(item.index, &unit).as_ref());
         }
@@ -36,6 +41,10 @@ fn sample() -> Report {
     let mut report = builder.finish();
     report.seconds = Some(12.5);
     report
+}
+
+fn tool(tool: &str, backend: &str) -> ToolBackend {
+    ToolBackend { tool: tool.to_owned(), backend: backend.to_owned(), version: 1 }
 }
 
 /// Returns a report of a run over the published items of SVAMP with the published settings, modified by
@@ -98,11 +107,6 @@ fn other_items_and_settings_are_no_comparison_but_a_reason() {
     assert_eq!(change(|one| one.prompts = ContentHash::of_bytes(b"mine")), "different prompts");
     assert_eq!(
         change(|one| {
-            let tool = |tool: &str, backend: &str| ToolBackend {
-                tool: tool.to_owned(),
-                backend: backend.to_owned(),
-                version: 1,
-            };
             one.tools = vec![tool("maths", "native"), tool("rank", "bm25"), tool("wiki", "live")];
         }),
         "rank=bm25 instead of rank=dpr"
@@ -260,11 +264,6 @@ fn tables_fit_eighty_columns_and_break_between_words() {
 
 #[test]
 fn what_looked_things_up_is_named() {
-    let tool = |tool: &str, backend: &str| ToolBackend {
-        tool: tool.to_owned(),
-        backend: backend.to_owned(),
-        version: 1,
-    };
     let with = |backend: &str| {
         let tools = vec![tool("maths", "native"), tool("rank", "bm25"), tool("wiki", backend)];
         let manifest = manifest_of(&[Configuration { tools, ..configuration(0) }], &[item(0)]);
@@ -285,10 +284,8 @@ fn what_looked_things_up_is_named() {
 #[test]
 fn what_takes_a_browser_has_figures_only_where_there_was_one() {
     let with = |backend: &str| {
-        let web = ToolBackend { tool: "web".to_owned(), backend: backend.to_owned(), version: 1 };
-        let benchmark = "mind2web".to_owned();
-        let manifest =
-            manifest_of(&[Configuration { benchmark, tools: vec![web], ..configuration(0) }], &[item(0)]);
+        let (benchmark, tools) = ("mind2web".to_owned(), vec![tool("web", backend)]);
+        let manifest = manifest_of(&[Configuration { benchmark, tools, ..configuration(0) }], &[item(0)]);
         ReportBuilder::new(&manifest, &[]).unwrap().finish()
     };
     let (read, shown) = (with("native"), with("chromedriver"));
@@ -357,20 +354,9 @@ fn the_table_reads_well_at_eighty_columns() {
 
 #[test]
 fn the_summary_fits_a_screen() {
-    let items: Vec<_> = (0..10).map(item).collect();
     let configurations: Vec<_> = (0..12).map(configuration).collect();
     for count in [1, 6, 12] {
-        let manifest = manifest_of(&configurations[..count], &items);
-        let mut builder = ReportBuilder::new(&manifest, &[]).unwrap();
-        for (position, planned) in manifest.configurations.iter().enumerate() {
-            for item in &items {
-                let unit = unit_of(planned, item);
-                builder.add(position, item, &unit, state(item.index, &unit).as_ref());
-            }
-        }
-        let mut report = builder.finish();
-        report.seconds = Some(12.5);
-        let text = rendered(SUMMARY, &report);
+        let text = rendered(SUMMARY, &sampled(&configurations[..count], |_| 10));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         // The path of the report and the next command follow.
         assert!(count > 6 || text.lines().count() <= 21, "{} lines:\n{text}", text.lines().count());

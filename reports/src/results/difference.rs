@@ -4,21 +4,16 @@
 //! its interval and its p value. The difference is always b − a.
 
 use lumos_benchmarks::statistics::{
-    ClusterSum, Limits, PairedDifference, Quantile, SidedShares, Variances, bca, detectable, items_needed,
-    linearised, mcnemar, paired_ratio, paired_score, sign_flip,
+    ALPHA, ClusterSum, LEVEL, Limits, POWER, PairedDifference, SidedShares, Variances, bca, detectable,
+    items_needed, linearised, mcnemar, mean_and_error, paired_ratio, paired_score, sign_flip,
 };
 use lumos_benchmarks::{Estimate, MetricDefinition, MetricKind, Share, Unit};
 use serde::Serialize;
 
 use super::pooled::sum;
 use super::seeds::SeedGroup;
-use super::table::RunTable;
+use super::table::{RunTable, UnitRow};
 
-/// Level of two-sided intervals.
-const LEVEL: f64 = 0.95;
-/// Level and power of the smallest detectable difference.
-const ALPHA: f64 = 0.05;
-const POWER: f64 = 0.8;
 /// Seed of random sign vectors and resamples: equal records have equal figures.
 const SEED: u64 = 24;
 /// Resamples of a bootstrap interval, and the largest number of clusters for which they are drawn.
@@ -28,8 +23,7 @@ const RESAMPLED: usize = 20_000;
 /// Returns the smallest difference from a fixed figure, such as a published one, that the items of an estimate detect
 /// with 80 % power; `None` without a standard error.
 pub(crate) fn detectable_from(estimate: &Estimate) -> Option<f64> {
-    let omega2 = estimate.standard_error?.powi(2);
-    let variances = Variances { omega2, sigma2_a: 0.0, sigma2_b: 0.0, attempts_a: 1, attempts_b: 1 };
+    let variances = Variances::of_items(estimate.standard_error?.powi(2));
     Some(detectable(1, &variances, ALPHA, POWER)).filter(|difference| *difference > 0.0)
 }
 
@@ -38,12 +32,8 @@ pub(crate) type ItemShares = Vec<Option<Share>>;
 
 /// Returns the shares of every item of a group, in the order of items.
 pub(crate) fn item_shares(table: &RunTable, group: &SeedGroup, metric: usize) -> Vec<ItemShares> {
-    let items = group.items(table);
-    let share = |item: usize, cell: usize| {
-        let row = table.cells[cell].rows.get(item)?;
-        if row.is_settled() { row.share(metric).map(Some) } else { Some(None) }
-    };
-    (0..items).map(|item| group.cells.iter().filter_map(|&cell| share(item, cell)).collect()).collect()
+    let share = |row: &UnitRow| if row.is_settled() { row.share(metric).map(Some) } else { Some(None) };
+    (0..group.items(table)).map(|item| group.rows(table, item).filter_map(share).collect()).collect()
 }
 
 /// The shares of one item on both sides.
@@ -127,10 +117,20 @@ pub struct MetricComparison {
     pub bounds: Option<Limits>,
 }
 
+/// Returns the shares of settled units.
+pub(crate) fn settled(shares: &[Option<Share>]) -> Vec<Share> {
+    shares.iter().copied().flatten().collect()
+}
+
+/// Whether all shares are values of an item that counts once.
+pub(crate) fn count_once(shares: &[Share]) -> bool {
+    shares.iter().all(|share| share.denominator == 1.0)
+}
+
 /// Whether an item is right: most of its settled seeds have the full score. `None` if no seed is settled.
 pub(crate) fn is_right(shares: &[Option<Share>]) -> Option<bool> {
-    let settled: Vec<Share> = shares.iter().copied().flatten().collect();
-    let full = settled.iter().filter(|share| share.numerator >= share.denominator).count();
+    let settled = settled(shares);
+    let full = settled.iter().filter(|share| share.is_full()).count();
     (!settled.is_empty()).then_some(2 * full > settled.len())
 }
 
@@ -142,8 +142,8 @@ impl PairedItems<'_> {
         let side = |of: fn(&ItemPair<'_>) -> Vec<Share>| -> Vec<Share> {
             paired.iter().map(|&at| item_share(self.metric.kind, &of(&self.items[at]))).collect()
         };
-        let a = side(|item| item.a.iter().copied().flatten().collect());
-        let b = side(|item| item.b.iter().copied().flatten().collect());
+        let a = side(|item| settled(item.a));
+        let b = side(|item| settled(item.b));
         let clusters: Option<Vec<u32>> =
             self.clusters.as_ref().map(|clusters| paired.iter().map(|&at| clusters[at]).collect());
         let sides = SidedShares { a: &b, b: &a, clusters: clusters.as_deref() };
@@ -154,20 +154,15 @@ impl PairedItems<'_> {
         };
         let values: Vec<f64> = linearised(&b)?.iter().zip(linearised(&a)?).map(|(b, a)| b - a).collect();
         let flips = (self.metric.kind == MetricKind::Proportion).then(|| self.flips(&paired));
-        let whole = |shares: &[Share]| shares.iter().all(|share| share.denominator == 1.0);
-        let is_binary = self.seeds == (1, 1) && clusters.is_none() && whole(&a) && whole(&b);
+        let is_binary = self.seeds == (1, 1) && clusters.is_none() && count_once(&a) && count_once(&b);
         let tested = match flips.filter(|_| is_binary) {
             Some(flips) => Tested::binary(flips, difference.items as u64)?,
-            None => Tested::fractional(&difference, &sums(&values, clusters.as_deref()), self.metric),
+            None => {
+                Tested::fractional(&difference, &ClusterSum::of(&values, clusters.as_deref()), self.metric)
+            }
         };
         let variances = self.variances(&difference, &paired);
         let items = difference.items as u64;
-        let ratio = |shares: &[Share]| {
-            let sum = sum(shares);
-            sum.numerator / sum.denominator
-        };
-        let needed = (difference.difference != 0.0)
-            .then(|| items_needed(difference.difference, &variances, ALPHA, POWER));
         Some(MetricComparison {
             metric: self.metric.name.to_owned(),
             unit: self.metric.unit,
@@ -176,8 +171,8 @@ impl PairedItems<'_> {
             items,
             clusters: clusters.as_ref().map(|_| difference.clusters as u64),
             seeds: self.seeds,
-            a: ratio(&a),
-            b: ratio(&b),
+            a: sum(&a).value(),
+            b: sum(&b).value(),
             difference: difference.difference,
             standard_error: difference.standard_error,
             interval: tested.interval,
@@ -188,7 +183,7 @@ impl PairedItems<'_> {
             mid_p: tested.mid_p,
             p_adjusted: tested.p_value,
             detectable: detectable(items, &variances, ALPHA, POWER),
-            items_needed: needed.filter(|needed| *needed < u64::MAX),
+            items_needed: items_needed(difference.difference, &variances, ALPHA, POWER),
             flips,
             bounds: self.bounds(),
         })
@@ -248,7 +243,7 @@ impl PairedItems<'_> {
                 })
                 .collect();
             let sum = sum(&shares);
-            (sum.denominator > 0.0).then(|| sum.numerator / sum.denominator)
+            (sum.denominator > 0.0).then(|| sum.value())
         };
         let low = value(|item| item.b.to_vec(), least)? - value(|item| item.a.to_vec(), most)?;
         let high = value(|item| item.b.to_vec(), most)? - value(|item| item.a.to_vec(), least)?;
@@ -259,42 +254,19 @@ impl PairedItems<'_> {
 /// Returns the share of an item over its seeds: the sum for proportions, and the mean for means that count once.
 pub(crate) fn item_share(kind: MetricKind, shares: &[Share]) -> Share {
     let sum = sum(shares);
-    if kind != MetricKind::Proportion
-        && shares.iter().all(|share| share.denominator == 1.0)
-        && !shares.is_empty()
-    {
-        return Share { numerator: sum.numerator / sum.denominator, denominator: 1.0 };
-    }
-    sum
+    let is_mean = kind != MetricKind::Proportion && count_once(shares) && !shares.is_empty();
+    if is_mean { Share::once(sum.value()) } else { sum }
 }
 
 fn ratios(shares: &[Option<Share>]) -> Vec<f64> {
     let shares = shares.iter().flatten().filter(|share| share.denominator > 0.0);
-    shares.map(|share| share.numerator / share.denominator).collect()
+    shares.map(|share| share.value()).collect()
 }
 
 /// Returns the sample variance; `None` for fewer than two values.
 fn sample_variance(values: &[f64]) -> Option<f64> {
-    let (_, error) = lumos_benchmarks::statistics::mean_and_error(values)?;
+    let (_, error) = mean_and_error(values)?;
     Some(error * error * values.len() as f64)
-}
-
-/// Returns the sums of values by cluster, with their number; each value alone without clusters.
-fn sums(values: &[f64], clusters: Option<&[u32]>) -> Vec<ClusterSum> {
-    let Some(clusters) = clusters else {
-        return values.iter().map(|&numerator| ClusterSum { numerator, denominator: 1.0 }).collect();
-    };
-    let mut positions = std::collections::HashMap::new();
-    let mut sums: Vec<ClusterSum> = Vec::new();
-    for (value, cluster) in values.iter().zip(clusters) {
-        let at = *positions.entry(cluster).or_insert_with(|| {
-            sums.push(ClusterSum { numerator: 0.0, denominator: 0.0 });
-            sums.len() - 1
-        });
-        sums[at].numerator += value;
-        sums[at].denominator += 1.0;
-    }
-    sums
 }
 
 /// Interval and p value of a difference.
@@ -336,7 +308,7 @@ impl Tested {
             Some((low * (most - least), high * (most - least)))
         });
         Self {
-            interval: widest.unwrap_or_else(|| difference.interval(LEVEL, Quantile::Student)),
+            interval: widest.unwrap_or_else(|| difference.interval(LEVEL)),
             interval_method: if widest.is_some() { "paired_score" } else { "student_t" },
             bca: bca.map(|bca| bca.interval),
             p_value: test.p,

@@ -1,6 +1,6 @@
 //! All models and settings of a run over its benchmarks.
 
-use lumos_benchmarks::statistics::{Limits, holm};
+use lumos_benchmarks::statistics::{ALPHA, Limits, holm};
 use lumos_benchmarks::{MetricDefinition, Unit, main_metric};
 use lumos_tasks::{Configuration, ModelIdentity, Role};
 use serde::Serialize;
@@ -10,9 +10,6 @@ use super::difference::{ItemPair, PairedItems, item_shares};
 use super::pooled::pooled;
 use super::seeds::{SeedGroup, SettingsAxis, seed_groups};
 use super::table::RunTable;
-
-/// Level at which the best figure is distinguishable from all others.
-const LEVEL: f64 = 0.05;
 
 /// Table of models and settings by benchmark, with the main metric pooled over seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -158,8 +155,8 @@ fn judged(
     let p: Vec<f64> = others.iter().map(|(_, compared)| compared.p_value).collect();
     let adjusted = holm(&p);
     let worst = adjusted.iter().zip(&others).reduce(|worst, one| if one.0 > worst.0 { one } else { worst });
-    column.is_distinguishable = worst.is_some_and(|(p, _)| *p < LEVEL);
-    if let Some((_, (row, compared))) = worst.filter(|(p, _)| **p >= LEVEL) {
+    column.is_distinguishable = worst.is_some_and(|(p, _)| *p < ALPHA);
+    if let Some((_, (row, compared))) = worst.filter(|(p, _)| **p >= ALPHA) {
         let (scale, unit) = match metric.unit {
             Unit::Percent => (100.0, "points"),
             Unit::Count(counted) => (1.0, counted),

@@ -18,7 +18,8 @@ pub use alias::{Labels, UnknownLabel};
 pub(crate) use cause::Cause;
 pub use difference::{Flips, MetricComparison};
 pub(crate) use difference::{
-    ItemPair, ItemShares, PairedItems, detectable_from, is_right, item_share, item_shares,
+    ItemPair, ItemShares, PairedItems, count_once, detectable_from, is_right, item_share, item_shares,
+    settled,
 };
 pub(crate) use matrix::{Matrix, MatrixCell, MatrixColumn, MatrixRow, matrix, whole_matrix};
 pub(crate) use pooled::{GroupFigure, group_figures, pooled, sum};

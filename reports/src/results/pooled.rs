@@ -5,12 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use lumos_benchmarks::statistics::{linearised, mean_and_error, pass_at_k, pass_hat_k, student_quantile};
+use lumos_benchmarks::statistics::{
+    LEVEL, linearised, mean_and_error, pass_at_k, pass_hat_k, student_interval,
+};
 use lumos_benchmarks::{
     Estimate, IntervalMethod, ItemScore, MetricDefinition, MetricKind, Share, Tally, Unit,
 };
 use serde::Serialize;
 
+use super::difference::{count_once, item_share};
 use super::seeds::{SeedGroup, seed_groups};
 use super::table::RunTable;
 
@@ -90,26 +93,20 @@ pub(crate) struct AttemptFigure {
 /// Pools the metric at a position in the cells' metrics.
 pub(crate) fn pooled(table: &RunTable, group: &SeedGroup, metric: usize) -> Pooled {
     let definition = &group.first(table).metrics[metric];
-    let by_item = shares_by_item(table, group, metric);
+    // Each scored item's shares, by seed.
+    let mut by_item: Vec<Vec<Share>> = (0..group.items(table))
+        .map(|item| group.rows(table, item).filter_map(|row| row.share(metric)).collect())
+        .collect();
+    by_item.retain(|shares| !shares.is_empty());
     let seeds = group.cells.len() as u64;
-    let units = by_item.iter().map(|shares| shares.len() as u64).sum();
-    let scored: Vec<&[Share]> =
-        by_item.iter().map(Vec::as_slice).filter(|shares| !shares.is_empty()).collect();
     Pooled {
-        estimate: estimate(definition, &scored),
-        units,
-        items: scored.len() as u64,
+        estimate: estimate(definition, &by_item),
+        units: by_item.iter().map(|shares| shares.len() as u64).sum(),
+        items: by_item.len() as u64,
         seeds,
         between_seeds: between_seeds(table, group, metric),
-        attempts: attempts(definition, &scored, seeds),
+        attempts: attempts(definition, &by_item, seeds),
     }
-}
-
-/// Returns each item's shares, by seed.
-pub(crate) fn shares_by_item(table: &RunTable, group: &SeedGroup, metric: usize) -> Vec<Vec<Share>> {
-    let items = group.items(table);
-    let rows = |item: usize| group.cells.iter().filter_map(move |&cell| table.cells[cell].rows.get(item));
-    (0..items).map(|item| rows(item).filter_map(|row| row.share(metric)).collect()).collect()
 }
 
 /// Sums shares.
@@ -120,49 +117,35 @@ pub(crate) fn sum(shares: &[Share]) -> Share {
     })
 }
 
-fn estimate(definition: &MetricDefinition, by_item: &[&[Share]]) -> Option<Estimate> {
-    let tallied = |share: &dyn Fn(&[Share]) -> Share| {
-        let mut tally = Tally::default();
-        for shares in by_item {
-            tally.add(&ItemScore::default().with(definition.name, share(shares)));
-        }
-        tally.finish(definition)
-    };
+fn estimate(definition: &MetricDefinition, by_item: &[Vec<Share>]) -> Option<Estimate> {
+    let kind = definition.kind;
     let is_single = by_item.iter().all(|shares| shares.len() == 1);
-    let counts_once = by_item.iter().all(|shares| shares.iter().all(|share| share.denominator == 1.0));
-    match definition.kind {
-        _ if is_single => tallied(&|shares| shares[0]),
-        MetricKind::Proportion => tallied(&sum),
-        // Wilson's interval of trials does not apply to means: each item counts once with its mean over seeds.
-        _ if counts_once => tallied(&|shares| {
-            let sum = sum(shares);
-            Share { numerator: sum.numerator / sum.denominator, denominator: 1.0 }
-        }),
-        kind => {
-            let sums: Vec<Share> = by_item.iter().map(|shares| sum(shares)).collect();
-            weighted_mean(kind, &sums)
-        }
+    // A tally takes an item that counts several times for trials, which the values of means are not.
+    if kind != MetricKind::Proportion && !is_single && !by_item.iter().all(|shares| count_once(shares)) {
+        return weighted_mean(kind, &by_item.iter().map(|shares| sum(shares)).collect::<Vec<_>>());
     }
+    let mut tally = Tally::default();
+    for shares in by_item {
+        tally.add(&ItemScore::default().with(definition.name, item_share(kind, shares)));
+    }
+    tally.finish(definition)
 }
 
 /// Returns a mean whose items have different weights: a ratio with Student's interval over items.
 fn weighted_mean(kind: MetricKind, shares: &[Share]) -> Option<Estimate> {
     let total = sum(shares);
     let values = linearised(shares)?;
-    let value = total.numerator / total.denominator;
+    let (value, items) = (total.value(), shares.len() as u64);
     let error = mean_and_error(&values).map(|(_, error)| error);
+    let interval = error.and_then(|error| student_interval(value, error, items, LEVEL));
     let (least, most) = kind.range().unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
-    let interval = error.map(|error| {
-        let half = student_quantile(0.975, values.len() as f64 - 1.0) * error;
-        ((value - half).max(least), (value + half).min(most))
-    });
     Some(Estimate {
         value,
         numerator: total.numerator,
         denominator: total.denominator,
-        items: shares.len() as u64,
+        items,
         standard_error: error,
-        interval,
+        interval: interval.map(|(low, high)| (low.max(least), high.min(most))),
         method: interval.map(|_| IntervalMethod::StudentT),
     })
 }
@@ -171,23 +154,23 @@ fn between_seeds(table: &RunTable, group: &SeedGroup, metric: usize) -> Option<f
     let value = |cell: &usize| {
         let shares: Vec<Share> = table.cells[*cell].rows.iter().filter_map(|row| row.share(metric)).collect();
         let sum = sum(&shares);
-        (sum.denominator > 0.0).then(|| sum.numerator / sum.denominator)
+        (sum.denominator > 0.0).then(|| sum.value())
     };
     let values: Vec<f64> = group.cells.iter().filter_map(value).collect();
     mean_and_error(&values).map(|(_, error)| error * (values.len() as f64).sqrt())
 }
 
-fn attempts(definition: &MetricDefinition, by_item: &[&[Share]], seeds: u64) -> Vec<AttemptFigure> {
+fn attempts(definition: &MetricDefinition, by_item: &[Vec<Share>], seeds: u64) -> Vec<AttemptFigure> {
     if seeds < 2 || definition.kind != MetricKind::Proportion {
         return Vec::new();
     }
     // Number of items by number of correct attempts.
     let mut items: BTreeMap<u64, u64> = BTreeMap::new();
     for shares in by_item.iter().filter(|shares| shares.len() as u64 == seeds) {
-        if shares.iter().any(|share| share.denominator != 1.0) {
+        if !count_once(shares) {
             return Vec::new();
         }
-        let correct = shares.iter().filter(|share| share.numerator >= share.denominator).count() as u64;
+        let correct = shares.iter().filter(|share| share.is_full()).count() as u64;
         *items.entry(correct).or_default() += 1;
     }
     let count: u64 = items.values().sum();

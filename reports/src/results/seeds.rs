@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use lumos_tasks::{Configuration, ContentHash, ModelIdentity, UnknownName};
 
-use super::table::{CellRows, RunTable};
+use super::table::{CellRows, RunTable, UnitRow};
 
 /// Configurations of one benchmark that differ in nothing but the seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,11 @@ impl SeedGroup {
     /// Number of items of its configurations, at most those of the benchmark.
     pub(crate) fn items(&self, table: &RunTable) -> usize {
         self.cells.iter().map(|&cell| table.cells[cell].rows.len()).max().unwrap_or(0)
+    }
+
+    /// Returns the units of the item at a position, one per configuration that has the item.
+    pub(crate) fn rows<'a>(&'a self, table: &'a RunTable, item: usize) -> impl Iterator<Item = &'a UnitRow> {
+        self.cells.iter().filter_map(move |&cell| table.cells[cell].rows.get(item))
     }
 
     /// Returns the first configuration.

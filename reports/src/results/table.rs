@@ -142,7 +142,7 @@ impl UnitRow {
 
     /// Whether the unit has the full score in a metric.
     pub(crate) fn is_full(&self, metric: usize) -> bool {
-        self.share(metric).is_some_and(|share| share.numerator >= share.denominator)
+        self.share(metric).is_some_and(Share::is_full)
     }
 
     fn of(view: &UnitView<'_>, score: Option<&ItemScore>, metrics: &[MetricDefinition]) -> Self {
@@ -241,9 +241,7 @@ impl TableBuilder {
         };
         for planned in &manifest.configurations {
             let benchmark = benchmark(&manifest.spec, &planned.configuration.benchmark)?;
-            let is_measured =
-                |metric: &&MetricDefinition| benchmark.is_measured(metric, &planned.configuration);
-            let metrics = benchmark.metrics().iter().filter(is_measured).copied().collect();
+            let metrics = benchmark.measured_metrics(&planned.configuration);
             builder.cells.push(CellRows { planned: planned.clone(), metrics, rows: Vec::new() });
             if !builder.benchmarks.iter().any(|items| items.benchmark.name() == benchmark.name()) {
                 builder.benchmarks.push(BenchmarkItems {
@@ -282,11 +280,9 @@ impl TableBuilder {
         }
         let score = view.settled().and_then(|record| {
             let score = items.benchmark.score(&view.item.target, &record.outcome, *scoring)?;
-            let is_judged = cell.metrics.iter().any(|metric| metric.judged);
             let verdict = verdicts
                 .as_ref()
-                .filter(|_| is_judged)
-                .and_then(|verdicts| verdicts.of(&view.unit, view.item, &record.outcome));
+                .and_then(|verdicts| verdicts.of(&cell.metrics, &view.unit, view.item, &record.outcome));
             Some(match verdict {
                 Some(verdict) => verdict.add_to(score, *scoring),
                 None => score,

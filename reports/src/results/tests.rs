@@ -1,10 +1,12 @@
 //! Tests of tables, seed groups, pooled figures and the matrix on sample records.
 
+use std::path::Path;
+
 use lumos_benchmarks::task_file::{TaskDefinition, TaskFamily, TaskFile};
 use lumos_benchmarks::{IntervalMethod, Scoring};
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::samples::{configuration, item, manifest_of, state};
-use lumos_coordinator::{Record, UnitView, unit_of};
+use lumos_coordinator::{Checkpoint, Record, UnitView, unit_of};
 use lumos_tasks::{Configuration, Formulation, Item, ModelIdentity, Outcome, Role, Task};
 
 use super::*;
@@ -28,6 +30,23 @@ pub(crate) fn table_of(
         }
     }
     builder.finish(&manifest)
+}
+
+/// Records the sample outcomes of items in two seeds, changed by `change`, in the folder of a run.
+pub(crate) async fn recorded(run: &Path, items: u64, change: impl Fn(&mut Record)) -> (Manifest, Checkpoint) {
+    let items: Vec<Item> = (0..items).map(item).collect();
+    let manifest = manifest_of(&[configuration(0), configuration(1)], &items);
+    let checkpoint = Checkpoint::create(&run.join("checkpoint")).unwrap();
+    checkpoint.store_items("svamp", &items).unwrap();
+    for planned in &manifest.configurations {
+        for item in &items {
+            if let Some(mut record) = state(item.index, &unit_of(planned, item)) {
+                change(&mut record);
+                checkpoint.record(record).await.unwrap();
+            }
+        }
+    }
+    (manifest, checkpoint)
 }
 
 /// Adds the benchmark `own` of a task file, whose first metric is judged.

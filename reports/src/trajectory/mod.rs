@@ -64,8 +64,7 @@ pub fn find<'a>(
             && configuration.has_item(position)
             && let Some(item) = checkpoint.item(benchmark, position)?
         {
-            let unit = unit_of(configuration, &item);
-            by_position.push((configuration, item, unit));
+            by_position.push((configuration, item));
             continue;
         }
         for item in checkpoint.items(benchmark) {
@@ -73,25 +72,24 @@ pub fn find<'a>(
             if !configuration.has_item(item.index) {
                 break;
             }
-            if is_named && position == Some(item.index) && item.name.as_deref() != Some(asked) {
-                let unit = unit_of(configuration, &item);
-                by_position.push((configuration, item, unit));
-            } else if item.name.as_deref() == Some(asked) {
-                let unit = unit_of(configuration, &item);
-                by_name.push((configuration, item, unit));
-            } else if digits {
-                let unit = unit_of(configuration, &item);
-                if unit.as_str().starts_with(&asked_unit) {
-                    by_unit.push((configuration, item, unit));
-                }
-            }
+            let found = if item.name.as_deref() == Some(asked) {
+                &mut by_name
+            } else if is_named && position == Some(item.index) {
+                &mut by_position
+            } else if digits && unit_of(configuration, &item).as_str().starts_with(&asked_unit) {
+                &mut by_unit
+            } else {
+                continue;
+            };
+            found.push((configuration, item));
         }
     }
-    let places = [by_name, by_position, by_unit].into_iter().find(|places| !places.is_empty());
-    places
+    let found = [by_name, by_position, by_unit].into_iter().find(|found| !found.is_empty());
+    found
         .unwrap_or_default()
         .into_iter()
-        .map(|(configuration, item, unit)| {
+        .map(|(configuration, item)| {
+            let unit = unit_of(configuration, &item);
             let records = checkpoint.records_of(&unit)?;
             Ok(FoundUnit { spec: &manifest.spec, configuration, item, unit, records })
         })

@@ -89,9 +89,10 @@ impl TrajectorySink<'_> {
             self.end(index);
         }
         self.open.get_or_insert((cell, row));
-        let shots = self.screenshots.map(|screenshots| (screenshots, screenshots.take(&view.unit)));
-        let shots = match shots {
-            Some((screenshots, shots)) => shots.map_err(ExportError::at(screenshots.folder()))?,
+        let shots = match self.screenshots {
+            Some(screenshots) => {
+                screenshots.take(&view.unit).map_err(ExportError::at(screenshots.folder()))?
+            }
             None => Vec::new(),
         };
         let texts = UnitTexts::of(view, scored, shots);
@@ -136,12 +137,6 @@ impl ViewerSource<'_> {
     }
 }
 
-/// A run of a viewer, with the text that is put before the labels of its configurations.
-pub(crate) type ViewedRun<'a> = (&'a str, ViewerSource<'a>);
-
-/// Renders a page, given the packed list of items.
-pub(crate) type RenderPage<'a> = &'a dyn Fn(&str, PageMode) -> io::Result<String>;
-
 /// Writes a viewer to a folder, which is replaced as a whole. Also writes the report as one file to `single`,
 /// if given.
 ///
@@ -183,15 +178,13 @@ pub fn write_comparison(
     write_runs(folder, None, &runs, &|index, mode| comparison_page(comparison, Some(index), mode))
 }
 
-/// Writes a viewer of one or several runs. Equal items of several runs are one item in the list.
-///
-/// # Errors
-/// As for [`write_viewer`].
-pub(crate) fn write_runs(
+/// Writes a viewer of one or several runs, each with the text that is put before the labels of its configurations. Equal
+/// items of several runs are one item in the list, which `render` puts packed into the page.
+fn write_runs(
     folder: &Path,
     single: Option<&Path>,
-    runs: &[ViewedRun<'_>],
-    render: RenderPage<'_>,
+    runs: &[(&str, ViewerSource<'_>)],
+    render: &dyn Fn(&str, PageMode) -> io::Result<String>,
 ) -> Result<ViewerSize, ExportError> {
     let draft = FolderDraft::new(folder).map_err(ExportError::at(folder))?;
     let mut index = ItemIndex::new();

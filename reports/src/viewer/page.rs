@@ -12,6 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value, context};
 use sha2::{Digest, Sha256};
 
+use crate::display::is_hidden;
+
 /// The style sheet of pages: colours, tables and text in light and dark.
 pub const PAGE_STYLE: &str = include_str!("assets/page.css");
 pub(super) const SCRIPT: &str = include_str!("assets/viewer.js");
@@ -87,14 +89,8 @@ fn hash(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)))
 }
 
-/// Replaces characters that could disguise a text: bidirectional controls, and control characters except line
-/// feed and tab. Browsers reject or replace some of them.
-pub(crate) fn visible_text(text: &str) -> Cow<'_, str> {
-    let is_hidden = |character: char| match character {
-        '\n' | '\t' => false,
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => true,
-        character => character.is_control(),
-    };
+/// Replaces characters that could disguise a text.
+pub(super) fn visible_text(text: &str) -> Cow<'_, str> {
     if text.contains(is_hidden) {
         Cow::Owned(text.replace(is_hidden, "\u{fffd}"))
     } else {

@@ -15,7 +15,7 @@ use super::*;
 use crate::compare::{CompareOptions, Side, compare};
 use crate::report::report;
 use crate::results::RunTable;
-use crate::results::tests::add_judged_first;
+use crate::results::tests::{add_judged_first, recorded};
 
 fn unpacked(text: &str) -> Value {
     let packed = STANDARD.decode(text.trim()).unwrap();
@@ -42,19 +42,7 @@ fn chunk(folder: &Path, name: &str) -> Vec<Value> {
 
 /// Records units of two configurations, changed by `change`, and writes a viewer to `report` in a folder.
 async fn written(folder: &Path, items: u64, change: impl Fn(&mut Record)) -> (Manifest, ViewerSize) {
-    let items: Vec<Item> = (0..items).map(item).collect();
-    let manifest = manifest_of(&[configuration(0), configuration(1)], &items);
-    let checkpoint = Checkpoint::create(&folder.join("checkpoint")).unwrap();
-    checkpoint.store_items("svamp", &items).unwrap();
-    for planned in &manifest.configurations {
-        for item in &items {
-            let unit = unit_of(planned, item);
-            if let Some(mut record) = state(item.index, &unit) {
-                change(&mut record);
-                checkpoint.record(record).await.unwrap();
-            }
-        }
-    }
+    let (manifest, checkpoint) = recorded(folder, items, change).await;
     let source = ViewerSource { manifest: &manifest, checkpoint: &checkpoint, scorings: &[] };
     let report = report(&manifest, &checkpoint, &[]).unwrap();
     let single = folder.join("report.html");

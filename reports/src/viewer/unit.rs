@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lumos_benchmarks::{Benchmark, ItemScore, Scoring, main_metric};
+use lumos_benchmarks::{Benchmark, ItemScore, Scoring, Share, main_metric};
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::{Record, UnitView};
 use lumos_tasks::outcome::Observation;
@@ -60,13 +60,13 @@ impl<'a> Scorer<'a> {
     pub(super) fn score(&self, view: &UnitView<'_>) -> ScoredUnit {
         let configuration = &view.configuration.configuration;
         let benchmark = self.benchmarks[view.position];
-        let measured: Vec<_> =
-            benchmark.metrics().iter().filter(|one| benchmark.is_measured(one, configuration)).collect();
+        let measured = benchmark.measured_metrics(configuration);
         let (mut scores, mut judge) = (Vec::new(), None);
         if let Some(record) = view.settled() {
-            let is_judged = measured.iter().any(|metric| metric.judged);
-            let verdicts = self.verdicts.as_ref().filter(|_| is_judged);
-            let verdict = verdicts.and_then(|verdicts| verdicts.of(&view.unit, view.item, &record.outcome));
+            let verdict = self
+                .verdicts
+                .as_ref()
+                .and_then(|verdicts| verdicts.of(&measured, &view.unit, view.item, &record.outcome));
             judge = verdict.as_ref().and_then(|verdict| verdict.reply.clone());
             for &scoring in self.scorings {
                 let score = benchmark.score(&view.item.target, &record.outcome, scoring);
@@ -78,14 +78,13 @@ impl<'a> Scorer<'a> {
         }
         let first = scores.first().filter(|(scoring, _)| Some(scoring) == self.scorings.first());
         let main = first.and_then(|(_, score)| {
-            let metrics = measured.iter().copied();
-            score.share(main_metric(metrics, |metric| score.share(metric.name).is_some())?.name)
+            score.share(main_metric(&measured, |metric| score.share(metric.name).is_some())?.name)
         });
         let cause = view.record.as_ref().map_or(Cause::Outstanding, |record| {
-            let is_correct = first.is_some_and(|(_, score)| score.is_correct(measured.iter().copied()));
+            let is_correct = first.is_some_and(|(_, score)| score.is_correct(&measured));
             Cause::of(&record.outcome, is_correct)
         });
-        let main = main.map(|share| share.numerator / share.denominator).filter(|value| value.is_finite());
+        let main = main.map(Share::value).filter(|value| value.is_finite());
         ScoredUnit { cause, main, scores, judge }
     }
 }

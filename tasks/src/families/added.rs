@@ -106,13 +106,16 @@ fn unknown(name: &str) -> Want {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::families::plan_loop::{Family, LoopState, PlanLoop, Turn};
     use crate::families::prompts;
+    use crate::fleet::WorkMessage;
     use crate::outcome::{Observation, Value};
     use crate::{
-        Behaviour, Completion, ContentHash, Episode, EpisodeUnit, ExternalReply, GenerationSettings, ItemId,
-        Next, Outcome, Reply, Setup, Task, ToolCall, ToolReply,
+        Assignment, Behaviour, Completion, ContentHash, Episode, ExternalReply, GenerationSettings, ItemId,
+        Next, Outcome, Reply, RunToken, Setup, Task, ToolCall, ToolReply, WorkUnit,
     };
 
     /// Turns a knob until the planner stops; the knob's position is the answer.
@@ -179,10 +182,13 @@ mod tests {
         let data = serde_json::json!({ "to": 3 });
         let task = AddedTask { name: family.to_owned(), task: "Turn it to 3.".to_owned(), data };
         let setup = Setup::Added { data: serde_json::json!(7) };
-        let unit = EpisodeUnit::new(item, Task::Added(task), setup, configuration.into());
+        let unit = WorkUnit::new(item, Task::Added(task), setup, configuration.into());
+        let (identity, shared) = (unit.configuration.identity(), Arc::clone(&unit.configuration));
+        let assignment = Assignment { unit, attempt: 1, run: None };
+        let message = WorkMessage::pack(RunToken::of(&identity), assignment, identity);
         // As on another machine.
-        let unit = serde_json::from_slice::<EpisodeUnit>(&serde_json::to_vec(&unit).unwrap()).unwrap();
-        Episode::start(&unit)
+        let message: WorkMessage = serde_json::from_slice(&serde_json::to_vec(&message).unwrap()).unwrap();
+        Episode::start(&message.unpack(|_| Some(shared)).unwrap().unit)
     }
 
     fn drive(mut episode: Episode, replies: &[&str]) -> Outcome {

@@ -71,12 +71,11 @@ mod tests {
     use std::sync::Arc;
 
     use crate::{
-        Behaviour, ChatReply, Configuration, ContentHash, Ending, Episode, EpisodeUnit, Evidence,
-        Formulation, GenerationSettings, ItemId, Message, Next, Reply, Role, Setup, Task, ToolCall,
-        ToolReply,
+        Behaviour, ChatReply, Configuration, ContentHash, Ending, Episode, Evidence, Formulation,
+        GenerationSettings, ItemId, Message, Next, Reply, Role, Setup, Task, ToolCall, ToolReply, WorkUnit,
     };
 
-    fn unit() -> EpisodeUnit {
+    fn unit() -> WorkUnit {
         let configuration = Configuration {
             benchmark: "judge".to_owned(),
             formulation: Formulation::Direct,
@@ -93,7 +92,7 @@ mod tests {
         let messages = vec![Message { role: "user".to_owned(), content: "Correct?".to_owned() }];
         let item = ItemId { content: ContentHash::of_json(&messages), occurrence: 0 };
         let task = Task::Judge { messages, max_new_tokens: 100 };
-        EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration))
+        WorkUnit::new(item, task, Setup::None, Arc::new(configuration))
     }
 
     #[test]

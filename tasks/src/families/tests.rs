@@ -9,9 +9,9 @@ use crate::families::qa::page::WikiPage;
 use crate::families::shop::ShopReply;
 use crate::families::web::CandidateElement;
 use crate::{
-    AnswerForm, Behaviour, ChatReply, Completion, Configuration, ContentHash, Episode, EpisodeUnit,
-    ExternalReply, Formulation, GenerationSettings, ItemId, MathsReply, Next, Outcome, Reply, Role, Setup,
-    SqlGrade, SqlReply, Step, Task, ToolCall, ToolReply,
+    AnswerForm, Behaviour, ChatReply, Completion, Configuration, ContentHash, Episode, ExternalReply,
+    Formulation, GenerationSettings, ItemId, MathsReply, Next, Outcome, Reply, Role, Setup, SqlGrade,
+    SqlReply, Step, Task, ToolCall, ToolReply, WorkUnit,
 };
 
 const MAX_ROUNDS: u32 = 3;
@@ -21,7 +21,7 @@ fn unit(
     formulation: Formulation,
     behaviour: Behaviour,
     agent: Option<AgentDefinition>,
-) -> EpisodeUnit {
+) -> WorkUnit {
     let configuration = Configuration {
         benchmark: "test".to_owned(),
         formulation,
@@ -36,7 +36,7 @@ fn unit(
         agent: agent.map(Arc::new),
     };
     let item = ItemId { content: ContentHash::of_json(&task), occurrence: 0 };
-    EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration))
+    WorkUnit::new(item, task, Setup::None, Arc::new(configuration))
 }
 
 fn tasks() -> Vec<Task> {
@@ -98,7 +98,7 @@ fn answer(call: &ToolCall, text: &str) -> ToolReply {
 }
 
 /// Runs an episode to its end, with the replies in turn.
-fn run(unit: &EpisodeUnit, replies: &[String]) -> (Outcome, u32) {
+fn run(unit: &WorkUnit, replies: &[String]) -> (Outcome, u32) {
     let mut episode = Episode::start(unit);
     let mut replies = replies.iter().cycle();
     loop {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use lumos_benchmarks::{get, replay};
 use lumos_environments::maths;
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Formulation, GenerationSettings,
-    Item, ItemId, MathsReply, Next, Reply, Role, ToolCall, ToolReply,
+    Behaviour, Completion, Configuration, ContentHash, Episode, Formulation, GenerationSettings, Item,
+    ItemId, MathsReply, Next, Reply, Role, ToolCall, ToolReply, WorkUnit,
 };
 use serde_json::{Value, json};
 
@@ -153,7 +153,7 @@ fn case(
         format: lumos_tasks::PromptFormat::default(),
         agent: None,
     });
-    let unit = EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
+    let unit = WorkUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
     let mut episode = Episode::start(&unit);
     let mut asked: BTreeMap<Role, usize> = BTreeMap::new();
     loop {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lumos_benchmarks::{Benchmark, DataSource, get, replay};
 use lumos_tasks::recorded::{Case, Expected, Script};
-use lumos_tasks::{Completion, Configuration, Episode, EpisodeUnit, Formulation, Item, Next, Reply, Role};
+use lumos_tasks::{Completion, Configuration, Episode, Formulation, Item, Next, Reply, Role, WorkUnit};
 use lumos_tools::sessions::catalogue::ShopFiles;
 use lumos_tools::{ToolSets, Tools};
 use tokio::runtime::Runtime;
@@ -44,7 +44,7 @@ async fn own_case(
     author: &Author<'_>,
 ) -> Result<Case, Box<dyn Error>> {
     let unit =
-        EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
+        WorkUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
     let mut episode = Episode::start(&unit);
     let (mut script, mut prompts) = (Script::default(), Script::default());
     loop {

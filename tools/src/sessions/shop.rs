@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use lumos_environments::shop::{Goal, ShopServices, ShopSession};
-use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
+use lumos_tasks::{Setup, ToolCall, ToolReply, WorkUnit};
 use serde::Deserialize;
 
 use super::catalogue::ShopFiles;
@@ -44,7 +44,7 @@ pub(super) fn fault(message: impl Into<String>) -> ToolFault {
 }
 
 /// Returns the goal of a shop episode, or `None` for another kind of episode.
-pub(super) fn goal_of(unit: &EpisodeUnit) -> Result<Option<Goal>, ToolFault> {
+pub(super) fn goal_of(unit: &WorkUnit) -> Result<Option<Goal>, ToolFault> {
     let Setup::Shop { goal } = &unit.setup else { return Ok(None) };
     Goal::deserialize(goal).map(Some).map_err(|error| fault(format!("invalid goal: {error}")))
 }
@@ -55,7 +55,7 @@ impl Tools for MemoryShop {
         Err(fault("the shop tool only supports shop episodes"))
     }
 
-    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+    async fn open(&self, unit: &WorkUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         let Some(goal) = goal_of(unit)? else { return Ok(None) };
         let visit = ShopSession::new(self.staff.clone(), goal);
         Ok(Some(Arc::new(Session { visit: Arc::new(Mutex::new(visit)) })))

@@ -137,13 +137,8 @@ impl Eligibility {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Returns whether a shard is being verified, for example by hashing its models. It may be servable
-    /// afterwards.
-    pub(crate) fn is_looking(&self) -> bool {
-        self.looking().is_some()
-    }
-
-    /// Returns how long the current verification has taken, with the names of its models.
+    /// Returns how long the current verification of a shard has taken, with the names of its models. The shard may be
+    /// servable afterwards.
     pub(crate) fn looking_for(&self) -> Option<(Duration, Vec<String>)> {
         self.looking().as_ref().map(|looking| (looking.since.elapsed(), looking.models.clone()))
     }

@@ -1,5 +1,6 @@
 //! A worker of a fleet: executes the units of all runs on a shared server until it is stopped.
 
+mod background;
 mod catalogue;
 mod eligibility;
 mod lease_table;

@@ -90,7 +90,7 @@ impl Default for PolicySettings {
 
 impl PolicySettings {
     /// Returns the estimated time to load `bytes` bytes.
-    pub(crate) fn cost(&self, bytes: u64) -> Duration {
+    fn cost(&self, bytes: u64) -> Duration {
         let seconds = bytes as f64 / self.bytes_per_second.max(1) as f64;
         self.least + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 4)
     }
@@ -183,13 +183,13 @@ fn choose(
 
 impl Holding {
     /// Whether this worker could serve a shard if it served no other shard.
-    pub(crate) fn can_hold(&self, shard: &Shard) -> bool {
+    fn can_hold(&self, shard: &Shard) -> bool {
         let bytes: u64 = shard.models.values().sum();
         !shard.refused && self.memory.is_none_or(|memory| bytes <= memory)
     }
 
     /// Whether all models of a shard are loaded.
-    pub(crate) fn has_loaded(&self, shard: &Shard) -> bool {
+    fn has_loaded(&self, shard: &Shard) -> bool {
         shard.models.keys().all(|model| self.loaded.contains_key(model))
     }
 

@@ -9,7 +9,8 @@
 //! twice when this process ends before the server is reachable again. When its run ends first, the file is
 //! removed.
 //!
-//! Results that finish while an earlier message is being sent are sent together, as one message: see `line`.
+//! Results that finish while an earlier message is being sent are sent together, as one message: see
+//! [`ResultBatcher`].
 
 use std::collections::BTreeMap;
 use std::io;

@@ -2,6 +2,7 @@
 //! queue may use on a worker.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,11 +15,11 @@ use lumos_tasks::fleet::{Holdings, PROTOCOL, WorkerNotice};
 use lumos_tasks::{Reminder, Swap, Throughput};
 use lumos_tools::{ToolSets, WikiSettings};
 use thiserror::Error;
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use super::background::BackgroundTasks;
 use super::catalogue::Catalogue;
 use super::eligibility::Eligibility;
 use super::lease_table::LeaseTable;
@@ -42,8 +43,6 @@ const DATA: &str = "data";
 pub struct WorkerSettings {
     /// Its unique name: letters, digits, `-` and `_`. See [`worker_name`].
     pub name: String,
-    /// The program's version, shown in status reports.
-    pub version: String,
     /// Compute device: `cpu`, `cuda:0`.
     pub device: String,
     /// Episodes executed concurrently.
@@ -75,7 +74,6 @@ impl Default for WorkerSettings {
     fn default() -> Self {
         Self {
             name: worker_name(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
             device: "cpu".to_owned(),
             concurrency: 8,
             memory: None,
@@ -115,6 +113,14 @@ pub enum WorkerError {
     /// Serving failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A background task that the worker cannot do without panicked. Unfinished units are returned to the queue.
+    #[error("the task `{task}` of this worker panicked: {message}")]
+    Panicked {
+        /// The name of the task.
+        task: &'static str,
+        /// The message of the panic.
+        message: String,
+    },
     /// The spool folder cannot be used.
     #[error("failed to open the spool folder {}: {source}", path.display())]
     Spool {
@@ -168,7 +174,8 @@ pub fn worker_access(hosts: &[String], paths: &[PathBuf], tools: &[String]) -> R
 /// reached, the worker waits.
 ///
 /// # Errors
-/// On a permanent error of the server, or if the spool folder cannot be used.
+/// On a permanent error of the server, if the spool folder cannot be used, or if a background task panics that the worker
+/// cannot do without.
 pub async fn serve_fleet(
     server: Server,
     settings: WorkerSettings,
@@ -222,9 +229,11 @@ pub async fn serve_fleet(
         Arc::clone(held),
     ));
 
-    let mut background = JoinSet::new();
-    background.spawn(Arc::clone(catalogue).follow(runs.watch(), source, ended.clone()));
-    background.spawn(Arc::clone(eligibility).follow(Arc::clone(catalogue), ended.clone()));
+    let mut background = BackgroundTasks::default();
+    let following = Arc::clone(catalogue).follow(runs.watch(), source, ended.clone());
+    background.spawn_essential("run notices", following);
+    let verifying = Arc::clone(eligibility).follow(Arc::clone(catalogue), ended.clone());
+    background.spawn_essential("shard verification", verifying);
     let presence = Presence {
         parts: Arc::clone(&parts),
         notices,
@@ -232,22 +241,23 @@ pub async fn serve_fleet(
         every: settings.heartbeat,
         draining: draining.clone(),
     };
-    let mut telling = JoinSet::new();
+    let mut telling = BackgroundTasks::default();
     let told = CancellationToken::new();
-    telling.spawn(presence.tell(told.clone()));
-    background.spawn(Arc::clone(&parts).watch(settings.stall_warning, ended.clone()));
+    telling.spawn_essential("heartbeats", presence.tell(told.clone()));
+    background.spawn("stall warnings", Arc::clone(&parts).watch(settings.stall_warning, ended.clone()));
 
     // Results of earlier workers are sent first, so that their units are not executed again.
     let left = spool.leftovers().await;
     if !left.is_empty() {
         tracing::info!(results = left.len(), "found results left by earlier workers");
         let (sender, sent) = tokio::sync::oneshot::channel();
-        background.spawn(send_leftovers(Arc::clone(&parts), left, sender, ended.clone()));
+        let sending = send_leftovers(Arc::clone(&parts), left, sender, ended.clone());
+        background.spawn("results of earlier workers", sending);
         let _ = timeout(LEFTOVERS, sent).await;
     }
 
     let idle = CancellationToken::new();
-    background.spawn({
+    background.spawn_essential("shutdown", {
         let (shards, idle, draining, stopping) =
             (Arc::clone(&shards), idle.clone(), draining.clone(), stopping.clone());
         let closing = async move {
@@ -267,7 +277,8 @@ pub async fn serve_fleet(
         }
     });
     if let Some(limit) = settings.idle_exit {
-        background.spawn(watch_idleness(Arc::clone(&parts), limit, idle.clone(), ended.clone()));
+        let watching = watch_idleness(Arc::clone(&parts), limit, idle.clone(), ended.clone());
+        background.spawn("idle limit", watching);
     }
 
     let worker = Arc::new(Worker {
@@ -280,18 +291,32 @@ pub async fn serve_fleet(
             stall: Some(settings.stall),
             max_deliveries: Some(settings.max_deliveries),
             grace: Some(settings.grace),
-            stop: stopping,
+            stop: stopping.clone(),
             activity: parts.activity.clone(),
         },
     });
-    let served = worker.serve(Arc::clone(&shards) as _, Arc::clone(spool) as _, draining).await;
+    let mut serving = pin!(worker.serve(Arc::clone(&shards) as _, Arc::clone(spool) as _, draining));
+    let failed = async {
+        tokio::select! {
+            error = background.failed() => error,
+            error = telling.failed() => error,
+        }
+    };
+    let served = tokio::select! {
+        served = &mut serving => served.map_err(WorkerError::from),
+        error = failed => {
+            // The task that does this otherwise may be the one that panicked.
+            shards.close();
+            stopping.cancel();
+            serving.await.map_err(WorkerError::from).and(Err(error))
+        }
+    };
     shards.close();
     ended.cancel();
-    while background.join_next().await.is_some() {}
+    let served = served.and(background.join().await);
     // Last, because a removed notice means that the worker holds no leases.
     told.cancel();
-    while telling.join_next().await.is_some() {}
-    served?;
+    served.and(telling.join().await)?;
     Ok(FleetSummary { name, finished: parts.meter.units(), idle: idle.is_cancelled() })
 }
 
@@ -340,7 +365,7 @@ fn first_notice(settings: &WorkerSettings) -> WorkerNotice {
         name: settings.name.clone(),
         host: host(),
         process: std::process::id(),
-        version: settings.version.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         holdings: Holdings {
             device: settings.device.clone(),
             memory: settings.memory,
@@ -388,7 +413,9 @@ async fn watch_idleness(
             changes.mark_unchanged();
             if parts.held.count() > 0 {
                 let _ = changes.changed().await;
-            } else if timeout(limit, changes.changed()).await.is_err() && !parts.eligibility.is_looking() {
+            } else if timeout(limit, changes.changed()).await.is_err()
+                && parts.eligibility.looking_for().is_none()
+            {
                 tracing::info!("idle for {} s; stopping", limit.as_secs());
                 idle.cancel();
                 return;

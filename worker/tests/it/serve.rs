@@ -11,7 +11,7 @@ use lumos_models::ModelRegistry;
 use lumos_models::{EngineSettings, hash_file};
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{
-    Assignment, Behaviour, Configuration, ContentHash, Ending, EpisodeUnit, FaultKind, Finished, Formulation,
+    Assignment, Behaviour, Configuration, ContentHash, Ending, FaultKind, Finished, Formulation,
     GenerationSettings, ItemId, ModelIdentity, Role, Setup, Task, WorkUnit,
 };
 use lumos_tools::ToolSets;
@@ -31,7 +31,7 @@ fn script(folder: &Path) -> String {
     format!("script:{}", path.display())
 }
 
-fn unit(model: &str, question: &str) -> EpisodeUnit {
+fn unit(model: &str, question: &str) -> WorkUnit {
     let path = model.trim_start_matches("script:");
     let identity = ModelIdentity {
         name: model.to_owned(),
@@ -52,12 +52,7 @@ fn unit(model: &str, question: &str) -> EpisodeUnit {
         agent: None,
     };
     let item = ItemId { content: ContentHash::of_bytes(question.as_bytes()), occurrence: 0 };
-    EpisodeUnit::new(
-        item,
-        Task::Maths { question: question.to_owned() },
-        Setup::None,
-        Arc::new(configuration),
-    )
+    WorkUnit::new(item, Task::Maths { question: question.to_owned() }, Setup::None, Arc::new(configuration))
 }
 
 fn worker() -> Arc<Worker> {
@@ -74,10 +69,10 @@ fn worker() -> Arc<Worker> {
     })
 }
 
-async fn serve(units: Vec<EpisodeUnit>) -> BTreeMap<String, Finished> {
+async fn serve(units: Vec<WorkUnit>) -> BTreeMap<String, Finished> {
     let (work, results) = (MemoryQueue::bounded(64), MemoryQueue::bounded(64));
     for unit in units {
-        let assignment = Assignment { unit: WorkUnit::Episode(unit), attempt: 1, run: None };
+        let assignment = Assignment { unit, attempt: 1, run: None };
         work.publish(&assignment.message_id(), assignment).await.unwrap();
     }
     work.close();

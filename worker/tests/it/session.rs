@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use lumos_models::{ModelBackend, ModelError};
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, ContentHash, Ending, EpisodeUnit, FaultKind, Formulation,
-    GenerationSettings, ItemId, ModelIdentity, Outcome, Request, Role, Setup, Task, ToolCall, ToolReply,
+    Behaviour, Completion, Configuration, ContentHash, Ending, FaultKind, Formulation, GenerationSettings,
+    ItemId, ModelIdentity, Outcome, Request, Role, Setup, Task, ToolCall, ToolReply, WorkUnit,
 };
 use lumos_tools::{ToolFault, Tools};
 use lumos_worker::activity::EpisodeProgress;
@@ -40,7 +40,7 @@ impl Tools for World {
         panic!("{call:?}")
     }
 
-    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+    async fn open(&self, unit: &WorkUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         match &unit.task {
             Task::Maths { question } if question == "no session" => {
                 Err(ToolFault { tool: "world".into(), message: "no free slot".to_owned() })
@@ -86,7 +86,7 @@ async fn outcome(question: &str, works: bool, world: &Arc<World>) -> Outcome {
     };
     let item = ItemId { content: ContentHash::of_bytes(question.as_bytes()), occurrence: 0 };
     let task = Task::Maths { question: question.to_owned() };
-    let unit = EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration));
+    let unit = WorkUnit::new(item, task, Setup::None, Arc::new(configuration));
     let model: Arc<dyn ModelBackend> = Arc::new(Model { works });
     let tools: Arc<dyn Tools> = Arc::<World>::clone(world);
     let backends = Backends { models: BTreeMap::from([(Role::Answerer, model)]), tools };

@@ -14,10 +14,10 @@ use lumos_environments::sql::{SqlObservation, World};
 use lumos_tasks::families::sql::DIALOGUE_LIMIT;
 use lumos_tasks::outcome::SqlEvidence;
 use lumos_tasks::{
-    ChatReply, ContentHash, Ending, Episode, EpisodeUnit, Evidence, Formulation, ItemId, Next, Reply, Setup,
-    SqlGrade, Task, ToolCall, ToolReply,
+    ChatReply, ContentHash, Ending, Episode, Evidence, Formulation, ItemId, Next, Reply, Setup, SqlGrade,
+    Task, ToolCall, ToolReply, WorkUnit,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::benchmark::Benchmark;
@@ -25,7 +25,7 @@ use crate::intercode_sql::IntercodeSql;
 use crate::loading::DataSource;
 
 /// A recorded episode.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct SqlRow {
     /// Name of the row.
     pub(super) id: String,
@@ -67,7 +67,7 @@ pub(super) struct SqlRow {
 }
 
 /// The observation that the model received after a turn.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Shown {
     printed: String,
     /// Number of rows, if the observation contains rows.
@@ -77,7 +77,7 @@ struct Shown {
 }
 
 /// A statement that was sent, and its result.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Statement {
     tool: String,
     input: String,
@@ -87,7 +87,7 @@ struct Statement {
     error: Option<Failure>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Output {
     /// The cells, if they were recorded.
     #[serde(default)]
@@ -96,18 +96,18 @@ struct Output {
     row_strings: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Failure {
     msg: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Summary {
     turn_history: History,
     summary: Figures,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 struct History {
     actions: Vec<String>,
     observations: Vec<String>,
@@ -116,7 +116,7 @@ struct History {
     valid_action: Option<Vec<bool>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Figures {
     max_reward: f64,
     max_reward_idx: usize,
@@ -189,7 +189,7 @@ impl SqlRow {
         }
         let task = Task::Sql { question: self.query.clone(), database: self.db.clone() };
         let item = ItemId { content: ContentHash::of_json(&task), occurrence: 0 };
-        Episode::start(&EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration)))
+        Episode::start(&WorkUnit::new(item, task, Setup::None, Arc::new(configuration)))
     }
 
     /// Replays the row.

@@ -3,7 +3,7 @@
 
 use lumos_tasks::families::maths::execution::{MathsResult, Results, execute, perform};
 use lumos_tasks::families::maths::{answer, parse};
-use lumos_tasks::recorded::{self, CallKey};
+use lumos_tasks::recorded::CallKey;
 use lumos_tasks::{Behaviour, ToolCall, ToolReply};
 use serde_json::{Value, json};
 
@@ -13,20 +13,20 @@ use crate::gsm8k::{gold_answer, is_zero};
 /// Calls the function of a row; `None` if it is not one of these.
 pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
     Some(match row.function.as_str() {
-        "math.parse_actions" => on_text(row, |text| {
+        "math.parse_actions" => row.text(0).map(|text| {
             let action = parse::parse_action(text);
             json!([action.variables, action.name, action.arguments]).into()
         }),
-        "math.parse_func_args" => on_text(row, |text| {
+        "math.parse_func_args" => row.text(0).map(|text| {
             parse::split_function(text)
                 .map_or(Output::Raised(Some("UnboundLocalError")), |(arguments, name)| {
                     json!([arguments, name]).into()
                 })
         }),
-        "math.isfunc" => on_text(row, |text| parse::is_function(text).into()),
-        "math.isalphain" => on_text(row, |text| parse::has_letter(text).into()),
-        "math.examine_ops" => on_text(row, |text| parse::has_operator(text).into()),
-        "math.parse_equation" => on_text(row, |text| {
+        "math.isfunc" => row.text(0).map(|text| parse::is_function(text).into()),
+        "math.isalphain" => row.text(0).map(|text| parse::has_letter(text).into()),
+        "math.examine_ops" => row.text(0).map(|text| parse::has_operator(text).into()),
+        "math.parse_equation" => row.text(0).map(|text| {
             parse::parse_equations(text).map_or(Output::Raised(Some("IndexError")), |equations| {
                 json!([equations.left, equations.right, equations.operations]).into()
             })
@@ -42,10 +42,6 @@ pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
         "gsm8k.direct_answer" => row.text(0).map(|reply| answer::of_direct(reply).into()),
         function => return action(row, function.strip_prefix("math.")?),
     })
-}
-
-fn on_text(row: &UnitRow, function: impl FnOnce(&str) -> Output) -> Result<Output, String> {
-    row.text(0).map(function)
 }
 
 /// `execute(action, results)`.
@@ -101,12 +97,11 @@ fn run(
             }
             Ok(executed) => return Ok(executed),
         };
-        let recorded = row.tools.get(replies.len());
-        match recorded::answer(&call, |key| recorded.filter(|recorded| recorded.key().as_ref() == Some(key)))
-        {
+        match row.reply(replies.len(), &call) {
             Ok(reply @ ToolReply::Maths(_)) => replies.push(reply),
             _ => {
                 let (number, asked) = (replies.len() + 1, CallKey::of(&call).text);
+                let recorded = row.tools.get(replies.len());
                 let recorded = recorded.map_or(Value::Null, |recorded| recorded.input.clone());
                 return Err(format!("tool call {number}: got {asked:?}, expected {recorded}"));
             }

@@ -4,14 +4,15 @@ mod helpers;
 mod maths;
 mod qa;
 
-use lumos_tasks::recorded::RecordedCall;
-use serde::{Deserialize, Serialize};
+use lumos_tasks::recorded::{self, NotRecorded, RecordedCall};
+use lumos_tasks::{ToolCall, ToolReply};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{ReplayResult, compare};
 
 /// A call of one of the original's functions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct UnitRow {
     /// The function: `math.parse_actions`.
     #[serde(rename = "fn")]
@@ -22,10 +23,10 @@ pub(super) struct UnitRow {
     #[serde(default)]
     pub(super) out: Value,
     /// `Name: message` of the exception it raised.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub(super) raises: Option<String>,
     /// The tool calls it made.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub(super) tools: Vec<RecordedCall>,
 }
 
@@ -36,6 +37,12 @@ impl UnitRow {
             .get(index)
             .and_then(Value::as_str)
             .ok_or_else(|| format!("argument {} of the row is not a string", index + 1))
+    }
+
+    /// Returns the reply to a call if it equals the recorded call at this position.
+    fn reply(&self, index: usize, call: &ToolCall) -> Result<ToolReply, NotRecorded> {
+        let recorded = self.tools.get(index);
+        recorded::answer(call, |key| recorded.filter(|recorded| recorded.key().as_ref() == Some(key)))
     }
 }
 

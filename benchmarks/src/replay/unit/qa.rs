@@ -4,7 +4,6 @@
 use lumos_tasks::families::parse::parse_action;
 use lumos_tasks::families::qa::page::{self, LISTED_SENTENCES, MOST_SENTENCES, SENTENCE_MARK, WikiPage};
 use lumos_tasks::families::qa::{answer, ranking};
-use lumos_tasks::recorded;
 use lumos_tasks::{AnswerForm, Behaviour, Formulation, ToolCall, ToolReply, WikiRequest};
 use serde_json::{Value, json};
 
@@ -54,10 +53,7 @@ fn observation(row: &UnitRow) -> Result<Output, String> {
 /// `search_step(query, typ)`.
 fn search(row: &UnitRow) -> Result<Output, String> {
     let call = ToolCall::Wiki { request: WikiRequest::of(row.text(0)?), reading: Behaviour::Paper };
-    let recorded = row.tools.first();
-    let reply =
-        recorded::answer(&call, |key| recorded.filter(|recorded| recorded.key().as_ref() == Some(key)))
-            .map_err(|error| error.to_string())?;
+    let reply = row.reply(0, &call).map_err(|error| error.to_string())?;
     let most = if row.args.get(1).is_some_and(Value::is_string) { LISTED_SENTENCES } else { MOST_SENTENCES };
     Ok(match reply {
         ToolReply::Wiki(WikiPage::Listed(entries)) => json!(entries).into(),

@@ -1,9 +1,9 @@
 //! A step in the format of the official evaluators.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// One step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Sample {
     /// Id of the step's task.
     pub(crate) annotation_id: String,
@@ -26,7 +26,7 @@ pub(crate) struct Sample {
 }
 
 /// A gold operation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Operation {
     /// `CLICK`, `TYPE` or `SELECT`.
     pub(crate) op: String,
@@ -36,7 +36,7 @@ pub(crate) struct Operation {
 }
 
 /// A ranked element.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Candidate {
     /// Its id.
     pub(crate) backend_node_id: String,

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::Both;
-use crate::checkpoint::database::Database;
+use crate::checkpoint::database::{Database, is_own_key};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::index::ENTRY;
-use crate::checkpoint::layout::is_own_key;
 use crate::checkpoint::{item_key, parse_item_key, store};
 
 /// Differences between the copies.

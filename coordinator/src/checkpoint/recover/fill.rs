@@ -1,12 +1,11 @@
 //! Writes the content of the journal to the database.
 
-use super::{BYTES_TOGETHER, TOGETHER};
 use crate::checkpoint::catalogue::{self, Catalogue, Places};
 use crate::checkpoint::database::{Database, Identities};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::index::ENTRY;
 use crate::checkpoint::journal::JournalFile;
-use crate::checkpoint::{item_key, store, store_identities};
+use crate::checkpoint::{BYTES_TOGETHER, TOGETHER, item_key, store, store_identities};
 
 /// Fills an empty database from the journal.
 pub(super) fn fill(

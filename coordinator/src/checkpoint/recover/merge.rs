@@ -2,23 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lumos_tasks::{EpisodeUnit, Item};
+use lumos_tasks::{Item, WorkUnit};
 
-use super::{BYTES_TOGETHER, Both, guarded};
+use super::{Both, guarded};
 use crate::checkpoint::catalogue::{
     Catalogue, Identities, item_key as journal_item_key, parse_item_key as parse_journal_item_key,
     parse_record_key, record_key,
 };
 use crate::checkpoint::codec::decode;
-use crate::checkpoint::database::{Database, unpack_identities};
+use crate::checkpoint::database::{Database, is_own_key, unpack_identities};
 use crate::checkpoint::error::CheckpointError;
 use crate::checkpoint::frame::{Head, Kind};
 use crate::checkpoint::index::{ENTRY, Settlement, pack};
 use crate::checkpoint::journal::{Journal, Location, new_path};
-use crate::checkpoint::layout::is_own_key;
 use crate::checkpoint::lock::FolderLock;
 use crate::checkpoint::recovery::Entries;
-use crate::checkpoint::{PLAN_KEY, PlanMark, Record, item_key, parse_item_key, store};
+use crate::checkpoint::{BYTES_TOGETHER, PLAN_KEY, PlanMark, Record, item_key, parse_item_key, store};
 use crate::manifest::Manifest;
 use crate::unit_key::UnitKey;
 
@@ -218,7 +217,7 @@ impl<'a> Merging<'a> {
                 };
                 let ids = Identities::new(self.journal.file().clone(), places.clone());
                 for (index, id) in ids.map_while(Result::ok) {
-                    let unit = UnitKey::of(&EpisodeUnit::identity_of(&id, &planned.identity));
+                    let unit = UnitKey::of(&WorkUnit::identity_of(&id, &planned.identity));
                     if units.remove(&unit) {
                         named.outcomes.entry(position).or_default().push(index);
                     }

@@ -21,21 +21,15 @@ use std::path::Path;
 
 use super::catalogue::{Catalogue, Loaded};
 use super::codec::decode;
-use super::database::{self, Database};
+use super::database::{self, Database, JOURNAL_KEY};
 use super::error::CheckpointError;
 use super::journal::{FILE_NAME, Journal, JournalFile, new_path};
-use super::layout::JOURNAL_KEY;
 use super::lock::FolderLock;
 use super::recovery::{Entries, Recovery};
 use super::{Record, item_key};
 use compare::Compared;
 use fill::{fill, write_identities, write_records};
 use merge::Merging;
-
-/// Maximum number of entries written to the database at a time.
-const TOGETHER: usize = 1000;
-/// Maximum number of bytes written at a time: items that contain web pages have megabytes each.
-const BYTES_TOGETHER: usize = 16 << 20;
 
 /// Both copies after reconciliation, with equal content.
 pub(super) struct Opened {
@@ -56,8 +50,8 @@ pub(super) fn open(folder: &Path) -> Result<Opened, CheckpointError> {
         (Err(error), _) => return Err(error),
     };
     if let Ok(database) = &database {
-        let brought_up = guarded(|| database.bring_up());
-        brought_up.unwrap_or_else(|detail| Err(CheckpointError::corrupt(folder, detail)))?;
+        let ensured = guarded(|| database.ensure_layout());
+        ensured.unwrap_or_else(|detail| Err(CheckpointError::corrupt(folder, detail)))?;
     }
     let loaded = file.as_ref().map(Loaded::read).transpose()?;
     let both = match (file, loaded, database) {
@@ -238,7 +232,7 @@ impl Both<'_> {
                     database::set_aside(folder, kept)?;
                 }
                 let database = Database::open(folder)?;
-                database.bring_up()?;
+                database.ensure_layout()?;
                 fill(&database, journal.file(), &catalogue)?;
                 mark(&database)?;
                 database

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lumos_queue::nats::{Access, Connecting, Layout, NatsQueue};
 use lumos_queue::{Lease, Queue};
-use lumos_tasks::fleet::{HeldLease, ResultMessage, RunNotice, RunStatus, UnitMessage, WorkMessage};
+use lumos_tasks::fleet::{HeldLease, ResultMessage, RunNotice, RunStatus, WorkMessage};
 use lumos_tasks::{Ending, Fault, FaultKind, Outcome, RunToken, Telemetry};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -169,14 +169,13 @@ impl Hand {
     }
 
     pub(super) fn result(&self, message: &WorkMessage, fault: Option<&str>) -> ResultMessage {
-        let UnitMessage::Episode { id, .. } = &message.work;
         let ending = match fault {
             None => Ending::Answered,
             Some(text) => Ending::Faulted(Fault { kind: FaultKind::Worker, message: text.to_owned() }),
         };
         ResultMessage {
             run: message.run.clone(),
-            unit: id.clone(),
+            unit: message.work.id.clone(),
             attempt: message.attempt,
             outcome: Outcome { ending, evidence: None, steps: Vec::new() },
             telemetry: Telemetry { worker: self.name.clone(), ..Telemetry::default() },

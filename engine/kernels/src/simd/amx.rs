@@ -10,12 +10,13 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use super::path::AMX_ROWS;
 use super::tile::prefetch_next;
 use super::x86::Avx512;
 use super::{LINE, PANEL, Unit};
 
 /// Rows of one tile.
-pub(super) const TILE_ROWS: usize = 16;
+pub(super) const TILE_ROWS: usize = AMX_ROWS;
 /// Outputs of one tile.
 const TILE_OUTPUTS: usize = 16;
 /// Bytes of one tile row.

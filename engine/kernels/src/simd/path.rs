@@ -64,7 +64,7 @@ impl FromStr for DType {
 }
 
 /// Rows of a tile register, and of a block of activations for tiles.
-const AMX_ROWS: usize = 16;
+pub(super) const AMX_ROWS: usize = 16;
 
 /// The instructions that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

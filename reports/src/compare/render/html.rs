@@ -9,6 +9,7 @@ use minijinja::{Value, context};
 use super::rows::{COLUMNS, FIGURES, figures, heading, items, lists, notes, settings};
 use crate::compare::model::{Comparison, FlippedItem, PairComparison, SideUsage};
 use crate::display::{shortened, thousands};
+use crate::report::svg::{LEFT, RIGHT, ROW, dot, grid_line, interval_bar, tick_text};
 use crate::viewer::{CHANGED_ITEMS, PageMode, escaped, render_page};
 
 /// Maximum length of the texts of a changed item, in characters.
@@ -132,9 +133,6 @@ fn usage(pair: &PairComparison) -> [Vec<String>; 2] {
 /// Draws the difference of the first metric of every pair with its interval, in percentage points. `None` if there is
 /// none in percent.
 fn chart(pairs: &[PairComparison]) -> Option<String> {
-    const LEFT: f64 = 330.0;
-    const RIGHT: f64 = 940.0;
-    const ROW: f64 = 28.0;
     let shown: Vec<_> = pairs
         .iter()
         .filter_map(|pair| Some((pair, pair.metrics.first().filter(|metric| metric.unit == Unit::Percent)?)))
@@ -153,18 +151,13 @@ fn chart(pairs: &[PairComparison]) -> Option<String> {
     );
     for tick in [-1.0, -0.5, 0.0, 0.5, 1.0] {
         let x = at(tick * widest);
-        let _ = write!(svg, r#"<line class="grid" x1="{x:.1}" y1="6" x2="{x:.1}" y2="{bottom}"/>"#);
+        grid_line(&mut svg, x, bottom);
         let sign = match tick {
             tick if tick < 0.0 => "−",
             tick if tick > 0.0 => "+",
             _ => "",
         };
-        let _ = write!(
-            svg,
-            r#"<text class="tick" x="{x:.1}" y="{:.1}" text-anchor="middle">{sign}{:.0}</text>"#,
-            bottom + 16.0,
-            (tick * widest * 100.0).abs()
-        );
+        tick_text(&mut svg, x, bottom, &format!("{sign}{:.0}", (tick * widest * 100.0).abs()));
     }
     let mut y = 12.0 + ROW / 2.0;
     for (pair, metric) in &shown {
@@ -176,14 +169,8 @@ fn chart(pairs: &[PairComparison]) -> Option<String> {
             escaped(&name),
             escaped(&shortened(&name, 42))
         );
-        let (low, high) = (at(metric.interval.0), at(metric.interval.1));
-        let _ = write!(
-            svg,
-            r#"<path class="interval" d="M{low:.1} {y:.1}H{high:.1}M{low:.1} {:.1}v10M{high:.1} {:.1}v10"/><circle class="dot" cx="{:.1}" cy="{y:.1}" r="5"/>"#,
-            y - 5.0,
-            y - 5.0,
-            at(metric.difference)
-        );
+        interval_bar(&mut svg, y, at(metric.interval.0), at(metric.interval.1));
+        dot(&mut svg, at(metric.difference), y);
         y += ROW;
     }
     svg.push_str("</svg>");

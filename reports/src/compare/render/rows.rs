@@ -1,6 +1,7 @@
 //! Texts and rows shared by the formats.
 
 use lumos_benchmarks::Unit;
+use lumos_benchmarks::statistics::Limits;
 
 use crate::compare::model::{FlippedItem, PairComparison};
 use crate::display::{shortened, thousands};
@@ -27,11 +28,7 @@ pub(super) fn figures(pair: &PairComparison) -> Vec<Vec<String>> {
                 figure(metric.a, metric.unit),
                 figure(metric.b, metric.unit),
                 signed(metric.difference, metric.unit),
-                format!(
-                    "{} to {}",
-                    signed(metric.interval.0, metric.unit),
-                    signed(metric.interval.1, metric.unit)
-                ),
+                signed_range(metric.interval, metric.unit),
                 p_value(metric.p_value),
                 detectable(metric),
             ]
@@ -44,6 +41,11 @@ fn figure(value: f64, unit: Unit) -> String {
         Unit::Percent => format!("{} %", number(value, unit)),
         Unit::Count(_) => number(value, unit),
     }
+}
+
+/// Formats `−3.1 to +4.2`.
+fn signed_range((low, high): Limits, unit: Unit) -> String {
+    format!("{} to {}", signed(low, unit), signed(high, unit))
 }
 
 /// Formats the smallest detectable difference; a dash if no item differs, because their variance is then unknown.
@@ -94,12 +96,9 @@ pub(super) fn notes(pair: &PairComparison) -> Vec<String> {
         lines
             .push(format!("about {needed} items would be needed to show this difference of {}", main.metric));
     }
-    if let Some((low, high)) = main.bounds {
-        lines.push(format!(
-            "with units that are not settled as wrong or right: {} to {}",
-            signed(low, main.unit),
-            signed(high, main.unit)
-        ));
+    if let Some(bounds) = main.bounds {
+        let bounds = signed_range(bounds, main.unit);
+        lines.push(format!("with units that are not settled as wrong or right: {bounds}"));
     }
     lines
 }

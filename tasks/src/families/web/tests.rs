@@ -12,7 +12,7 @@ use crate::identity::{ContentHash, ItemId};
 use crate::item::{Setup, Task};
 use crate::outcome::{Ending, Evidence, Outcome, Step};
 use crate::request::{Completion, Role};
-use crate::unit::EpisodeUnit;
+use crate::unit::WorkUnit;
 
 const REPRESENTATIONS: [&str; 4] = [
     "[a]  Shop -> CLICK",
@@ -21,7 +21,7 @@ const REPRESENTATIONS: [&str; 4] = [
     "[a]  Buy -> CLICK",
 ];
 
-fn unit(behaviour: Behaviour, steps: u32, rounds: u32) -> EpisodeUnit {
+fn unit(behaviour: Behaviour, steps: u32, rounds: u32) -> WorkUnit {
     let configuration = Configuration {
         benchmark: "mind2web".to_owned(),
         formulation: Formulation::Iterative,
@@ -43,12 +43,12 @@ fn unit(behaviour: Behaviour, steps: u32, rounds: u32) -> EpisodeUnit {
         teacher_forced_history: history.collect(),
         verbs: Vec::new(),
     };
-    EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration))
+    WorkUnit::new(item, task, Setup::None, Arc::new(configuration))
 }
 
 /// Runs an episode whose pages have `elements` elements; the last candidate of each ranking gets the highest
 /// score.
-fn run(unit: &EpisodeUnit, elements: usize, ground: impl Fn(u32) -> String) -> (Outcome, Vec<ToolCall>) {
+fn run(unit: &WorkUnit, elements: usize, ground: impl Fn(u32) -> String) -> (Outcome, Vec<ToolCall>) {
     let mut episode = Episode::start(unit);
     let mut calls = Vec::new();
     loop {
@@ -147,7 +147,7 @@ fn a_browser_carries_the_prediction_of_each_step_out_and_changes_nothing_else() 
         let read = unit(behaviour, 3, 15);
         let browser = ToolBackend { tool: "web".to_owned(), backend: "chromedriver".to_owned(), version: 1 };
         let configuration = Configuration { tools: vec![browser], ..(*read.configuration).clone() };
-        let shown = EpisodeUnit { configuration: Arc::new(configuration), ..read.clone() };
+        let shown = WorkUnit { configuration: Arc::new(configuration), ..read.clone() };
         let (expected, _) = run(&read, 3, replies);
         let (mut outcome, calls) = run(&shown, 3, replies);
         let carried: Vec<&PageAction> = calls

@@ -1,9 +1,13 @@
 //! Errors of browsers: refused commands and infrastructure faults.
 
-use fantoccini::error::{CmdError, ErrorStatus};
+use fantoccini::error::{CmdError, ErrorStatus, NewSessionError};
 use thiserror::Error;
 
+use super::connection::ResponseTooLarge;
 use crate::tool::ToolFault;
+
+/// Maximum length of a reason, in bytes. Pages choose what drivers quote, and an error may quote a whole response.
+const LONGEST_REASON: usize = 1 << 10;
 
 /// Errors of a browser command.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -34,7 +38,19 @@ impl BrowserFault {
         if let Some(end) = reason.find("\nStacktrace:").or_else(|| reason.find("\n#0 ")) {
             reason.truncate(end);
         }
-        Self { doing, reason: reason.trim().to_owned() }
+        Self { doing, reason: shortened(reason.trim()) }
+    }
+
+    /// Creates the fault of a session that was not started.
+    pub(super) fn not_started(doing: &'static str, error: &NewSessionError) -> Self {
+        let too_large = match error {
+            NewSessionError::Failed(error) => ResponseTooLarge::cause_of(error),
+            NewSessionError::FailedC(error) => ResponseTooLarge::cause_of(error),
+            NewSessionError::Lost(error) => ResponseTooLarge::cause_of(error),
+            NewSessionError::UnexpectedError(error) => too_large(error),
+            _ => None,
+        };
+        too_large.map_or_else(|| Self::new(doing, error), |cause| Self::new(doing, cause))
     }
 }
 
@@ -71,8 +87,12 @@ pub(crate) enum BrowserRefusal {
 
 /// Classifies a driver error as a refusal or a fault.
 pub(super) fn read(doing: &'static str, error: &CmdError) -> BrowserError {
-    let CmdError::Standard(said) = error else { return BrowserFault::new(doing, error).into() };
-    let reason = said.message.lines().next().unwrap_or_default().trim().to_owned();
+    let CmdError::Standard(said) = error else {
+        let fault = too_large(error)
+            .map_or_else(|| BrowserFault::new(doing, error), |cause| BrowserFault::new(doing, cause));
+        return fault.into();
+    };
+    let reason = shortened(said.message.lines().next().unwrap_or_default().trim());
     match said.error {
         ErrorStatus::NoSuchElement => BrowserRefusal::NotFound(reason).into(),
         ErrorStatus::StaleElementReference | ErrorStatus::DetachedShadowRoot => BrowserRefusal::Gone.into(),
@@ -82,5 +102,38 @@ pub(super) fn read(doing: &'static str, error: &CmdError) -> BrowserError {
         | ErrorStatus::InvalidElementState
         | ErrorStatus::MoveTargetOutOfBounds => BrowserRefusal::NotUsable(reason).into(),
         _ => BrowserFault::new(doing, error).into(),
+    }
+}
+
+/// Returns the cause of a failed command, if it is a response that was too large.
+fn too_large(error: &CmdError) -> Option<&ResponseTooLarge> {
+    match error {
+        CmdError::Failed(error) => ResponseTooLarge::cause_of(error),
+        CmdError::FailedC(error) => ResponseTooLarge::cause_of(error),
+        CmdError::Lost(error) => ResponseTooLarge::cause_of(error),
+        _ => None,
+    }
+}
+
+/// Truncates a long reason.
+fn shortened(reason: &str) -> String {
+    if reason.len() <= LONGEST_REASON {
+        return reason.to_owned();
+    }
+    format!("{}…", &reason[..reason.floor_char_boundary(LONGEST_REASON)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_short() {
+        let quoted = CmdError::NotJson("é".repeat(1 << 20));
+        let BrowserError::Fault(fault) = read("loading a page", &quoted) else { panic!() };
+        assert!(fault.reason.starts_with("webdriver returned invalid response: é"), "{fault}");
+        assert!(fault.reason.ends_with("é…") && fault.reason.len() <= LONGEST_REASON + '…'.len_utf8());
+        let traced = BrowserFault::new("loading a page", " gone \nStacktrace:\n#0 0x1");
+        assert_eq!(traced.reason, "gone");
     }
 }

@@ -4,7 +4,8 @@
 //! a browser with a fresh profile: Chromium with a `chromedriver` that this process starts, or a session of a
 //! remote WebDriver server (a Selenium grid). [`BrowserPool::session`] returns a [`BrowserLease`], whose commands
 //! load pages, find elements by role and text, type, click and read. Every command has a client-side time
-//! limit, because a browser in an endless script does not respond.
+//! limit, because a browser in an endless script does not respond, and every response a size limit, because pages
+//! can make it large.
 //!
 //! A command fails in one of two ways. A [`BrowserRefusal`] is about the page or the request (an element not
 //! found, an address that is not allowed) and leaves the session usable. A [`BrowserFault`] is about the
@@ -13,6 +14,7 @@
 //! Processes are always killed: each driver has a process group that is killed when its session is dropped,
 //! and groups that a killed worker left behind are killed by the next pool on the machine.
 
+mod connection;
 mod driver;
 mod error;
 mod hosts;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use url::{ParseError, Url};
 
+use super::connection::LimitedConnector;
 use super::driver::Driver;
 use super::error::{BrowserError, BrowserFault, read};
 use super::hosts::{BLANK, resolver_rules};
@@ -91,7 +92,7 @@ impl Session {
         let Value::Object(capabilities) = capabilities(settings, driver.as_ref()) else {
             return Err(BrowserFault::new(DOING, "the capabilities are not a JSON object"));
         };
-        let mut builder = ClientBuilder::new(HttpConnector::new());
+        let mut builder = ClientBuilder::new(LimitedConnector(HttpConnector::new()));
         let connecting = builder.capabilities(capabilities).connect(&address);
         let client = timeout(settings.start_limit, connecting)
             .await
@@ -99,7 +100,7 @@ impl Session {
                 let seconds = settings.start_limit.as_secs();
                 BrowserFault::new(DOING, format!("the browser did not start within {seconds} s"))
             })?
-            .map_err(|error| BrowserFault::new(DOING, error))?;
+            .map_err(|error| BrowserFault::not_started(DOING, &error))?;
         let name = client.capabilities().and_then(|found| found.get("browserName")?.as_str());
         let is_chromium = name.is_some_and(|name| {
             let name = name.to_lowercase();

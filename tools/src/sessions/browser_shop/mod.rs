@@ -18,7 +18,7 @@ use futures::future::{BoxFuture, FutureExt};
 use lumos_environments::shop::Goal;
 use lumos_http::HttpLimits;
 use lumos_tasks::families::shop::ShopRequest;
-use lumos_tasks::{EpisodeUnit, ToolCall, ToolReply};
+use lumos_tasks::{ToolCall, ToolReply, WorkUnit};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -96,7 +96,7 @@ impl Tools for BrowserShop {
         Err(fault("the shop tool only supports shop episodes"))
     }
 
-    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+    async fn open(&self, unit: &WorkUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         let Some(goal) = goal_of(unit)? else { return Ok(None) };
         let screenshots = Screenshots::begin(self.screenshots.as_deref(), &unit.id).await;
         let visit = Mutex::new(Visit::NotBegun);

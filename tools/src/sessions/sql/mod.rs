@@ -2,7 +2,8 @@
 //!
 //! Each episode has its own database, so that episodes do not see each other's changes. A statement is
 //! checked by `guard::check` first; the engine's own limits also apply. A rejected statement is an
-//! observation for the model; only failures that the statements did not cause are faults.
+//! observation for the model; only failures that the statements did not cause are faults. The gold query of an item
+//! comes from a data file and passes the same check when the session is opened; a rejected one is a fault.
 
 mod emulated;
 mod functions;
@@ -33,7 +34,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lumos_environments::sql::guard::{Kind, check};
 use lumos_environments::sql::{Fetched, World};
-use lumos_tasks::{Behaviour, EpisodeUnit, Setup, SqlGrade, SqlReply, ToolCall, ToolReply};
+use lumos_tasks::{Behaviour, Setup, SqlGrade, SqlReply, ToolCall, ToolReply, WorkUnit};
 use tokio::sync::Mutex;
 
 use crate::tool::{ToolFault, Tools};
@@ -100,8 +101,10 @@ impl Tools for SqlTool {
         Err(fault("SQL statements are only available in an episode's session"))
     }
 
-    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+    async fn open(&self, unit: &WorkUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         let Setup::Sql { database, gold } = &unit.setup else { return Ok(None) };
+        let gold_writes = gold_writes(gold)
+            .map_err(|message| fault(format!("invalid gold query for database `{database}`: {message}")))?;
         let state = State {
             database: self.databases.open(database).await?,
             world: World::default(),
@@ -111,6 +114,7 @@ impl Tools for SqlTool {
         Ok(Some(Arc::new(Session {
             name: database.clone(),
             gold_query: gold.clone(),
+            gold_writes,
             behaviour: unit.configuration.behaviour,
             state: Mutex::new(state),
         })))
@@ -125,6 +129,8 @@ impl Tools for SqlTool {
 struct Session {
     name: String,
     gold_query: String,
+    /// Whether the gold query may change the database.
+    gold_writes: bool,
     behaviour: Behaviour,
     state: Mutex<State>,
 }
@@ -174,7 +180,7 @@ impl Session {
         if let Some(gold) = &state.gold {
             return Ok(gold.clone());
         }
-        let gold = state.database.run(&self.gold_query, false).await?;
+        let gold = state.database.run(&self.gold_query, self.gold_writes).await?;
         // On a busy server this says nothing about the agent's answer.
         if let Fetched::Failed { message } = &gold
             && message.contains(limits::INTERRUPTED)
@@ -208,6 +214,18 @@ impl Tools for Session {
 
     async fn close(&self) {
         self.state.lock().await.database.close().await;
+    }
+}
+
+/// Checks a gold query like a statement of an agent. Returns whether it may change the database.
+///
+/// # Errors
+/// The reason for the rejection.
+fn gold_writes(gold: &str) -> Result<bool, String> {
+    match check(gold)? {
+        // Would leave the episode's own copy of the database.
+        Kind::Use(_) => Err("USE is refused".to_owned()),
+        kind => Ok(kind == Kind::Write),
     }
 }
 

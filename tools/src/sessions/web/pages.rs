@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lumos_environments::dom;
 use lumos_tasks::families::web::{CandidateScope, WebStep};
-use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
+use lumos_tasks::{Setup, ToolCall, ToolReply, WorkUnit};
 
 use crate::tool::{ToolFault, Tools, blocking};
 
@@ -30,7 +30,7 @@ impl Tools for WebPages {
         Err(fault("web pages are only available in an episode's session"))
     }
 
-    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+    async fn open(&self, unit: &WorkUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         match &unit.setup {
             Setup::Web { steps } => Ok(Some(Arc::new(Pages::of(steps)))),
             _ => Ok(None),
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    fn unit(setup: Setup) -> EpisodeUnit {
+    fn unit(setup: Setup) -> WorkUnit {
         let configuration = Configuration {
             benchmark: "mind2web".to_owned(),
             formulation: Formulation::Iterative,
@@ -110,7 +110,7 @@ mod tests {
             teacher_forced_history: Vec::new(),
             verbs: Vec::new(),
         };
-        EpisodeUnit::new(item, task, setup, Arc::new(configuration))
+        WorkUnit::new(item, task, setup, Arc::new(configuration))
     }
 
     #[tokio::test]

@@ -208,8 +208,7 @@ fn units_that_are_not_what_they_say_are_told() {
     update(&catalogue, &run);
     catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
     let mut message: WorkMessage = run.message(0, 0);
-    let lumos_tasks::fleet::UnitMessage::Episode { item, .. } = &mut message.work;
-    item.occurrence += 1;
+    message.work.item.occurrence += 1;
     assert!(matches!(catalogue.unpack(&run.notice.shards[0], &message), Err(Unpacking::Bad(_))));
     let other = Run::new(
         "run",

@@ -15,7 +15,7 @@ use lumos_queue::nats::NatsError;
 use lumos_queue::{Lease, LeaseControl, MemoryQueue, Queue, QueueError};
 use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunState, ShardId, SharedInputs, WorkMessage};
 use lumos_tasks::{
-    Assignment, Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId,
+    Assignment, Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, ItemId,
     ModelIdentity, Role, RunToken, Setup, Task, WorkUnit,
 };
 
@@ -75,14 +75,14 @@ pub(crate) fn configuration(model: ModelIdentity) -> Arc<Configuration> {
     })
 }
 
-pub(crate) fn unit(configuration: &Arc<Configuration>, number: usize) -> EpisodeUnit {
+pub(crate) fn unit(configuration: &Arc<Configuration>, number: usize) -> WorkUnit {
     let question = question(number);
     let item = ItemId { content: ContentHash::of_bytes(question.as_bytes()), occurrence: 0 };
-    EpisodeUnit::new(item, Task::Maths { question }, Setup::None, Arc::clone(configuration))
+    WorkUnit::new(item, Task::Maths { question }, Setup::None, Arc::clone(configuration))
 }
 
 pub(crate) fn assignment(configuration: &Arc<Configuration>, number: usize) -> Assignment {
-    Assignment { unit: WorkUnit::Episode(unit(configuration, number)), attempt: 1, run: None }
+    Assignment { unit: unit(configuration, number), attempt: 1, run: None }
 }
 
 /// A run as its coordinator publishes it.

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use super::super::PANEL;
 use super::super::lanes::Lanes;
 use super::super::path::intel;
-use super::super::tile::{next_block, prefetch_next};
+use super::super::tile::{LINE_BYTES, next_block, prefetch_next};
 use super::QuantizedUnit;
 use super::activations::{MINIMUM, ROW_WORDS, SCALE};
 use super::lanes::QuantizedLanes;
@@ -18,8 +18,6 @@ use unpacked::{Unpacked, UnpackedQ4K, UnpackedQ6K};
 
 /// The maximum number of rows per tile.
 const MOST_ROWS: usize = 6;
-/// Size of a cache line in bytes.
-const LINE_BYTES: usize = 64;
 
 /// One tile: some rows of a unit.
 struct Tile {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use lumos_environments::shop::{Goal, GoalMode, Stock, draw};
 use lumos_tasks::families::shop::{ShopReply, ShopRequest};
 use lumos_tasks::{
-    Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Setup, Task,
-    ToolCall, ToolReply,
+    Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, ItemId, Setup, Task, ToolCall,
+    ToolReply, WorkUnit,
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ pub(crate) struct Pair {
     browser: Arc<dyn Tools>,
 }
 
-pub(crate) fn unit(goal: &Goal) -> EpisodeUnit {
+pub(crate) fn unit(goal: &Goal) -> WorkUnit {
     let configuration = Configuration {
         benchmark: "webshop".to_owned(),
         formulation: Formulation::Iterative,
@@ -52,7 +52,7 @@ pub(crate) fn unit(goal: &Goal) -> EpisodeUnit {
     let goal = serde_json::to_value(goal).unwrap();
     let item = ItemId { content: ContentHash::of_json(&goal), occurrence: 0 };
     let task = Task::Shop { instruction: "Buy it".to_owned(), exemplars: None };
-    EpisodeUnit::new(item, task, Setup::Shop { goal }, Arc::new(configuration))
+    WorkUnit::new(item, task, Setup::Shop { goal }, Arc::new(configuration))
 }
 
 impl Shops {

@@ -44,6 +44,31 @@ pub(crate) async fn run(tool: &dyn Tools, records: &[(String, String)]) -> Vec<O
     futures::stream::iter(answered).buffered(8).collect().await
 }
 
+/// Gold queries pass the same check as the statements of agents. A rejected one is a fault, which is not scored.
+pub(crate) async fn rejected(tool: &dyn Tools) {
+    for (gold, reason) in [
+        ("SELECT SLEEP(100)", "The function SLEEP is refused"),
+        ("SELECT 1; DROP TABLE book", "Only one statement at a time is carried out"),
+        ("SELECT * FROM mysql.user", "The database mysql is refused"),
+        ("SELECT 1 INTO OUTFILE '/tmp/lumos'", "OUTFILE is refused"),
+        ("GRANT ALL ON *.* TO evil", "GRANT is not carried out here"),
+        ("USE library", "USE is refused"),
+    ] {
+        let fault = Episode::with_gold(tool, "library", gold).await.err().expect("no fault").to_string();
+        assert_eq!(fault, format!("sql: invalid gold query for database `library`: {reason}"), "{gold}");
+    }
+    // A gold query that writes changes the episode's own copy of the database.
+    let gold = "DELETE FROM loan WHERE loan_id = 1";
+    for (episode, expected) in [
+        (Episode::open(tool, "library", gold).await, "[(11,)]"),
+        (Episode::open(tool, "library", "SELECT 1").await, "[(12,)]"),
+    ] {
+        assert!(!episode.submit().await.corrupt_gold);
+        assert_eq!(episode.rows("SELECT COUNT(*) FROM loan").await, expected);
+        episode.close().await;
+    }
+}
+
 /// Prints how the gold queries are graded as answers. Asserts the number of queries that the engine rejects,
 /// and that at most `open` of the others have a reward below 1.
 pub(crate) fn report(engine: &str, outcomes: &[Outcome], no_sql: usize, open: usize) {

@@ -30,6 +30,7 @@ async fn embedded_databases() {
     isolation::basics(&tool).await;
     isolation::destroyers(&tool).await;
     attacks::all(&tool, "sqlite").await;
+    gold::rejected(&tool).await;
     isolation::basics(&tool).await;
 }
 
@@ -48,6 +49,7 @@ async fn databases_on_a_server() {
     isolation::destroyers(&tool).await;
     attacks::all(&tool, "mariadb").await;
     generated::canaries(&tool, &server).await;
+    gold::rejected(&tool).await;
     isolation::basics(&tool).await;
     isolation::generated_names(&tool).await;
     isolation::written_bytes(&tool).await;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lumos_tasks::{
-    Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Setup,
-    SqlGrade, SqlReply, Task, ToolCall, ToolReply,
+    Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, ItemId, Setup, SqlGrade,
+    SqlReply, Task, ToolCall, ToolReply, WorkUnit,
 };
 use sqlx::{Connection, Row};
 
@@ -13,7 +13,7 @@ use super::mariadb::Server;
 use crate::sessions::sql::MySqlSettings;
 use crate::{ToolFault, Tools};
 
-fn unit(database: &str, gold: &str, behaviour: Behaviour) -> EpisodeUnit {
+fn unit(database: &str, gold: &str, behaviour: Behaviour) -> WorkUnit {
     let configuration = Configuration {
         benchmark: "intercode_sql".to_owned(),
         formulation: Formulation::TryAgain,
@@ -30,7 +30,7 @@ fn unit(database: &str, gold: &str, behaviour: Behaviour) -> EpisodeUnit {
     let task = Task::Sql { question: "?".to_owned(), database: database.to_owned() };
     let setup = Setup::Sql { database: database.to_owned(), gold: gold.to_owned() };
     let item = ItemId { content: ContentHash::of_json(&(database, gold)), occurrence: 0 };
-    EpisodeUnit::new(item, task, setup, Arc::new(configuration))
+    WorkUnit::new(item, task, setup, Arc::new(configuration))
 }
 
 /// An episode's session.
@@ -47,7 +47,12 @@ impl Episode {
 
     /// Opens a session, or returns the fault.
     pub(crate) async fn attempt(tool: &dyn Tools, database: &str) -> Result<Self, ToolFault> {
-        Ok(Self(tool.open(&unit(database, "SELECT 1", Behaviour::Paper)).await?.unwrap()))
+        Self::with_gold(tool, database, "SELECT 1").await
+    }
+
+    /// Opens a session with a gold query that may be rejected, or returns the fault.
+    pub(crate) async fn with_gold(tool: &dyn Tools, database: &str, gold: &str) -> Result<Self, ToolFault> {
+        Ok(Self(tool.open(&unit(database, gold, Behaviour::Paper)).await?.unwrap()))
     }
 
     /// Executes a statement that may fail because of the infrastructure.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lumos_tasks::families::web::PageAction;
-use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
+use lumos_tasks::{Setup, ToolCall, ToolReply, WorkUnit};
 
 use self::carry::carry;
 use super::pages::{Pages, fault};
@@ -37,7 +37,7 @@ impl Tools for BrowserPages {
         Err(fault("web pages are only available in an episode's session"))
     }
 
-    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+    async fn open(&self, unit: &WorkUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         let Setup::Web { steps } = &unit.setup else { return Ok(None) };
         let screenshots = Screenshots::begin(self.screenshots.as_deref(), &unit.id).await;
         Ok(Some(Arc::new(Session { pages: Pages::of(steps), pool: self.pool.clone(), screenshots })))

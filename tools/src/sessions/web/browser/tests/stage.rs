@@ -8,8 +8,8 @@ use lumos_tasks::families::web::{
     ActionName, Obstacle, PageAction, PageExecution, WebResult, WebStep, prompts_hash,
 };
 use lumos_tasks::{
-    Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Setup, Task,
-    ToolCall, ToolReply,
+    Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, ItemId, Setup, Task, ToolCall,
+    ToolReply, WorkUnit,
 };
 
 use crate::browser::webdriver::tests::support::TestPool;
@@ -34,7 +34,7 @@ pub(crate) fn step(page: &str, positives: &[&str]) -> WebStep {
     }
 }
 
-pub(crate) fn unit(steps: Vec<WebStep>) -> EpisodeUnit {
+pub(crate) fn unit(steps: Vec<WebStep>) -> WorkUnit {
     let configuration = Configuration {
         benchmark: "mind2web".to_owned(),
         formulation: Formulation::Iterative,
@@ -55,7 +55,7 @@ pub(crate) fn unit(steps: Vec<WebStep>) -> EpisodeUnit {
         teacher_forced_history: Vec::new(),
         verbs: Vec::new(),
     };
-    EpisodeUnit::new(item, task, Setup::Web { steps }, Arc::new(configuration))
+    WorkUnit::new(item, task, Setup::Web { steps }, Arc::new(configuration))
 }
 
 impl Stage {
