@@ -24,7 +24,7 @@ impl BackgroundTasks {
         self.names.insert(id, (name, false));
     }
 
-    /// Starts a task that the worker cannot do without.
+    /// Starts a task that the worker needs.
     pub(super) fn spawn_essential(
         &mut self,
         name: &'static str,

@@ -113,7 +113,7 @@ pub enum WorkerError {
     /// Serving failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// A background task that the worker cannot do without panicked. Unfinished units are returned to the queue.
+    /// A background task that the worker needs panicked. Unfinished units are returned to the queue.
     #[error("the task `{task}` of this worker panicked: {message}")]
     Panicked {
         /// The name of the task.
@@ -174,8 +174,8 @@ pub fn worker_access(hosts: &[String], paths: &[PathBuf], tools: &[String]) -> R
 /// reached, the worker waits.
 ///
 /// # Errors
-/// On a permanent error of the server, if the spool folder cannot be used, or if a background task panics that the worker
-/// cannot do without.
+/// On a permanent error of the server, if the spool folder cannot be used, or if a background task that the worker needs
+/// panics.
 pub async fn serve_fleet(
     server: Server,
     settings: WorkerSettings,
