@@ -137,7 +137,7 @@ impl Tokenizer {
     /// Encodes a raw text; no special tokens are added.
     ///
     /// # Errors
-    /// Fails if there is no tokenizer, the tokenizer fails, or it could make a text of more than 64 MiB of this one.
+    /// Fails if the model has no tokenizer, if the tokenizer fails, or if it could expand this text to more than 64 MiB.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
         self.ids(text.len(), |inner| inner.encode_fast(text, false))
     }
