@@ -165,9 +165,12 @@ unsafe fn run_column<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOST: u
 ) {
     let (rows, whole) = (unit.output.rows(), unit.output.width() == PANEL);
     let (mut first, add) = (0, unit.first_line > 0);
-    let blocks = rows.div_ceil(MOST);
-    for block in 0..blocks {
+    let parts = rows.div_ceil(MOST).min(STRETCH_LINES);
+    for block in 0.. {
         let count = next_block(MOST, rows - first);
+        if count == 0 {
+            break;
+        }
         let mut copy: Option<[f32; MOST_ROWS * PANEL]> = None;
         // A copy has all columns, also those that are already computed.
         let (output, stride) = unit.output.open((first, count), whole, add || column > 0, &mut copy);
@@ -181,8 +184,8 @@ unsafe fn run_column<L: Lanes, W: Weight<L>, const VECTORS: usize, const MOST: u
             // SAFETY: every row has `PANEL` floats.
             output: unsafe { output.add(column) },
             stride,
-            prefetch: prefetch.and_then(|prefetch| prefetch.part(block, blocks)),
-            ahead: ahead.map(|ahead| ahead.part(block, blocks)),
+            prefetch: prefetch.and_then(|prefetch| prefetch.part(block, parts)),
+            ahead: ahead.map(|ahead| ahead.part(block, rows.div_ceil(MOST))),
         };
         // SAFETY: the caller's promise; `count` is at most `MOST`.
         unsafe { tile.run_rows::<L, W, VECTORS, MOST>(count) };
@@ -201,10 +204,9 @@ impl Prefetch {
         intel().then_some(Self { line, step: 1, stored: PANEL * output, fetched: outputs * output })
     }
 
-    /// What block number `block` of `blocks` prefetches: every `blocks`th line, if there are so many.
+    /// What block number `block` prefetches: every `parts`th line.
     #[inline(always)]
-    fn part(self, block: usize, blocks: usize) -> Option<Self> {
-        let parts = blocks.min(STRETCH_LINES);
+    fn part(self, block: usize, parts: usize) -> Option<Self> {
         let line = self.line.wrapping_add(block * self.stored);
         (block < parts).then_some(Self { line, step: parts, ..self })
     }
