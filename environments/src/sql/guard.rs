@@ -17,6 +17,9 @@ pub enum Kind {
     Read,
     /// It may change the database.
     Write,
+    /// It starts like no known statement. A database may parse it, for its error message, but must not
+    /// execute it.
+    Unknown,
     /// It selects this database.
     Use(String),
     /// It is only a comment, and has no result.
@@ -94,7 +97,7 @@ const WORDS: [&str; 12] = [
 ];
 
 /// Databases of the server itself.
-const SYSTEM: [&str; 4] = ["MYSQL", "PERFORMANCE_SCHEMA", "SYS", "NDBINFO"];
+const SYSTEM: [&str; 5] = ["INFORMATION_SCHEMA", "MYSQL", "NDBINFO", "PERFORMANCE_SCHEMA", "SYS"];
 
 /// Tables of `information_schema` that describe tables. The others describe the server: its variables, processes,
 /// accounts and files.
@@ -134,6 +137,11 @@ const SHOWN: [&str; 16] = [
     "TRIGGERS",
 ];
 
+/// Whether a name is that of a database of the server itself, ignoring case.
+pub fn is_system(name: &str) -> bool {
+    SYSTEM.iter().any(|system| name.eq_ignore_ascii_case(system))
+}
+
 /// Checks a statement.
 ///
 /// # Errors
@@ -149,6 +157,9 @@ pub fn check(statement: &str) -> Result<Kind, String> {
     if pieces.contains(&Token::Executable) {
         return Err("Comments that are carried out are refused".to_owned());
     }
+    if pieces.contains(&Token::IncompleteNumber) {
+        return Err("Numbers with an empty exponent are refused".to_owned());
+    }
     let behind = pieces.iter().rposition(|piece| *piece != Token::Symbol(';')).map_or(0, |at| at + 1);
     pieces.truncate(behind);
     if pieces.contains(&Token::Symbol(';')) {
@@ -159,10 +170,8 @@ pub fn check(statement: &str) -> Result<Kind, String> {
         None if statement.is_empty() => return Ok(Kind::Nothing),
         None if statement.trim().is_empty() => return Ok(Kind::Blank),
         None if pieces.is_empty() => return Ok(Kind::Comment),
-        None => return Ok(Kind::Read),
         Some(Token::Word(word)) => word.to_ascii_uppercase(),
-        // Not the start of any statement; the server returns the best error message.
-        Some(_) => return Ok(Kind::Read),
+        _ => return Ok(Kind::Unknown),
     };
     inner(&pieces)?;
     let word = |index: usize| match pieces.get(start + index) {
@@ -170,7 +179,10 @@ pub fn check(statement: &str) -> Result<Kind, String> {
         _ => String::new(),
     };
     match first.as_str() {
-        "USE" => Ok(Kind::Use(named(pieces.get(start + 1).copied()))),
+        "USE" => {
+            let name = named(pieces.get(start + 1).copied());
+            if is_system(&name) { Err(refused_database(&name)) } else { Ok(Kind::Use(name)) }
+        }
         "SHOW" => {
             let object = (1..3).find(|at| !matches!(word(*at).as_str(), "FULL" | "EXTENDED")).unwrap_or(3);
             let is_shown = SHOWN.contains(&word(object).as_str());
@@ -196,10 +208,8 @@ pub fn check(statement: &str) -> Result<Kind, String> {
         "START" if word(1) != "TRANSACTION" => Err("START starts a transaction only".to_owned()),
         name if READS.contains(&name) => Ok(Kind::Read),
         name if WRITES.contains(&name) => Ok(Kind::Write),
-        // Known administrative statements are rejected; anything else is not SQL, and the server returns an
-        // error.
         name if ADMINISTRATION.contains(&name) => Err(format!("{name} is not carried out here")),
-        _ => Ok(Kind::Read),
+        _ => Ok(Kind::Unknown),
     }
 }
 
@@ -269,10 +279,10 @@ fn inner(pieces: &[Token<'_>]) -> Result<(), String> {
         }
         let qualifies = next == Some(&Token::Symbol('.'));
         let is_part = at > 0 && pieces.get(at - 1) == Some(&Token::Symbol('.'));
-        if qualifies && !is_part && SYSTEM.contains(&upper.as_str()) {
-            return Err(format!("The database {text} is refused"));
-        }
-        if qualifies && !is_part && upper == "INFORMATION_SCHEMA" {
+        if qualifies && !is_part && is_system(text) {
+            if upper != "INFORMATION_SCHEMA" {
+                return Err(refused_database(text));
+            }
             let table = named(pieces.get(at + 2).copied()).to_ascii_uppercase();
             if !DESCRIPTIONS.contains(&table.as_str()) {
                 return Err(format!("The table information_schema.{table} is refused"));
@@ -286,6 +296,10 @@ fn inner(pieces: &[Token<'_>]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn refused_database(name: &str) -> String {
+    format!("The database {name} is refused")
 }
 
 /// Whether the text after `SET` is one assignment to a user variable. A second assignment could be of any
@@ -364,7 +378,13 @@ mod tests {
             ("SHOW TABLES", Kind::Read),
             ("desc `event`", Kind::Read),
             ("select t.sleep, mysql from t", Kind::Read),
-            ("SELEC 1", Kind::Read),
+            ("SELEC 1", Kind::Unknown),
+            ("'a'", Kind::Unknown),
+            ("((", Kind::Unknown),
+            ("END", Kind::Unknown),
+            ("SELECTx", Kind::Unknown),
+            ("SELECT@x, 18_49_rating, 1.5e3 FROM t", Kind::Read),
+            ("SET@x=5", Kind::Read),
             ("SET @x = 5", Kind::Read),
             ("SET @x := (SELECT MAX(a) FROM t WHERE a IN (1, 2))", Kind::Read),
             ("show full columns from t", Kind::Read),
@@ -399,6 +419,12 @@ mod tests {
             "SET @@sql_mode = 'ANSI_QUOTES'",
             "SET @ = 1",
             "SET @x",
+            "SET@x=1, max_statement_time=0",
+            "SET/**/@x=1,sql_select_limit=0",
+            "SET@`x`=1,sql_select_limit=0",
+            "SET@'x'=1,sql_select_limit=0",
+            "SET@@sql_select_limit=0",
+            "SET@",
             "SELECT /*+ SET_VAR(sql_mode='ANSI_QUOTES') */ 1",
             "SELECT a --\u{a0}, SLEEP(1000) FROM (SELECT 1 AS a, 1 AS `\u{a0}`) AS t",
             "SHOW VARIABLES",
@@ -409,18 +435,39 @@ mod tests {
             "SELECT * FROM information_schema.processlist",
             "SELECT * FROM `information_schema` . `GLOBAL_VARIABLES`",
             "SELECT * FROM performance_schema.threads",
+            "USE mysql",
+            "use `Information_Schema`",
             "CREATE TABLE t (a int) PARTITION BY HASH (a) PARTITIONS 8192",
             "ALTER TABLE t PARTITION BY KEY () PARTITIONS 8192",
             "SET STATEMENT max_statement_time=0 FOR SELECT 1",
             "CREATE FUNCTION f RETURNS STRING SONAME 'x.so'",
             "CREATE TABLE t (a int) ENGINE=FEDERATED",
+            "CREATE TABLE t (a int) MAX_ROWS=1e1ENGINE=FEDERATED",
+            "CREATE TABLE t (a int) MAX_ROWS=1.CONNECTION='mysql://evil/a/b'",
+            "CREATE TABLE t (a int) MAX_ROWS=1.5PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (9))",
+            "SELECT 1 FROM t WHERE .5PROCEDURE ANALYSE()",
+            "SELECT 1 FROM t WHERE\\NPROCEDURE ANALYSE()",
+            "SELECT SLEEP 1.e(1000)",
+            "SELECT 5 1.e-- SLEEP(1000)",
             "KILL 1",
+            "KILL@x",
             "BEGIN NOT ATOMIC SELECT 1; END",
             "SELECT @@datadir",
+            "SELECT@@datadir",
+            "SELECT @@`datadir`",
+            "SELECT 1 AND@@datadir",
             "SELECT 1\0",
         ] {
             assert!(check(statement).is_err(), "{statement}");
         }
+    }
+
+    #[test]
+    fn databases_of_the_server_are_known_in_any_case() {
+        for name in ["mysql", "MySQL", "performance_schema", "Information_Schema", "sys", "ndbinfo"] {
+            assert!(is_system(name), "{name}");
+        }
+        assert!(!is_system("world_1") && !is_system("mysql_2") && !is_system(""));
     }
 
     proptest! {

@@ -4,15 +4,17 @@
 /// A token of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token<'a> {
-    /// A bare word or a number: letters, digits, `_`, `$`, and non-ASCII characters. Variables start with
-    /// `@`.
+    /// A bare word or a number. Words have letters, digits, `_`, `$`, and non-ASCII characters; variables
+    /// start with `@`.
     Word(&'a str),
     /// A string in single or double quotes, including the quotes.
     Quoted(&'a str),
     /// A name in backquotes, including the quotes.
     Name(&'a str),
-    /// Any other character.
+    /// Any other character, and `\N`, which is NULL in MariaDB.
     Symbol(char),
+    /// A number that ends in its exponent: `1.e`. Servers skip it, and take the next character for a symbol.
+    IncompleteNumber,
     /// A comment that the server executes: `/*! … */`, and one with optimizer hints, which set variables:
     /// `/*+ … */`.
     Executable,
@@ -27,6 +29,8 @@ pub fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
 /// The tokens of a text, each with its offset in bytes.
 pub fn located(text: &str) -> impl Iterator<Item = (usize, Token<'_>)> {
     let mut rest = text;
+    // The end of the last word that is not a number. A dot there belongs to a name.
+    let mut name_end = None;
     std::iter::from_fn(move || {
         loop {
             rest = rest.trim_start_matches(|character: char| {
@@ -42,18 +46,31 @@ pub fn located(text: &str) -> impl Iterator<Item = (usize, Token<'_>)> {
                 }
                 continue;
             }
-            let length = match first {
-                '\'' | '"' | '`' => quoted(rest, first),
-                _ if is_word(first) => rest.find(|character| !is_word(character)).unwrap_or(rest.len()),
-                _ => first.len_utf8(),
+            let number = match first {
+                '.' if name_end != Some(at) => number(rest),
+                '0'..='9' if !text.get(..at).unwrap_or_default().ends_with('.') => number(rest),
+                _ => None,
+            };
+            let is_start = is_word(first) || first == '@';
+            let length = match (number, first) {
+                (Some((length, _)), _) => length,
+                (None, '\'' | '"' | '`') => quoted(rest, first),
+                (None, '\\') if rest.starts_with("\\N") => 2,
+                (None, _) if is_start => word(rest),
+                (None, _) => first.len_utf8(),
             };
             let (token, behind) = rest.split_at_checked(length).unwrap_or((rest, ""));
             rest = behind;
-            let token = match first {
-                '\'' | '"' => Token::Quoted(token),
-                '`' => Token::Name(token),
-                _ if is_word(first) => Token::Word(token),
-                _ => Token::Symbol(first),
+            let token = match (number, first) {
+                (Some((_, true)), _) => Token::Word(token),
+                (Some((_, false)), _) => Token::IncompleteNumber,
+                (None, '\'' | '"') => Token::Quoted(token),
+                (None, '`') => Token::Name(token),
+                (None, _) if is_start => {
+                    name_end = Some(at + token.len());
+                    Token::Word(token)
+                }
+                (None, _) => Token::Symbol(first),
             };
             return Some((at, token));
         }
@@ -61,7 +78,39 @@ pub fn located(text: &str) -> impl Iterator<Item = (usize, Token<'_>)> {
 }
 
 fn is_word(character: char) -> bool {
-    character.is_alphanumeric() || matches!(character, '_' | '$' | '@') || !character.is_ascii()
+    character.is_alphanumeric() || matches!(character, '_' | '$') || !character.is_ascii()
+}
+
+/// The length of the word at the start of a text. `@` is only part of its start: the server also reads
+/// `SET@x` as two words.
+fn word(text: &str) -> usize {
+    let name = text.trim_start_matches('@');
+    let sigils = text.len() - name.len();
+    sigils + name.find(|character| !is_word(character)).unwrap_or(name.len())
+}
+
+/// The length of the number with a dot or an exponent at the start of a text, and whether it is complete.
+/// What follows it is another word: `1e1AND`, `.5AND`. Returns `None` for other numbers, and for names that
+/// start with digits.
+fn number(text: &str) -> Option<(usize, bool)> {
+    let bytes = text.as_bytes();
+    let digits = |from: usize| {
+        let rest = bytes.get(from..).unwrap_or_default();
+        from + rest.iter().take_while(|byte| byte.is_ascii_digit()).count()
+    };
+    let whole = digits(0);
+    let is_real = bytes.get(whole) == Some(&b'.');
+    let end = if is_real { digits(whole + 1) } else { whole };
+    if is_real && end == 1 {
+        return None;
+    }
+    if !matches!(bytes.get(end), Some(b'e' | b'E')) {
+        return is_real.then_some((end, true));
+    }
+    let exponent = end + 1 + usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+    let length = digits(exponent);
+    let is_complete = length > exponent;
+    (is_real || is_complete).then_some((length, is_complete))
 }
 
 /// The length of the comment at the start of a text.
@@ -122,6 +171,37 @@ mod tests {
             "a blank outside of ASCII is a letter to the server"
         );
         assert_eq!(tokens("/*+ SET_VAR(a=1) */").collect::<Vec<_>>(), [Token::Executable]);
+    }
+
+    /// As in `lex_one_token` of MariaDB and MySQL.
+    #[test]
+    fn words_end_where_they_end_for_the_server() {
+        let split = |text: &str| {
+            let words: Vec<String> = tokens(text)
+                .map(|token| match token {
+                    Token::Word(text) | Token::Quoted(text) | Token::Name(text) => text.to_owned(),
+                    Token::Symbol(symbol) => symbol.to_string(),
+                    other => format!("{other:?}"),
+                })
+                .collect();
+            words.join(" ")
+        };
+        for (text, expected) in [
+            ("SET@x", "SET @x"),
+            ("SET/**/@x:=1", "SET @x : = 1"),
+            ("SELECT@@a.b", "SELECT @@a . b"),
+            ("u@h@@`a`@'b'@ @@@", "u @h @@ `a` @ 'b' @ @@@"),
+            ("a$1é_@é", "a$1é_ @é"),
+            ("1e1AND 1E+1AND 1e-1AND", "1e1 AND 1E+1 AND 1e-1 AND"),
+            ("1.5AND .5AND 1.AND 1.e1AND", "1.5 AND .5 AND 1. AND 1.e1 AND"),
+            ("SLEEP 1.e(", "SLEEP IncompleteNumber ("),
+            ("1.5e--1", "IncompleteNumber - 1"),
+            ("18_49_a,2nd,1e,1e+a,0x1e5a", "18_49_a , 2nd , 1e , 1e + a , 0x1e5a"),
+            ("t.1e5a t. 1e5a `t`.5a", "t . 1e5a t . 1e5 a `t` .5 a"),
+            ("WHERE\\NAND \\n", "WHERE \\ AND \\ n"),
+        ] {
+            assert_eq!(split(text), expected, "{text}");
+        }
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use lumos_environments::sql::dump::{self, Build};
+use lumos_environments::sql::guard::is_system;
 use rusqlite::Connection;
 use thiserror::Error;
 
@@ -16,8 +17,11 @@ pub enum ImportError {
     /// A table or rows precede the first database name.
     #[error("the dump has a table before the first database name")]
     NoDatabase,
-    /// The name of a database contains characters other than letters, digits and `_`.
-    #[error("invalid database name `{0}`: expected letters, digits and `_`")]
+    /// The name of a database contains characters other than letters, digits and `_`, or is that of a server's own one,
+    /// such as `mysql`.
+    #[error(
+        "invalid database name `{0}`: expected letters, digits and `_`, and none of the server's own databases"
+    )]
     Name(String),
     /// A file cannot be written.
     #[error("{file}: {source}")]
@@ -53,9 +57,9 @@ pub enum ImportError {
 /// Number of imported tables by database.
 pub type Imported = BTreeMap<String, u64>;
 
-/// Checks a database name, because it becomes a file name.
+/// Checks a database name, because it becomes a file name, or a database of a server that may be replaced.
 fn plain(name: &str) -> Result<&str, ImportError> {
-    if is_plain(name) { Ok(name) } else { Err(ImportError::Name(name.to_owned())) }
+    if is_plain(name) && !is_system(name) { Ok(name) } else { Err(ImportError::Name(name.to_owned())) }
 }
 
 /// Creates one SQLite file for each database of a dump: `<folder>/<name>.sqlite`. Files are written under a
@@ -197,6 +201,8 @@ mod tests {
             .unwrap();
         assert_eq!(name, "Lena O'Dwyer");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(matches!(into_sqlite("USE `../x`; ", folder.path()), Err(ImportError::Name(_))));
+        for dump in ["USE `../x`; ", "USE mysql;"] {
+            assert!(matches!(into_sqlite(dump, folder.path()), Err(ImportError::Name(_))), "{dump}");
+        }
     }
 }

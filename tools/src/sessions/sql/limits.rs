@@ -15,12 +15,16 @@ pub(super) const STATEMENT_TIME: Duration = Duration::from_secs(5);
 pub(super) const TOO_LONG: &str = "Query execution was interrupted (it takes too long)";
 /// Start of the message of a statement that was stopped, also by MySQL and MariaDB.
 pub(super) const INTERRUPTED: &str = "Query execution was interrupted";
+/// Message for a statement that exceeds the memory of all SQLite databases together.
+pub(super) const OUT_OF_MEMORY: &str = "out of memory";
 /// Maximum number of rows in a result.
 pub(super) const ROWS: usize = 20_000;
 /// Maximum size of a cell, in bytes.
 pub(super) const CELL_BYTES: usize = 256 << 10;
-/// Maximum size of a result, in bytes of its cells.
+/// Maximum size of a result, in bytes of its cells. Each counts at least [`LEAST_BYTES`].
 pub(super) const RESULT_BYTES: usize = 4 << 20;
+/// Size that a short or empty cell counts in a result, in bytes.
+const LEAST_BYTES: usize = 8;
 /// Maximum number of instructions of a statement, reached in one to two seconds. The time limit is only a
 /// second check, so that refusals do not depend on the machine's speed.
 const INSTRUCTIONS: u64 = 60_000_000;
@@ -48,12 +52,12 @@ impl Meter {
             let bytes = match cell {
                 Cell::Text(text) | Cell::Decimal(text) => text.len(),
                 Cell::Bytes(bytes) => bytes.len(),
-                _ => 8,
+                _ => LEAST_BYTES,
             };
             if bytes > CELL_BYTES {
                 return Err(format!("A value of the result is longer than {CELL_BYTES} bytes"));
             }
-            self.bytes += bytes;
+            self.bytes += bytes.max(LEAST_BYTES);
         }
         if self.bytes > RESULT_BYTES {
             return Err(format!("The result is larger than {RESULT_BYTES} bytes"));
@@ -141,6 +145,15 @@ fn milliseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn empty_cells_count_in_a_result() {
+        let row: Row = vec![Cell::Text(String::new()); 100];
+        let mut meter = Meter::default();
+        let most = RESULT_BYTES / (100 * LEAST_BYTES);
+        assert!((0..most).all(|_| meter.take(&row).is_ok()));
+        assert_eq!(meter.take(&row), Err("The result is larger than 4194304 bytes".to_owned()));
+    }
 
     #[test]
     fn a_statement_stops_when_its_budget_is_spent_or_it_is_cancelled() {

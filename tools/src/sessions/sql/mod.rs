@@ -51,7 +51,8 @@ pub(crate) const VERSION: u32 = 1;
 /// The database of an episode.
 #[async_trait]
 pub(crate) trait Database: Send {
-    /// Executes a statement. `writes` is true if it may change the database.
+    /// Executes a statement. `writes` is true if it may change the database. A statement of an unknown kind
+    /// is only parsed: see [`check_known`].
     ///
     /// # Errors
     /// If the database failed for a reason other than the statement.
@@ -154,7 +155,7 @@ impl Session {
             Ok(Kind::Blank) => Fetched::Failed { message: "Query was empty".to_owned() },
             Ok(Kind::Use(name)) if name.eq_ignore_ascii_case(&self.name) => Fetched::Nothing,
             Ok(Kind::Use(name)) => Fetched::Failed { message: format!("Access denied to database '{name}'") },
-            Ok(kind @ (Kind::Read | Kind::Write)) => {
+            Ok(kind @ (Kind::Read | Kind::Write | Kind::Unknown)) => {
                 let writes = matches!(kind, Kind::Write);
                 match self.behaviour {
                     // The original runs the gold query on the database as changed by the episode.
@@ -181,9 +182,9 @@ impl Session {
             return Ok(gold.clone());
         }
         let gold = state.database.run(&self.gold_query, self.gold_writes).await?;
-        // On a busy server this says nothing about the agent's answer.
+        // On a busy server, or if other databases use the memory, this says nothing about the agent's answer.
         if let Fetched::Failed { message } = &gold
-            && message.contains(limits::INTERRUPTED)
+            && (message.contains(limits::INTERRUPTED) || message == limits::OUT_OF_MEMORY)
         {
             return Err(fault(format!("the gold query was stopped: {message}")));
         }
@@ -226,6 +227,18 @@ fn gold_writes(gold: &str) -> Result<bool, String> {
         // Would leave the episode's own copy of the database.
         Kind::Use(_) => Err("USE is refused".to_owned()),
         kind => Ok(kind == Kind::Write),
+    }
+}
+
+/// Rejects a statement of a kind that the check does not know. Databases call it after they have parsed the
+/// statement and before they execute it, so that the model receives the database's own syntax errors.
+///
+/// # Errors
+/// The reason for the rejection.
+fn check_known(statement: &str) -> Result<(), String> {
+    match check(statement) {
+        Ok(Kind::Unknown) => Err("Statements of an unknown kind are refused".to_owned()),
+        _ => Ok(()),
     }
 }
 

@@ -19,8 +19,8 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::emulated::{Asked, asked};
-use super::limits::{Budget, CELL_BYTES, LONGEST, Meter, StatementNumber, TOO_LONG};
-use super::{Database, Databases, fault, functions, is_plain};
+use super::limits::{Budget, CELL_BYTES, LONGEST, Meter, OUT_OF_MEMORY, StatementNumber, TOO_LONG};
+use super::{Database, Databases, check_known, fault, functions, is_plain};
 use crate::tool::ToolFault;
 
 /// Number of instructions between two checks of the budget.
@@ -301,7 +301,7 @@ impl Database for SqliteDatabase {
         });
         Ok(match fetched.await.map_err(|error| fault(error.to_string()))? {
             Ok(fetched) => fetched,
-            Err(Stopped::Memory) => Fetched::Failed { message: "out of memory".to_owned() },
+            Err(Stopped::Memory) => Fetched::Failed { message: OUT_OF_MEMORY.to_owned() },
             Err(Stopped::Refused(message)) => Fetched::Failed { message },
         })
     }
@@ -348,6 +348,7 @@ impl From<rusqlite::Error> for Stopped {
 
 fn run(connection: &Connection, statement: &str) -> Result<Fetched, Stopped> {
     let mut prepared = connection.prepare(statement)?;
+    check_known(statement).map_err(Stopped::Refused)?;
     let columns = prepared.column_count();
     let mut rows = prepared.raw_query();
     let mut meter = Meter::default();
@@ -418,6 +419,19 @@ fn about_schema(connection: &Connection, database: &str, asked: &Asked) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn statements_of_an_unknown_kind_are_only_parsed() {
+        let connection = samples().unwrap();
+        connection.execute_batch("BEGIN").unwrap();
+        let refused = |statement: &str| match run(&connection, statement) {
+            Err(Stopped::Refused(message)) => message,
+            other => panic!("{statement}: {other:?}"),
+        };
+        assert_eq!(refused("END"), "Statements of an unknown kind are refused");
+        assert!(!connection.is_autocommit(), "the transaction was ended");
+        assert!(refused("SELEC 1").contains("near \"SELEC\": syntax error"));
+    }
 
     #[tokio::test]
     async fn files_that_do_not_fit_in_memory_are_not_read() {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, TryStreamExt};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
-use sqlx::{AssertSqlSafe, Connection as _, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio_util::task::AbortOnDropHandle;
@@ -309,7 +309,8 @@ impl MySqlSettings {
         self.options_of(&self.user, &self.password)
     }
 
-    /// Returns the connection options of another account on the server.
+    /// Returns the connection options of another account on the server. Statements are not logged: they
+    /// contain passwords of accounts, and texts of models.
     pub(super) fn options_of(&self, user: &str, password: &str) -> MySqlConnectOptions {
         let mode = match self.tls {
             Encryption::Disabled => MySqlSslMode::Disabled,
@@ -330,6 +331,7 @@ impl MySqlSettings {
             .pipes_as_concat(false)
             .no_engine_substitution(false)
             .timezone(None)
+            .disable_statement_logging()
     }
 }
 
@@ -368,6 +370,13 @@ mod tests {
         let mut long = of("mysql_native_password");
         long[17 + 20] = 0xff;
         assert!(rebuilt(&long).is_err(), "the plugin is read at the offset that the length implies");
+    }
+
+    #[test]
+    fn statements_are_not_logged() {
+        let settings = MySqlSettings::of_url("mysql://keeper:secret@127.0.0.1").unwrap();
+        let options = format!("{:?}", settings.options());
+        assert!(options.contains(" statements_level: Off, slow_statements_level: Off"), "{options}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::names::Names;
 use super::server::{Account, Inner, is_servers};
 use super::text_row::cells;
 use crate::sessions::sql::limits::{Meter, STATEMENT_TIME, TOO_LONG};
-use crate::sessions::sql::{Database, fault};
+use crate::sessions::sql::{Database, check_known, fault};
 use crate::tool::ToolFault;
 
 /// Additional time before the connection is closed, for the server to stop the statement itself.
@@ -111,6 +111,7 @@ impl MySqlDatabase {
         // The server checks that there is one statement and returns whether it has a result.
         let prepared = (&mut *connection).prepare(AssertSqlSafe(statement.to_owned()).into_sql_str()).await;
         let has_result = !prepared.map_err(failed)?.columns().is_empty();
+        check_known(statement).map_err(Stopped::Refused)?;
         let mut results = sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).fetch_many(&mut *connection);
         let mut meter = Meter::default();
         let mut rows = Vec::new();
@@ -277,8 +278,9 @@ impl Database for MySqlDatabase {
         if let Some(session) = self.session.take() {
             session.close().await;
         }
-        if !std::mem::replace(&mut self.is_closed, true) {
+        if !self.is_closed {
             self.server.drop_all(&self.names).await;
+            self.is_closed = true;
         }
     }
 }

@@ -57,7 +57,7 @@ impl Leftover {
     }
 }
 
-/// Databases and accounts to drop. Bounded by the number of cancelled sessions.
+/// Databases and accounts to drop. Bounded by the number of cancelled and failed sessions.
 pub(super) type Leftovers = Arc<Mutex<Vec<Leftover>>>;
 
 /// Confirmation that the lock was held.

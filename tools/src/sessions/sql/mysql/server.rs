@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use lumos_environments::sql::dump::quoted;
+use lumos_environments::sql::guard::is_system;
 use rand::Rng;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Row};
@@ -32,9 +33,10 @@ const COPY_TIME: Duration = Duration::from_secs(300);
 const IDLE: usize = 4;
 
 /// Server errors that are not caused by a statement: too many connections, no disk space, no memory,
-/// shutdown, connection killed or lost, statement killed.
-pub(super) const SERVER_ERRORS: [u16; 16] =
-    [1021, 1037, 1038, 1040, 1041, 1053, 1077, 1078, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927];
+/// shutdown, connection killed or lost, statement killed. Not 1038: a sort that exceeds the session's buffer
+/// does so again.
+pub(super) const SERVER_ERRORS: [u16; 15] =
+    [1021, 1037, 1040, 1041, 1053, 1077, 1078, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927];
 
 /// An account created by this process.
 #[derive(Clone)]
@@ -64,6 +66,29 @@ pub(super) struct Inner {
     /// Idle connections of the account in the settings.
     idle: Mutex<Vec<ServerConnection>>,
     leftovers: Leftovers,
+}
+
+/// Drops what is being created if its creation fails or is cancelled.
+struct Unfinished<'a> {
+    server: &'a Inner,
+    leftover: Option<Leftover>,
+}
+
+impl<'a> Unfinished<'a> {
+    fn new(server: &'a Inner, leftover: Leftover) -> Self {
+        Self { server, leftover: Some(leftover) }
+    }
+
+    /// Keeps what was created.
+    fn finish(mut self) {
+        self.leftover = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.server.leave(self.leftover.take().into_iter().collect());
+    }
 }
 
 /// Data available after the first contact with the server.
@@ -108,6 +133,12 @@ impl Databases for MySqlServer {
     async fn open(&self, name: &str) -> Result<Box<dyn Database>, ToolFault> {
         if !is_plain(name) {
             return Err(fault(format!("invalid database name `{name}`: expected letters, digits and `_`")));
+        }
+        // The run chooses the name, and the episode's account gets read access to that database.
+        if is_system(name) || name.to_ascii_lowercase().starts_with(PREFIX) {
+            return Err(fault(format!(
+                "invalid database name `{name}`: reserved for the server and for copies of databases"
+            )));
         }
         Ok(Box::new(MySqlDatabase::open(Arc::clone(&self.inner), name).await?))
     }
@@ -270,6 +301,7 @@ impl Inner {
             format!("SELECT schema_name FROM information_schema.schemata WHERE schema_name = '{database}'");
         let account =
             Account { user: self.fresh('u'), password: format!("{:032x}Aa1!", rand::rng().random::<u128>()) };
+        let unfinished = Unfinished::new(self, Leftover::Account(account.user.clone()));
         let statements = [
             format!("CREATE USER IF NOT EXISTS '{}'@'%' IDENTIFIED BY '{}'", account.user, account.password),
             format!("GRANT SELECT, SHOW VIEW ON {}.* TO '{}'@'%'", in_rights(database), account.user),
@@ -287,7 +319,10 @@ impl Inner {
             })
             .await;
         match made {
-            Ok(true) => Ok(account),
+            Ok(true) => {
+                unfinished.finish();
+                Ok(account)
+            }
             Ok(false) => Err(fault(format!("{}: database `{database}` not found", self.settings.address()))),
             // The statement contains the password, so only the error number is reported.
             Err(sqlx::Error::Database(error)) => {
@@ -342,13 +377,16 @@ impl Inner {
         format!(
             "SET SESSION sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', group_concat_max_len=65536, \
              max_heap_table_size=16777216, tmp_table_size=16777216, lock_wait_timeout=2, \
-             innodb_lock_wait_timeout=2, max_join_size={most_rows}, autocommit=0, {of_maker}"
+             innodb_lock_wait_timeout=2, max_join_size={most_rows}, autocommit=0, \
+             sql_select_limit=DEFAULT, default_storage_engine=InnoDB, div_precision_increment=DEFAULT, \
+             max_sort_length=DEFAULT, default_week_format=DEFAULT, lc_time_names=DEFAULT, {of_maker}"
         )
     }
 
     /// Creates a copy of a database with write access for an account.
     pub(super) async fn copy(&self, of: &str, account: &Account) -> Result<String, ToolFault> {
         let name = self.fresh('d');
+        let unfinished = Unfinished::new(self, Leftover::Database(name.clone()));
         // Temporary tables are not allowed: they would grow in a file shared by all sessions.
         let writes = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES";
         let right = format!("GRANT {writes} ON {}.* TO '{}'@'%'", in_rights(&name), account.user);
@@ -361,13 +399,9 @@ impl Inner {
                 })
             })
             .await;
-        match made {
-            Ok(()) => Ok(name),
-            Err(error) => {
-                self.leave(vec![Leftover::Database(name)]);
-                Err(self.fault("failed to create an episode's copy of its database", &error))
-            }
-        }
+        made.map_err(|error| self.fault("failed to create an episode's copy of its database", &error))?;
+        unfinished.finish();
+        Ok(name)
     }
 
     /// Returns the size of a database's files, in bytes.
@@ -483,4 +517,44 @@ async fn copy_tables(connection: &mut MySqlConnection, from: &str, to: &str) -> 
         execute(connection, format!("INSERT INTO {table} SELECT * FROM {from}.{table}")).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_that_change_results_are_set_for_each_statement() {
+        let settings = MySqlSettings::of_url("mysql://keeper:secret@127.0.0.1").unwrap();
+        let variables = MySqlServer::new(settings).inner.variables(false);
+        for set in ["sql_select_limit=DEFAULT", "default_storage_engine=InnoDB", "max_statement_time=5"] {
+            assert!(variables.contains(set), "{variables}");
+        }
+    }
+
+    #[tokio::test]
+    async fn databases_of_the_server_and_copies_of_episodes_are_refused() {
+        // Refused before a connection is made.
+        let settings = MySqlSettings::of_url("mysql://keeper:secret@127.0.0.1:1").unwrap();
+        let server = MySqlServer::with_limits(settings, GRACE, Duration::ZERO);
+        for name in ["mysql", "MySQL", "information_schema", "sys", "lumos_e_0a1b_d1", "LUMOS_E_0a1b_d1"] {
+            let refused = server.open(name).await.err().unwrap().to_string();
+            assert!(refused.contains(&format!("invalid database name `{name}`: reserved")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_finished_is_left_to_be_dropped() {
+        let settings = MySqlSettings::of_url("mysql://keeper:secret@127.0.0.1").unwrap();
+        let server = MySqlServer::new(settings).inner;
+        Unfinished::new(&server, Leftover::Account("lumos_e_0a1b_u1".to_owned())).finish();
+        drop(Unfinished::new(&server, Leftover::Database("lumos_e_0a1b_d1".to_owned())));
+        let left = server.leftovers.lock().unwrap().clone();
+        assert_eq!(left, [Leftover::Database("lumos_e_0a1b_d1".to_owned())]);
+    }
+
+    #[test]
+    fn a_sort_that_does_not_fit_its_buffer_is_not_an_error_of_the_server() {
+        assert!(SERVER_ERRORS.is_sorted() && !SERVER_ERRORS.contains(&1038));
+    }
 }

@@ -27,7 +27,7 @@ fn cell(bytes: &[u8], kind: &str) -> Cell {
             text().parse().ok().map(Cell::Integer)
         }
         "FLOAT" | "DOUBLE" => text().parse().ok().map(Cell::Float),
-        "DECIMAL" => Some(Cell::Decimal(text())),
+        "DECIMAL" => Some(Cell::Decimal(decimal(&text()))),
         "DATE" => return date(&text()),
         "DATETIME" | "TIMESTAMP" => return date_time(&text()),
         "TIME" => duration(&text()),
@@ -40,6 +40,23 @@ fn cell(bytes: &[u8], kind: &str) -> Cell {
         _ => None,
     };
     read.unwrap_or_else(|| Cell::Text(text()))
+}
+
+/// Formats a decimal number of the server as Python's `str(Decimal(text))` does: with an exponent if it is below 10⁻⁶, or
+/// zero with more than six decimals.
+fn decimal(text: &str) -> String {
+    let (sign, plain) = text.strip_prefix('-').map_or(("", text), |plain| ("-", plain));
+    let Some((whole, fraction)) = plain.split_once('.') else { return text.to_owned() };
+    let joined = format!("{whole}{fraction}");
+    let digits = joined.trim_start_matches('0');
+    let digits = if digits.is_empty() { "0" } else { digits };
+    // The first digit stands for 10 to the power of -below.
+    let below = (fraction.len() + 1).saturating_sub(digits.len());
+    let Some((first, rest)) = digits.split_at_checked(1).filter(|_| below > 6) else {
+        return text.to_owned();
+    };
+    let point = if rest.is_empty() { "" } else { "." };
+    format!("{sign}{first}{point}{rest}E-{below}")
 }
 
 /// Parses year, month and day. Returns `None` for an invalid date (`0000-00-00`), which Python's driver
@@ -95,6 +112,22 @@ mod tests {
     use lumos_environments::sql::row_text;
 
     use super::*;
+
+    #[test]
+    fn small_decimals_have_an_exponent() {
+        for (text, shown) in [
+            ("12", "12"),
+            ("-1.50", "-1.50"),
+            ("0.000000", "0.000000"),
+            ("0.00000123", "0.00000123"),
+            ("0.0000000", "0E-7"),
+            ("-0.0000000", "-0E-7"),
+            ("0.00000012", "1.2E-7"),
+            ("0.0000001200", "1.200E-7"),
+        ] {
+            assert_eq!(decimal(text), shown, "{text}");
+        }
+    }
 
     #[test]
     fn values_become_pythons() {

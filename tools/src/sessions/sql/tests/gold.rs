@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use async_trait::async_trait;
 use futures::StreamExt;
+use lumos_environments::sql::Fetched;
 use lumos_tasks::{SqlGrade, SqlReply};
 use serde_json::Value;
 
 use super::support::Episode;
-use crate::Tools;
-use crate::sessions::sql::limits::INTERRUPTED;
+use crate::sessions::sql::limits::{INTERRUPTED, OUT_OF_MEMORY, TOO_LONG};
+use crate::sessions::sql::{Database, Databases, SqlTool};
+use crate::{ToolFault, Tools};
 
 /// Result of a gold query, and its grade as an answer.
 pub(crate) struct Outcome {
@@ -66,6 +69,38 @@ pub(crate) async fn rejected(tool: &dyn Tools) {
         assert!(!episode.submit().await.corrupt_gold);
         assert_eq!(episode.rows("SELECT COUNT(*) FROM loan").await, expected);
         episode.close().await;
+    }
+}
+
+/// A database on which every statement fails with the same message.
+#[derive(Clone, Copy)]
+struct Failing(&'static str);
+
+#[async_trait]
+impl Database for Failing {
+    async fn run(&mut self, _statement: &str, _writes: bool) -> Result<Fetched, ToolFault> {
+        Ok(Fetched::Failed { message: self.0.to_owned() })
+    }
+
+    async fn close(&mut self) {}
+}
+
+#[async_trait]
+impl Databases for Failing {
+    async fn open(&self, _name: &str) -> Result<Box<dyn Database>, ToolFault> {
+        Ok(Box::new(*self))
+    }
+}
+
+#[tokio::test]
+async fn a_gold_query_that_was_stopped_is_not_scored() {
+    for (message, is_scored) in [(TOO_LONG, false), (OUT_OF_MEMORY, false), ("no such table: t", true)] {
+        let tool = SqlTool { databases: Box::new(Failing(message)) };
+        let episode = Episode::open(&tool, "library", "SELECT 1").await;
+        match episode.try_submit().await {
+            Ok(grade) => assert!(is_scored && grade.corrupt_gold, "{message}: {grade:?}"),
+            Err(fault) => assert!(!is_scored && fault.to_string().contains(message), "{message}: {fault}"),
+        }
     }
 }
 

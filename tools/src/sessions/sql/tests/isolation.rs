@@ -18,6 +18,8 @@ pub(crate) async fn basics(tool: &dyn Tools) {
     assert_eq!(episode.submit().await.reward, 1.0);
     let failed = episode.sql("SELECT nothing FROM author").await;
     assert!(matches!(failed, SqlReply::Error(text) if text.starts_with("Error executing query: ")));
+    // The message is the database's.
+    assert!(episode.refused("SELEC 1").await.contains("SELEC"));
     assert_eq!(episode.submit().await.reward, 0.0);
     // The last statement on the cursor is the gold query.
     assert_eq!(episode.rows("").await, "[]");

@@ -12,6 +12,7 @@ use super::mariadb::Server;
 use super::support::{self, Episode};
 use crate::Tools;
 use crate::sessions::sql::mysql::server::MySqlServer;
+use crate::sessions::sql::mysql::{connect, execute};
 use crate::sessions::sql::{MySqlSettings, SqlTool, into_mysql};
 
 const COUNT: &str = "SELECT COUNT(*) FROM book";
@@ -168,6 +169,27 @@ async fn what_was_removed_meanwhile_is_a_fault_and_a_fresh_session_has_it_again(
     assert_eq!(fresh.sql("DELETE FROM loan").await, SqlReply::Nothing);
     // A dropped episode leaves its database and its account to the tool.
     drop(fresh);
+    tool.shut_down().await;
+    assert_eq!(support::made(&server).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_copy_whose_creation_is_cancelled_is_dropped() {
+    let Some(server) = Server::start() else { return };
+    let settings = support::settings(&server);
+    into_mysql(LIBRARY, &settings, false).await.unwrap();
+    let tool = tool(&server).await;
+    let episode = Episode::open(&tool, "library", COUNT).await;
+    let account = support::made(&server).await;
+    let mut locking = connect(&settings, settings.options()).await.unwrap();
+    execute(&mut locking.sql, "LOCK TABLES library.book WRITE".to_owned()).await.unwrap();
+    tokio::select! {
+        reply = episode.try_sql("DELETE FROM loan") => panic!("the copy does not wait: {reply:?}"),
+        () = support::until("the copy exists", async || support::made(&server).await.len() == 2) => {}
+    }
+    execute(&mut locking.sql, "UNLOCK TABLES".to_owned()).await.unwrap();
+    support::until("the copy is dropped", async || support::made(&server).await == account).await;
+    episode.close().await;
     tool.shut_down().await;
     assert_eq!(support::made(&server).await, Vec::<String>::new());
 }
