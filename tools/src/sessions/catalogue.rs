@@ -169,7 +169,7 @@ fn of_stock(stock: &Stock) -> Shop {
 }
 
 fn files_of(folder: &Path) -> &'static [&'static str] {
-    if folder.join(INDEX).is_file() { &[TABLES, INDEX] } else { &[DOCUMENTS, ATTRIBUTES] }
+    if folder.join(INDEX).is_file() { &[RECORDS, TABLES, INDEX] } else { &[DOCUMENTS, ATTRIBUTES] }
 }
 
 fn named(path: &Path, error: &dyn std::fmt::Display) -> io::Error {
@@ -207,7 +207,11 @@ pub fn build_index(folder: &Path, entries: impl IntoIterator<Item = io::Result<E
         file.write_all(&bytes)?;
         file.sync_all()?;
     }
-    // The index comes last: its presence shows that the other files are complete.
+    // The index is removed first and renamed last: its presence shows that the other files are complete.
+    match std::fs::remove_file(folder.join(INDEX)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     for name in [RECORDS, TABLES, INDEX] {
         std::fs::rename(beginning(name), folder.join(name))?;
     }
@@ -279,9 +283,25 @@ mod tests {
             assert_eq!(mapped.ranking(query), fresh.ranking(query));
         }
         assert_eq!(mapped.shelf().price(3), fresh.shelf().price(3));
-        assert!(files.content().unwrap().len() > 8);
+        let content = files.content().unwrap();
+        assert!(content.len() > 8);
         let records = folder.path().join(RECORDS);
         std::fs::write(&records, b"short").unwrap();
         assert!(files.open().unwrap_err().to_string().contains("damaged"));
+        assert_ne!(files.content().unwrap(), content, "the hash covers the products");
+    }
+
+    #[test]
+    fn an_index_that_is_not_rebuilt_completely_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let stock = Stock::sample().unwrap();
+        let build = || build_index(folder.path(), stock.entries.iter().cloned().map(Ok));
+        build().unwrap();
+        // Replacing the tables fails.
+        let tables = folder.path().join(TABLES);
+        std::fs::remove_file(&tables).unwrap();
+        std::fs::create_dir(&tables).unwrap();
+        assert!(build().is_err());
+        assert!(!folder.path().join(INDEX).exists());
     }
 }

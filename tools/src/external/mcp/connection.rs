@@ -32,10 +32,26 @@ const CLOSING: Duration = Duration::from_secs(3);
 /// A connection after its handshake.
 pub(super) struct Connection {
     service: RunningService<RoleClient, ClientConfig>,
-    /// The server's program, if this process started it.
-    program: Option<Mutex<Watched>>,
+    /// The server's program, if this process started it. Dropping it kills the program.
+    program: Option<Mutex<ServerProcess>>,
     problem: Problem,
     tools: Vec<Tool>,
+}
+
+/// A server's program.
+struct ServerProcess {
+    watched: Watched,
+    /// How the program ended: `None` until a call waits for its end, `Some(None)` if it did not end soon.
+    ended: Option<Option<String>>,
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(super) enum CallFailure {
+    /// Only the call failed. The connection can still be used.
+    Call(String),
+    /// The connection must not be used for other calls.
+    Connection(String),
 }
 
 impl Connection {
@@ -46,14 +62,15 @@ impl Connection {
         limits: ToolLimits,
     ) -> Result<Self, String> {
         let started = ToolProcess::start(command, limits.memory).await;
-        let ToolProcess { input, output, mut watched } =
+        let ToolProcess { input, output, watched } =
             started.map_err(|error| format!("failed to start {}: {error}", command.program))?;
         let problem = Problem::default();
         let transport = LineTransport::new(input, output, problem.clone());
+        let mut program = ServerProcess { watched, ended: None };
         match Self::open(tool, transport, limits).await {
-            Ok((service, tools)) => Ok(Self { service, program: Some(Mutex::new(watched)), problem, tools }),
+            Ok((service, tools)) => Ok(Self { service, program: Some(Mutex::new(program)), problem, tools }),
             Err((message, is_closed)) => {
-                Err(explained(message, &problem, Some(&mut watched), is_closed).await)
+                Err(program.explained(with_problem(message, &problem), is_closed).await)
             }
         }
     }
@@ -104,15 +121,16 @@ impl Connection {
     /// Calls one of the server's tools.
     ///
     /// # Errors
-    /// A message. The connection must not be used afterwards.
-    pub(super) async fn call(&self, operation: &str, arguments: &Value) -> Result<ToolReply, String> {
+    /// A message, and whether the connection can still be used.
+    pub(super) async fn call(&self, operation: &str, arguments: &Value) -> Result<ToolReply, CallFailure> {
         if !self.tools.iter().any(|tool| tool.name == operation) {
             let known: Vec<&str> = self.tools.iter().map(|tool| &*tool.name).collect();
-            return Err(format!("the MCP server has no tool `{operation}`; it has {}", known.join(", ")));
+            let message = format!("the MCP server has no tool `{operation}`; it has {}", known.join(", "));
+            return Err(CallFailure::Call(message));
         }
         let arguments = match arguments {
             Value::Object(arguments) => arguments.clone().into_iter().collect(),
-            _ => return Err("the arguments are not an object".to_owned()),
+            _ => return Err(CallFailure::Call("the arguments are not an object".to_owned())),
         };
         let call = CallToolRequestParams::new(operation.to_owned()).with_arguments(arguments);
         match self.service.call_tool(call).await {
@@ -120,7 +138,8 @@ impl Connection {
             Err(ServiceError::McpError(error)) if error.code == ErrorCode::INVALID_PARAMS => {
                 Ok(ToolReply::External(ExternalReply::Refused(error.message.into_owned())))
             }
-            Err(error) => Err(error.to_string()),
+            Err(error @ ServiceError::McpError(_)) => Err(CallFailure::Call(error.to_string())),
+            Err(error) => Err(CallFailure::Connection(error.to_string())),
         }
     }
 
@@ -134,14 +153,20 @@ impl Connection {
         self.tools.iter().map(operation).collect()
     }
 
-    /// Adds to a message what is known of the server's program, which is killed.
-    pub(super) async fn explained(&self, message: String) -> String {
-        let is_closed = !self.is_open();
+    /// Adds to the message of a call what the server's program wrote to standard error.
+    pub(super) async fn with_tail(&self, message: String) -> String {
         match &self.program {
-            Some(program) => {
-                explained(message, &self.problem, Some(&mut *program.lock().await), is_closed).await
-            }
-            None => explained(message, &self.problem, None, is_closed).await,
+            Some(program) => program.lock().await.watched.with_tail(message),
+            None => message,
+        }
+    }
+
+    /// Adds to a message what is known of a connection that failed. Other calls may still use it.
+    pub(super) async fn explained(&self, message: String) -> String {
+        let message = with_problem(message, &self.problem);
+        match &self.program {
+            Some(program) => program.lock().await.explained(message, !self.is_open()).await,
+            None => message,
         }
     }
 
@@ -149,28 +174,32 @@ impl Connection {
     pub(super) async fn close(mut self) {
         let _ = self.service.close_with_timeout(CLOSING).await;
         if let Some(program) = self.program {
-            program.into_inner().stop().await;
+            program.into_inner().watched.stop().await;
         }
     }
 }
 
-/// Adds to a message the last problem of a connection, and how the program ended if it closed the connection.
-async fn explained(
-    mut message: String,
-    problem: &Problem,
-    program: Option<&mut Watched>,
-    is_closed: bool,
-) -> String {
-    if let Some(problem) = problem.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        message = format!("{message}: {problem}");
+impl ServerProcess {
+    /// Adds to a message how the program ended if it closed the connection, and what it wrote to standard error.
+    async fn explained(&mut self, mut message: String, is_closed: bool) -> String {
+        // All calls in progress fail when the program ends, but its end can be received only once.
+        if is_closed && self.ended.is_none() {
+            self.ended = Some(None);
+            self.ended = Some(self.watched.ended().await);
+        }
+        if let Some(Some(ended)) = &self.ended {
+            message = format!("{message}; {ended}");
+        }
+        self.watched.with_tail(message)
     }
-    let Some(program) = program else { return message };
-    if !is_closed {
-        program.kill();
-    } else if let Some(ended) = program.ended().await {
-        message = format!("{message}; {ended}");
+}
+
+/// Adds to a message the last problem of a connection.
+fn with_problem(message: String, problem: &Problem) -> String {
+    match problem.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(problem) => format!("{message}: {problem}"),
+        None => message,
     }
-    program.with_tail(message)
 }
 
 /// Lists a server's tools.

@@ -2,8 +2,9 @@
 //! `NAME=mcp:http://…` uses one over streamable HTTP.
 //!
 //! The operation of a call is the name of one of the server's tools. A result with `isError`, and arguments that the
-//! server rejects, are messages for the agent. After another failure, the connection is closed, and the next call makes
-//! a new one.
+//! server rejects, are messages for the agent. Other errors of the server are faults of one call. After a timeout or a
+//! failure of the connection, the next call makes a new connection; the former one is closed, and its program killed, when
+//! the calls that use it have ended.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -18,7 +19,7 @@ mod stream;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use connection::Connection;
+use connection::{CallFailure, Connection};
 use lumos_tasks::{ToolCall, ToolReply};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
@@ -111,7 +112,7 @@ impl McpTool {
         if let Some(connection) = current.as_ref().filter(|connection| connection.is_open()) {
             return Ok(Arc::clone(connection));
         }
-        // Kills the program of the old connection before another one starts.
+        // Kills the program of the old connection before another one starts, unless a call still uses it.
         *current = None;
         let opened = match &self.server {
             Server::Program(command) => Connection::to_program(&self.tool, command, self.limits).await,
@@ -122,7 +123,7 @@ impl McpTool {
         Ok(connection)
     }
 
-    /// Closes a connection that failed, so that the next call makes a new one.
+    /// Drops a connection that failed, so that the next call makes a new one. It is closed when no call uses it.
     async fn close_failed(&self, failed: &Arc<Connection>) {
         let mut current = self.connection.lock().await;
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, failed)) {
@@ -133,17 +134,14 @@ impl McpTool {
     async fn answer(&self, operation: &str, arguments: &serde_json::Value) -> Result<ToolReply, String> {
         let _turn = turn(&self.tool, &self.calls).await;
         let connection = self.connection().await?;
-        let answered = match timeout(self.limits.call, connection.call(operation, arguments)).await {
-            Ok(answered) => answered,
-            Err(_) => Err(format!("no reply within {} s", self.limits.call.as_secs_f64())),
+        let message = match timeout(self.limits.call, connection.call(operation, arguments)).await {
+            Ok(Ok(reply)) => return Ok(reply),
+            Ok(Err(CallFailure::Call(message))) => return Err(connection.with_tail(message).await),
+            Ok(Err(CallFailure::Connection(message))) => message,
+            Err(_) => format!("no reply within {} s", self.limits.call.as_secs_f64()),
         };
-        match answered {
-            Ok(reply) => Ok(reply),
-            Err(message) => {
-                self.close_failed(&connection).await;
-                Err(connection.explained(message).await)
-            }
-        }
+        self.close_failed(&connection).await;
+        Err(connection.explained(message).await)
     }
 
     fn fault(&self, message: String) -> ToolFault {

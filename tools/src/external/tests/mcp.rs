@@ -19,7 +19,7 @@ while read -r line; do
     *'"initialize"'*) say '"result": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "shell", "version": "1"}}' ;;
     *'"tools/list"'*)
       tools=
-      for name in count refuse invalid exit hang large; do
+      for name in count refuse invalid throw exit hang large slow; do
         tools="$tools${tools:+, }{\"name\": \"$name\", \"description\": \"$name it\", \"inputSchema\": {\"type\": \"object\"}}"
       done
       say "\"result\": {\"tools\": [$tools]}" ;;
@@ -28,9 +28,13 @@ while read -r line; do
       case $line in
         *'"refuse"'*) say '"result": {"content": [{"type": "text", "text": "unknown city"}], "isError": true}' ;;
         *'"invalid"'*) say '"error": {"code": -32602, "message": "city is not a number"}' ;;
+        *'"throw"'*) say '"error": {"code": -32603, "message": "no data for Kyoto"}' ;;
         *'"exit"'*) echo 'low on fuel' >&2; exit 3 ;;
         *'"hang"'*) ;;
         *'"large"'*) head -c 10000000 /dev/zero | tr '\0' x; echo ;;
+        *'"slow"'*) # waits for a file, and replies with the number of the process
+          while [ ! -e "$0.go" ]; do sleep 0.05; done
+          say "\"result\": {\"content\": [{\"type\": \"text\", \"text\": \"$$\"}]}" ;;
         *) say "\"result\": {\"content\": [{\"type\": \"text\", \"text\": \"$count\"}]}" ;;
       esac ;;
   esac
@@ -56,15 +60,20 @@ async fn a_server_answers_calls_until_it_fails() {
     let text = |text: &str| Ok(ToolReply::External(ExternalReply::Text(text.to_owned())));
     let refused = |text: &str| Ok(ToolReply::External(ExternalReply::Refused(text.to_owned())));
     let operations = tool.operations().await.unwrap();
-    assert_eq!((operations.len(), operations[0].name.as_str()), (6, "count"));
+    assert_eq!((operations.len(), operations[0].name.as_str()), (8, "count"));
     assert_eq!(tool.call(&call("count")).await, text("1"));
     assert_eq!(tool.call(&call("refuse")).await, refused("unknown city"));
     assert_eq!(tool.call(&call("invalid")).await, refused("city is not a number"));
-    assert_eq!(tool.call(&call("count")).await, text("4"), "the same process");
+    for (operation, part) in
+        [("none", "no tool `none`; it has count, refuse"), ("throw", "no data for Kyoto")]
+    {
+        let fault = tool.call(&call(operation)).await.unwrap_err().to_string();
+        assert!(fault.contains(part), "{operation}: {fault}");
+    }
+    assert_eq!(tool.call(&call("count")).await, text("5"), "the same process");
     for (operation, parts) in [
         ("exit", &["the program ended (exit status: 3)", "low on fuel"][..]),
         ("large", &["the reply is longer than 1 MiB"]),
-        ("none", &["no tool `none`; it has count, refuse"]),
     ] {
         let fault = tool.call(&call(operation)).await.unwrap_err().to_string();
         assert!(parts.iter().all(|part| fault.contains(part)), "{operation}: {fault}");
@@ -87,5 +96,53 @@ async fn a_server_that_hangs_or_is_none_is_a_fault() {
         let other = self::tool(folder.path(), script, limits);
         let fault = other.call(&call("count")).await.unwrap_err().to_string();
         assert!(fault.contains(why), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_hangs_does_not_end_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = ToolLimits { call: Duration::from_secs(2), ..ToolLimits::default() };
+    let tool = tool(folder.path(), SERVER, limits);
+    let connection = tool.connection().await.unwrap();
+    let arguments = json!({});
+    let hanging = async {
+        let fault = tool.call(&call("hang")).await.unwrap_err().to_string();
+        std::fs::write(folder.path().join("server.sh.go"), "").unwrap();
+        fault
+    };
+    let (fault, slow) = tokio::join!(hanging, connection.call("slow", &arguments));
+    assert!(fault.starts_with("weather: no reply within 2 s"), "{fault}");
+    let process = match slow {
+        Ok(ToolReply::External(ExternalReply::Text(process))) => process,
+        other => panic!("{other:?}"),
+    };
+    let text = |text: &str| Ok(ToolReply::External(ExternalReply::Text(text.to_owned())));
+    assert_eq!(tool.call(&call("count")).await, text("1"), "another process");
+    let is_running = || {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        status.contains("State:") && !status.contains("State:\tZ")
+    };
+    drop(connection);
+    // The system ends it some time after the signal.
+    for _ in 0..1000 {
+        if !is_running() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(!is_running(), "process {process} was not killed");
+}
+
+#[tokio::test]
+async fn all_calls_in_progress_say_how_the_program_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = tool(folder.path(), SERVER, ToolLimits::default());
+    tool.operations().await.unwrap();
+    let (hang, exit) = (call("hang"), call("exit"));
+    let (one, other) = tokio::join!(tool.call(&hang), tool.call(&exit));
+    for fault in [one, other] {
+        let fault = fault.unwrap_err().to_string();
+        assert!(fault.contains("the program ended (exit status: 3)"), "{fault}");
     }
 }
