@@ -249,10 +249,10 @@ impl HttpClient {
 
     /// Returns the URL to which a response redirects, if it may be followed.
     fn redirected(&self, method: &Method, url: &Url, response: &Response) -> Result<Url, HttpError> {
-        let refused = |why: &str| Err(HttpError::redirect(format!("status {}{why}", response.status())));
+        let refused = |why: &str| HttpError::redirect(format!("status {}{why}", response.status()));
         let place = response.headers().get(LOCATION).and_then(|place| str::from_utf8(place.as_bytes()).ok());
         let Some(next) = place.and_then(|place| url.join(place).ok()) else {
-            return refused(" without a location");
+            return Err(refused(" without a location"));
         };
         let why = match &self.settings.redirects {
             Some(_) if url.scheme() == "https" && next.scheme() != "https" => "is not encrypted",
@@ -260,7 +260,9 @@ impl HttpClient {
             Some(_) => "is not an allowed host",
             None => "is not followed; hint: use the new address if you trust it",
         };
-        refused(&format!(" with a redirect to {}, which {why}", host_and_port(&next)))
+        let is_moved = (next.path(), next.query()) == (url.path(), url.query());
+        let error = refused(&format!(" with a redirect to {}, which {why}", host_and_port(&next)));
+        Err(HttpError { is_refused: !is_moved, ..error })
     }
 
     /// Reads a response up to the size limit.
@@ -290,7 +292,8 @@ impl HttpClient {
             }
         }
         if is_too_long && is_accepted {
-            return Err(HttpError::last(format!("the response is longer than {most} bytes")));
+            let error = HttpError::last(format!("the response is longer than {most} bytes"));
+            return Err(HttpError { is_refused: true, ..error });
         }
         body.truncate(most);
         let (status, headers) = (response.status(), response.headers().clone());
@@ -335,6 +338,7 @@ mod tests {
             "/shut" => (response.status(503).header("retry-after", "3600"), ""),
             "/broken" if before < 2 => (response.status(500), ""),
             "/out" => (response.status(302).header("location", format!("{}/page", server.elsewhere)), ""),
+            "/moved" => (response.status(301).header("location", format!("{}/moved", server.elsewhere)), ""),
             "/in" => (response.status(307).header("location", "/page"), ""),
             "/round" => (response.status(302).header("location", "/round"), ""),
             "/nowhere" => (response.status(302), ""),
@@ -438,16 +442,19 @@ mod tests {
         let redirects = move |to: &Url| to.origin() == allowed.origin();
         let client = HttpClient::new(HttpSettings { redirects: Some(Box::new(redirects)), ..settings() });
         let client = client.unwrap();
-        for (path, requests, message) in [
-            ("/shut", 1, "status 503 Service Unavailable (Retry-After: 3600 s)"),
-            ("/forbidden", 1, "status 403 Forbidden"),
-            ("/out", 1, "status 302 Found with a redirect to example.com, which is not an allowed host"),
-            ("/round", 6, "too many redirects"),
-            ("/nowhere", 1, "status 302 Found without a location"),
-            ("/long", 1, "the response is longer than 1048576 bytes"),
-            ("/declared", 1, "the response is longer than 1048576 bytes"),
+        let elsewhere = "with a redirect to example.com, which is not an allowed host";
+        for (path, requests, is_refused, message) in [
+            ("/shut", 1, false, "status 503 Service Unavailable (Retry-After: 3600 s)"),
+            ("/forbidden", 1, false, "status 403 Forbidden"),
+            ("/out", 1, true, &format!("status 302 Found {elsewhere}")),
+            ("/moved", 1, false, &format!("status 301 Moved Permanently {elsewhere}")),
+            ("/round", 6, false, "too many redirects"),
+            ("/nowhere", 1, false, "status 302 Found without a location"),
+            ("/long", 1, true, "the response is longer than 1048576 bytes"),
+            ("/declared", 1, true, "the response is longer than 1048576 bytes"),
         ] {
-            assert_eq!(get(&client, &url, path).await.unwrap_err().to_string(), message);
+            let error = get(&client, &url, path).await.unwrap_err();
+            assert_eq!((error.to_string().as_str(), error.is_refused), (message, is_refused));
             assert_eq!(server.requests().len(), requests, "{path}");
         }
         let error = get(&client, &"ftp://127.0.0.1/".parse().unwrap(), "/").await.unwrap_err();

@@ -109,6 +109,9 @@ pub struct HttpError {
     pub is_network: bool,
     /// Whether the service did not respond in time.
     pub is_timeout: bool,
+    /// Whether the URL leads to a response that is not read: it is too long, or redirects where redirects may not lead.
+    /// Not for redirects that keep path and query, because the whole service has moved then.
+    pub is_refused: bool,
     /// Whether another attempt may succeed.
     pub again: bool,
 }
@@ -121,7 +124,14 @@ impl HttpError {
 
     /// Creates an error that another attempt would repeat.
     pub fn last(message: impl Into<String>) -> Self {
-        Self { message: message.into(), response: None, is_network: false, is_timeout: false, again: false }
+        Self {
+            message: message.into(),
+            response: None,
+            is_network: false,
+            is_timeout: false,
+            is_refused: false,
+            again: false,
+        }
     }
 
     /// Creates an error of a redirect that may not be followed.

@@ -9,7 +9,7 @@ const WORDS_AROUND: usize = 50;
 /// Maximum number of words of a candidate; the first ones are kept.
 const WORDS_OF_TARGET: usize = 100;
 /// Maximum total size in bytes of the texts of one page's candidates, before they are truncated to a number
-/// of words.
+/// of words. Each element that is visited counts as one byte.
 const MAX_TEXT: usize = 1 << 28;
 
 /// The texts of a page's candidates.
@@ -33,23 +33,32 @@ impl<'t> CandidateTexts<'t> {
     /// Fails if the page has no such element, if the element is text or is within an empty `text` element, or
     /// if the page's texts get too long.
     pub fn write(&mut self, candidate: &str, brackets: Brackets) -> Result<String, TextError> {
-        let view = self.pruner.prune(&[candidate], PruneLimits::default())?;
+        let view = self.pruner.prune(&[candidate], PruneLimits::default());
+        self.count(self.pruner.visited())?;
+        let view = view?;
         let place = view.entries.iter().position(|entry| entry.keeps_ident);
         let place = place.ok_or_else(|| TextError::NoSuchElement(candidate.to_owned()))?;
+        // Before anything is written, because text that ends with an error is not counted.
+        let is_empty_text = |at: usize| view.node(at).is_text && view.node(at).text.is_empty();
+        if (0..view.entries.len()).any(is_empty_text) {
+            return Err(TextError::EmptyText);
+        }
         let around = if place == 0 {
             String::new()
         } else {
             self.text.text_of(&view, 0, Some(place), &mut IdNumbers::default(), brackets)?
         };
         let target = self.text.text_of(&view, place, None, &mut IdNumbers::default(), brackets)?;
-        self.written += around.len() + target.len() + view.entries.len();
-        if self.written > MAX_TEXT {
-            return Err(TextError::TooMuchText { most: MAX_TEXT });
-        }
+        self.count(around.len() + target.len())?;
         let around = as_path(&around);
         let last = around.rmatch_indices(' ').nth(WORDS_AROUND - 1).map_or(0, |(at, blank)| at + blank.len());
         let first = target.match_indices(' ').nth(WORDS_OF_TARGET - 1).map_or(target.len(), |(at, _)| at);
         Ok(format!("ancestors: {}\ntarget: {}", &around[last..], &target[..first]))
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), TextError> {
+        self.written += bytes;
+        if self.written > MAX_TEXT { Err(TextError::TooMuchText { most: MAX_TEXT }) } else { Ok(()) }
     }
 }
 
@@ -75,4 +84,35 @@ fn as_path(text: &str) -> String {
         }
     }
     path.trim_matches(' ').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_that_are_dropped_count() {
+        let namesakes = "<a backend_node_id=\"1\"/>".repeat(1_000);
+        let page = format!(
+            "<html backend_node_id=\"1\"><b backend_node_id=\"2\"><b backend_node_id=\"3\">{namesakes}</b>\
+             </b><i backend_node_id=\"4\"/></html>"
+        );
+        let tree = Tree::parse(&page).unwrap();
+        let mut texts = CandidateTexts::new(&tree);
+        texts.write("4", Brackets::Round).unwrap();
+        assert!(texts.written > 1_000, "{}", texts.written);
+        texts.written = MAX_TEXT - 1_000;
+        assert!(matches!(texts.write("4", Brackets::Round), Err(TextError::TooMuchText { .. })));
+    }
+
+    #[test]
+    fn texts_that_fail_are_not_written() {
+        let text = "word ".repeat(1 << 20);
+        let page = format!("<html backend_node_id=\"1\">{text}<a backend_node_id=\"2\"><text/></a></html>");
+        let tree = Tree::parse(&page).unwrap();
+        let mut texts = CandidateTexts::new(&tree);
+        for _ in 0..10_000 {
+            assert_eq!(texts.write("2", Brackets::Round), Err(TextError::EmptyText));
+        }
+    }
 }

@@ -61,6 +61,7 @@ impl<'t> Pruner<'t> {
         let tree = self.tree;
         self.round += 1;
         self.idents.clear();
+        self.nodes.clear();
         for id in candidates {
             let ident = tree.ident_number(id).filter(|ident| tree.find(*ident) != NONE && !id.is_empty());
             let ident = ident.ok_or_else(|| TextError::NoSuchElement((*id).to_owned()))?;
@@ -75,6 +76,11 @@ impl<'t> Pruner<'t> {
             return Err(TextError::RootIsText);
         }
         Ok(self.view())
+    }
+
+    /// Number of elements that the last call of [`prune`](Self::prune) visited, also those that it dropped.
+    pub(super) fn visited(&self) -> usize {
+        self.nodes.len()
     }
 
     fn keep(&mut self, node: u32) {
@@ -117,7 +123,6 @@ impl<'t> Pruner<'t> {
 
     fn view(&mut self) -> View<'t> {
         let (tree, round) = (self.tree, self.round);
-        self.nodes.clear();
         for ident in &self.idents {
             self.nodes.extend(tree.elements_named(*ident));
         }

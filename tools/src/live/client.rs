@@ -54,17 +54,19 @@ impl Client {
         address: Url,
         missing: Missing,
         read: impl Fn(&str) -> Result<T, HttpError> + Clone + Send + Sync + 'static,
-    ) -> Result<T, String> {
+    ) -> Result<T, HttpError> {
         if let Some(documents) = self.documents.clone() {
             let (address, read) = (address.clone(), read.clone());
             let kept = move || documents.get(address.as_str()).and_then(|text| read(&text).ok());
-            if let Some(kept) = spawn_blocking(kept).await.map_err(|error| error.to_string())? {
+            let kept = spawn_blocking(kept).await.map_err(|error| HttpError::last(error.to_string()))?;
+            if let Some(kept) = kept {
                 return Ok(kept);
             }
         }
         let request = HttpRequest { accepts: missing.accepts(), ..HttpRequest::get(address.as_str()) };
         let read = |response| self.read(&address, response, read.clone());
-        self.client.send(&request, read).await.map_err(|error| format!("{address}: {error}"))
+        let document = self.client.send(&request, read).await;
+        document.map_err(|error| HttpError { message: format!("{address}: {error}"), ..error })
     }
 
     /// Parses and caches a response.

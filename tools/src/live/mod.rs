@@ -96,7 +96,12 @@ impl LiveWiki {
             WikiRequest::Find(_) => Missing::IsFault,
             WikiRequest::Path(_) | WikiRequest::Address(_) => Missing::IsPage,
         };
-        self.client.document(address, missing, move |html| Ok(page::read(html, reading))).await
+        let page = self.client.document(address, missing, move |html| Ok(page::read(html, reading))).await;
+        match page {
+            // Also an error of the agent: every attempt at this address would end like this.
+            Err(error) if error.is_refused => Ok(WikiPage::Unreadable { message: error.message }),
+            page => page.map_err(|error| error.message),
+        }
     }
 
     /// Uses the site's search instead of Google's: first for all words of the question, then for any of them.
@@ -104,7 +109,8 @@ impl LiveWiki {
         let query = query.strip_suffix(SEARCHED_SITE).unwrap_or(query);
         for words in site::searches(query) {
             let address = self.site.search(&words, most);
-            let titles = self.client.document(address, Missing::IsFault, found_titles).await?;
+            let titles = self.client.document(address, Missing::IsFault, found_titles).await;
+            let titles = titles.map_err(|error| error.message)?;
             if !titles.is_empty() {
                 let most = usize::try_from(most).unwrap_or(usize::MAX);
                 return Ok(titles.iter().take(most).map(|title| page_address(&escaped(title))).collect());

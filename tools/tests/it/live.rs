@@ -122,6 +122,7 @@ async fn answer(State(site): State<Site>, request: Request) -> Response {
         "/wiki/Always_fails" => status(502),
         "/wiki/Elsewhere" => redirect("https://example.com/wiki/X"),
         "/wiki/Inside" => redirect("http://169.254.169.254/latest/meta-data"),
+        "/wiki/Moved" => redirect("https://example.com/wiki/Moved"),
         "/wiki/Round" => redirect("/wiki/Round"),
         "/wiki/Nowhere" => status(302),
         "/wiki/Forbidden" => status(403),
@@ -257,25 +258,41 @@ async fn what_does_not_pass_is_a_fault() {
     for (name, requests, told) in [
         ("Always_fails", 3, "502"),
         ("Always_cut", 3, ""),
-        ("Elsewhere", 1, "example.com, which is not an allowed host"),
-        ("Inside", 1, "169.254.169.254, which is not an allowed host"),
+        ("Moved", 1, "example.com, which is not an allowed host"),
         ("Round", 6, "too many redirects"),
         ("Nowhere", 1, "without a location"),
         ("Forbidden", 1, "403"),
         ("Shut", 1, "Retry-After: 3600 s"),
-        ("Long", 1, "longer than 1048576 bytes"),
-        ("Declared", 1, "longer than 1048576 bytes"),
     ] {
         let before = site.requests();
         let fault = ask(&wiki, &format!("/wiki/{name}")).await.unwrap_err();
         assert!(fault.tool == "wiki" && fault.message.contains(told), "{name}: {fault}");
         assert_eq!(site.requests() - before, requests, "{name}");
     }
+    let gone = LiveWiki::new(settings("http://127.0.0.1:1", None)).unwrap();
+    assert!(ask(&gone, "Kyoto").await.is_err());
+}
+
+#[tokio::test]
+async fn addresses_that_lead_to_no_page_are_errors_of_the_agent() {
+    let site = Site::default();
+    let wiki = wiki(&site).await;
+    for (name, told) in [
+        ("Elsewhere", "example.com, which is not an allowed host"),
+        ("Inside", "169.254.169.254, which is not an allowed host"),
+        ("Long", "longer than 1048576 bytes"),
+        ("Declared", "longer than 1048576 bytes"),
+    ] {
+        let before = site.requests();
+        let Ok(WikiPage::Unreadable { message }) = ask(&wiki, &format!("/wiki/{name}")).await else {
+            panic!("{name}")
+        };
+        assert!(message.contains(told), "{name}: {message}");
+        assert_eq!(site.requests() - before, 1, "{name}");
+    }
     // The limit, and the buffers of both sides.
     let sent = site.sent.load(Ordering::SeqCst);
     assert!(sent < 16 << 20, "{sent} bytes of 50 MB were sent");
-    let gone = LiveWiki::new(settings("http://127.0.0.1:1", None)).unwrap();
-    assert!(ask(&gone, "Kyoto").await.is_err());
 }
 
 #[tokio::test]

@@ -31,6 +31,8 @@ const LEAVING_LIMIT: Duration = Duration::from_secs(5);
 const LEAVING_PAUSE: Duration = Duration::from_millis(10);
 /// The key of an element reference in JSON, as defined by the WebDriver standard.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// Maximum number of bytes of an element's identifier. Those of chromedriver have about 80.
+const LONGEST_ID: usize = 256;
 /// Maximum number of elements returned by a search.
 const MOST_FOUND: usize = 1000;
 /// Maximum number of bytes typed.
@@ -337,8 +339,17 @@ impl BrowserLease {
 
 /// Returns the element that a script returned.
 fn element(session: &Session, value: &Value) -> Option<PageElement> {
-    let reference = ElementRef::from(value.get(ELEMENT)?.as_str()?.to_owned());
-    Some(PageElement(Element::from_element_id(session.client(), reference)))
+    let id = value.get(ELEMENT)?.as_str().filter(|id| is_element_id(id))?;
+    Some(PageElement(Element::from_element_id(session.client(), ElementRef::from(id.to_owned()))))
+}
+
+/// Whether the WebDriver server may have chosen an identifier. It becomes a segment of the path of requests, and a page
+/// can make scripts return any value: `../..` would be another command.
+fn is_element_id(id: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    id.len() <= LONGEST_ID
+        && id.bytes().all(is_allowed)
+        && id.bytes().any(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// A folder for the screenshots of one episode, named by the identifier of its unit as in the samples.
@@ -376,6 +387,22 @@ impl Screenshots {
         };
         if let Err(error) = kept.await {
             tracing::warn!(path = %path.display(), %error, "failed to write a screenshot");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_of_elements_stay_within_a_path_segment() {
+        for id in ["f.0AB3C1.d.77F2.e.12", "3b1f6c9e-8a0d-4c2b-9a57-0c1d2e3f4a5b", "node_1"] {
+            assert!(is_element_id(id), "{id}");
+        }
+        let long = "a".repeat(LONGEST_ID + 1);
+        for id in ["", ".", "..", "../../url", "a/../b", "a%2f", "a?b", "a#b", "é", "a b", &long] {
+            assert!(!is_element_id(id), "{id}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! closed implicitly, an end tag closes everything up to its start tag, and an end tag without a start tag is
 //! ignored. An element's text is a range of the page's text, so that deep nesting costs nothing.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -29,6 +29,8 @@ const SILENT: [&str; 5] = ["rt", "rp", "style", "script", "template"];
 const VERBATIM: [&str; 2] = ["pre", "textarea"];
 /// The class of headings in a list of search results.
 const RESULT_HEADING: &str = "mw-search-result-heading";
+/// Size in bytes of the pieces that are tokenized at a time. The tokenizer uses 32-bit counts.
+const PIECE: usize = 64 << 10;
 
 /// A page's text and the ranges of its relevant elements, each kind in document order.
 #[derive(Debug, Default)]
@@ -43,21 +45,25 @@ pub(super) struct Elements {
 }
 
 impl Elements {
-    /// Parses a page.
-    pub(super) fn read(html: &str) -> Self {
+    /// Parses a page. Fails if a tag or comment fills a whole piece.
+    pub(super) fn read(html: &str) -> Result<Self, &'static str> {
         let options = TokenizerOpts { discard_bom: false, ..TokenizerOpts::default() };
         let tokenizer = Tokenizer::new(Sink::default(), options);
         let input = BufferQueue::default();
-        // The tokenizer uses 32-bit counts.
-        for piece in pieces(&references::rewrite(html), 1 << 20) {
+        for piece in pieces(&references::rewrite(html), PIECE) {
             input.push_back(StrTendril::from(piece));
             // No scripts are run, so the tokenizer never waits for one.
             while !input.is_empty() {
                 let _ = tokenizer.feed(&input);
             }
+            // The tokenizer compares each attribute with all earlier ones of its tag. Text always has tokens.
+            let has_token = tokenizer.sink.has_token.replace(false);
+            if !has_token && piece.len() >= PIECE {
+                return Err("a tag or comment of the page is too long");
+            }
         }
         tokenizer.end();
-        tokenizer.sink.tree.into_inner().finish()
+        Ok(tokenizer.sink.tree.into_inner().finish())
     }
 
     /// Texts of the headings of search results.
@@ -218,12 +224,17 @@ fn has_class(tag: &Tag, class: &str) -> bool {
 #[derive(Debug, Default)]
 struct Sink {
     tree: RefCell<Tree>,
+    /// Whether the current piece has a token.
+    has_token: Cell<bool>,
 }
 
 impl TokenSink for Sink {
     type Handle = ();
 
     fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
+        if !matches!(token, Token::ParseError(_)) {
+            self.has_token.set(true);
+        }
         let mut tree = self.tree.borrow_mut();
         match token {
             Token::CharacterTokens(text) => tree.pending.push_str(&text),
@@ -246,7 +257,7 @@ mod tests {
     use super::*;
 
     fn paragraphs(html: &str) -> Vec<String> {
-        Elements::read(html).paragraphs_and_lists().map(str::to_owned).collect()
+        Elements::read(html).unwrap().paragraphs_and_lists().map(str::to_owned).collect()
     }
 
     #[test]
@@ -281,14 +292,33 @@ mod tests {
     fn entities_and_classes() {
         assert_eq!(paragraphs("<p>a&nbsp;&amp;&#32;&#x5c71;</p>"), ["a\u{a0}& 山"]);
         let html = "<div class=\"x mw-search-result-heading\"> One </div><div class=mw-search>no</div>";
-        assert_eq!(Elements::read(html).headings().collect::<Vec<_>>(), [" One "]);
+        assert_eq!(Elements::read(html).unwrap().headings().collect::<Vec<_>>(), [" One "]);
     }
 
     #[test]
     fn deep_nesting_is_read_in_one_go() {
         let html = "<p>a<b>".repeat(200_000) + &"</i>".repeat(200_000);
-        let elements = Elements::read(&html);
+        let elements = Elements::read(&html).unwrap();
         assert_eq!(elements.paragraphs.len(), 200_000);
         assert_eq!(elements.text.len(), 200_000);
+    }
+
+    #[test]
+    fn pieces_do_not_change_what_is_read() {
+        let end = "a&amp;b\r\n<b title='&lt;'>é</b><!-- no -->&#x5c71;</p>";
+        for length in PIECE - end.len() - 3..PIECE {
+            let text = "x".repeat(length);
+            assert_eq!(paragraphs(&format!("<p>{text}{end}")), [format!("{text}a&b\né山")]);
+        }
+    }
+
+    #[test]
+    fn a_tag_of_many_attributes_is_refused() {
+        let value = "x".repeat(50);
+        let attributes: String = (0..4_000).map(|number| format!(" a{number}={value}")).collect();
+        assert!(Elements::read(&format!("<p>a</p><p{attributes}>")).is_err());
+        let (comment, script) = ("x".repeat(PIECE - 7), "if (a <b && c) ".repeat(PIECE));
+        let html = format!("<p>a<!--{comment}-->b<script>{script}</script>c</p>");
+        assert_eq!(paragraphs(&html), ["abc"]);
     }
 }

@@ -53,8 +53,8 @@ pub enum WikiPage {
         /// Its first sentences, at most [`MOST_SENTENCES`].
         sentences: Vec<String>,
     },
-    /// The page's text cannot be read (paper behaviour only), or there is no page at such an address: the
-    /// original raises.
+    /// The page's text cannot be read (escapes, in paper behaviour only, or a limit), or there is no page at
+    /// such an address: the original raises.
     Unreadable {
         /// The reason, for people.
         message: String,
@@ -97,17 +97,24 @@ fn read_with(
     html: &str,
     read: impl Fn(&str) -> Result<String, &'static str>,
 ) -> Result<WikiPage, &'static str> {
-    let elements = Elements::read(html);
-    let results: Vec<String> =
-        elements.headings().map(|heading| read(strip(heading))).collect::<Result<_, _>>()?;
-    if !results.is_empty() {
-        return Ok(WikiPage::Listed(results.into_iter().take(MOST_RESULTS).collect()));
-    }
+    let elements = Elements::read(html)?;
     let mut looked_at = 0usize;
     let mut bounded = |text: &str| {
         looked_at = looked_at.saturating_add(text.len());
         if looked_at > MOST_TEXT { Err("the page holds more text than is read") } else { Ok(()) }
     };
+    let mut results = Vec::new();
+    for heading in elements.headings() {
+        bounded(heading)?;
+        // All are cleaned, because any may fail; only the first are kept.
+        let title = read(strip(heading))?;
+        if results.len() < MOST_RESULTS {
+            results.push(title);
+        }
+    }
+    if !results.is_empty() {
+        return Ok(WikiPage::Listed(results));
+    }
     for text in elements.paragraphs_and_lists() {
         bounded(text)?;
         if text.contains("may refer to:") {
@@ -202,6 +209,12 @@ mod tests {
     #[test]
     fn a_page_of_nested_paragraphs_is_refused_in_bounded_time() {
         let html = "<p>one two three four five six seven eight nine ten eleven".repeat(20_000);
+        assert!(matches!(read(&html, Behaviour::Paper), WikiPage::Unreadable { .. }));
+    }
+
+    #[test]
+    fn a_page_of_nested_results_is_refused_in_bounded_memory() {
+        let html = "<div class=mw-search-result-heading>title".repeat(20_000);
         assert!(matches!(read(&html, Behaviour::Paper), WikiPage::Unreadable { .. }));
     }
 

@@ -31,6 +31,21 @@ async fn boxes_are_dismissed() {
     assert!(left.is_err() || lease.read_visible_texts(None).await.is_err(), "{left:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn values_that_look_like_elements_are_not_sent_back() {
+    if !lumos_capabilities::has_browser() {
+        return;
+    }
+    let site = Site::start().await;
+    let pool = TestPool::new(1);
+    let mut lease = pool.session().await.unwrap();
+    lease.goto(&site.page("/")).await.unwrap();
+    assert!(lease.find("return document.body;", Vec::new()).await.unwrap().is_ok());
+    // chromedriver itself rejects some.
+    let forged = "return { 'element-6066-11e4-a52e-4f735466cecf': '../../url' };";
+    assert!(!matches!(lease.find(forged, Vec::new()).await, Ok(Ok(_))));
+}
+
 /// Returns the files of `/downloads` in and below a folder.
 fn downloads(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
