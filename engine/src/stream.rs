@@ -15,6 +15,8 @@ use crate::tokenizer::Tokenizer;
 
 /// Decoding returns this character for an incomplete byte sequence.
 const INCOMPLETE: char = '\u{FFFD}';
+/// Tokens without text are kept in the window up to this number of tokens.
+const LONGEST_WINDOW: usize = 16;
 
 /// New tokens of a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,7 +102,8 @@ impl GenerationStream {
 /// Decodes a growing sequence incrementally, using a window of the last tokens only.
 struct GrowingText {
     tokens: Vec<u32>,
-    /// `tokens[..settled]` are context; the text up to `read` has been returned.
+    /// `tokens[settled..read]` is the context in which new tokens are decoded; the text up to `read` has been
+    /// returned.
     settled: usize,
     read: usize,
     stops: Vec<String>,
@@ -124,8 +127,16 @@ impl GrowingText {
         if whole.ends_with(INCOMPLETE) {
             return Ok(String::new());
         }
-        self.held.push_str(after(&whole, &before));
-        (self.settled, self.read) = (self.read, self.tokens.len());
+        let new = after(&whole, &before);
+        if !new.is_empty() {
+            self.settled = self.read;
+        } else if self.tokens.len() - self.settled > LONGEST_WINDOW {
+            self.tokens.truncate(self.read);
+        }
+        // After tokens without text, such as special tokens, the context stays: decoding strips the blank at the
+        // start of a text.
+        self.read = self.tokens.len();
+        self.held.push_str(new);
         let longest = self.stops.iter().map(String::len).max().unwrap_or(1);
         let certain = first_stop(&self.held, &self.stops)
             .unwrap_or_else(|| self.held.floor_char_boundary((self.held.len() + 1).saturating_sub(longest)));
@@ -196,5 +207,17 @@ mod tests {
         assert_eq!(pieces(&["thin"]).1, " in the é 漢字 🙂 a ");
         assert_eq!(pieces(&["never"]).1, " in the é 漢字 🙂 a thin");
         assert_eq!(pieces(&["hat", "never", "a "]).1, " in the é 漢字 🙂 ");
+        // Special tokens have no text and leave the blank that follows them.
+        let the = tokenizer.id("▁the").unwrap();
+        let (_, new) = all.split_at(prompt.len());
+        let (first, rest) = new.split_at(new.iter().position(|token| *token == the).unwrap());
+        for count in [1, 40] {
+            let mut growing = GrowingText::new(&prompt, Vec::new());
+            for token in [first, vec![2; count].as_slice(), rest].concat() {
+                growing.push(&[token], &tokenizer).unwrap();
+            }
+            assert_eq!(growing.given, given);
+            assert!(growing.tokens.len() <= all.len() + LONGEST_WINDOW);
+        }
     }
 }

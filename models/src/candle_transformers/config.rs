@@ -56,9 +56,11 @@ impl ReferenceConfig {
             }
         }
         fields.retain(|_, value| !value.is_null());
-        let rope = ["rope_parameters", "rope_scaling"]
-            .into_iter()
-            .find_map(|name| Some((name.to_owned(), fields.get(name)?.as_object()?.clone())));
+        // As in transformers, `rope_scaling` replaces `rope_parameters` unless it is empty.
+        let rope = ["rope_scaling", "rope_parameters"].into_iter().find_map(|name| {
+            let rope = fields.get(name)?.as_object().filter(|rope| !rope.is_empty())?;
+            Some((name.to_owned(), rope.clone()))
+        });
         let mut config = Self {
             file: checkpoint.config_file().to_owned(),
             architecture: architecture(checkpoint.config()),

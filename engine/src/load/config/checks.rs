@@ -38,6 +38,11 @@ impl<'a> Problem<'a> {
         }
     }
 
+    /// Logs a warning about a field.
+    pub(crate) fn warn(&self, field: &str, reason: impl Display) {
+        tracing::warn!("{}: field `{field}`: {reason}", self.file.display());
+    }
+
     /// Checks the number of layers, before a description is made of them.
     pub(crate) fn check_layers(&self, layers: usize) -> Result<(), LoadError> {
         match layers {

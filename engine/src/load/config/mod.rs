@@ -121,6 +121,26 @@ mod tests {
     }
 
     #[test]
+    fn rope_scaling_replaces_rope_parameters() {
+        let rope = |scaling: &str| {
+            let extra = format!(
+                r#", "model_type": "llama", "rope_scaling": {scaling},
+                "rope_parameters": {{"rope_type": "linear", "factor": 2, "rope_theta": 1e6}}"#
+            );
+            parse(&extra).unwrap().ropes.remove(0)
+        };
+        let yarn = rope(r#"{"type": "yarn", "factor": 4}"#);
+        assert!(matches!(yarn.scaling, RopeScaling::Yarn { factor: 4.0, .. }), "{yarn:?}");
+        // The default, as in transformers.
+        assert_eq!(yarn.theta, 10_000.0);
+        assert_eq!(rope(r#"{"type": "yarn", "factor": 4, "rope_theta": 5e5}"#).theta, 5e5);
+        for empty in ["{}", "null"] {
+            let kept = rope(empty);
+            assert_eq!((kept.theta, kept.scaling), (1e6, RopeScaling::Linear { factor: 2.0 }));
+        }
+    }
+
+    #[test]
     fn end_of_sequence_prefers_the_generation_config() {
         let text = format!(r#"{{{BASE}, "model_type": "mistral", "eos_token_id": 2}}"#);
         let generation = (&br#"{"eos_token_id": [7, 9]}"#[..], Path::new("generation_config.json"));
@@ -189,6 +209,11 @@ mod tests {
             (
                 r#", "model_type": "llama", "rope_scaling": {"type": "ntk", "factor": 2}"#,
                 ["rope_scaling.type", "ntk"],
+            ),
+            (
+                r#", "model_type": "gemma3_text", "rope_scaling": {"type": "linear", "factor": 8},
+                "rope_parameters": {"full_attention": {"rope_type": "default"}}"#,
+                ["rope_scaling", "rope_parameters"],
             ),
             (r#", "model_type": "qwen2", "partial_rotary_factor": 0.5"#, ["partial_rotary_factor", "0.5"]),
             (

@@ -58,7 +58,7 @@ pub(crate) struct RawConfig {
 }
 
 /// `rope_parameters` or `rope_scaling`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(crate) struct RawRope {
     pub(crate) rope_type: Option<String>,
     /// The old name of `rope_type`.

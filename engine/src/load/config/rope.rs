@@ -16,10 +16,12 @@ pub(crate) struct RopeContext<'a> {
     pub(crate) partial: bool,
 }
 
-/// The parameters in the file, and the field that holds them. `rope_parameters` wins.
+/// The parameters in the file, and the field that holds them. As in transformers, a `rope_scaling` that is
+/// not empty replaces `rope_parameters`.
 pub(crate) fn parameters(raw: &RawConfig) -> Option<(&RawRope, &'static str)> {
-    let new = raw.rope_parameters.as_ref().map(|rope| (rope, "rope_parameters"));
-    new.or_else(|| raw.rope_scaling.as_ref().map(|rope| (rope, "rope_scaling")))
+    let old = raw.rope_scaling.as_ref().filter(|rope| **rope != RawRope::default());
+    let new = || raw.rope_parameters.as_ref().map(|rope| (rope, "rope_parameters"));
+    old.map(|rope| (rope, "rope_scaling")).or_else(new)
 }
 
 impl RopeContext<'_> {
@@ -32,7 +34,16 @@ impl RopeContext<'_> {
             let reason = "parameters per type of layer are only supported for Gemma 3";
             return Err(self.problem.unsupported(&format!("{field}.full_attention"), reason));
         }
-        self.rope(parameters, self.raw.rope_theta.unwrap_or(theta))
+        let theta = self.raw.rope_theta.unwrap_or(theta);
+        let replaced = self.raw.rope_parameters.as_ref().and_then(|rope| rope.rope_theta);
+        if let Some((RawRope { rope_theta: None, .. }, "rope_scaling")) = parameters
+            && let Some(replaced) = replaced.filter(|replaced| *replaced != theta)
+        {
+            let reason = format!("ignored {replaced} because of `rope_scaling`, using {theta}");
+            let hint = "set `rope_theta` in `rope_scaling`";
+            self.problem.warn("rope_parameters.rope_theta", format!("{reason}; hint: {hint}"));
+        }
+        self.rope(parameters, theta)
     }
 
     /// A rotary embedding with these parameters, in this field; `theta` is used unless they contain one.

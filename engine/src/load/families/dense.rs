@@ -8,7 +8,7 @@ use crate::load::config::{Problem, RawConfig};
 /// The window of Mistral's configuration class.
 const MISTRAL_WINDOW: usize = 4096;
 /// The window of Qwen's configuration classes.
-const QWEN_WINDOW: usize = 4096;
+pub(super) const QWEN_WINDOW: usize = 4096;
 /// The first layer with a window in Qwen's configuration classes.
 const QWEN_FIRST_WINDOW: usize = 28;
 
@@ -32,7 +32,7 @@ pub(super) fn mistral(raw: &RawConfig, problem: &Problem<'_>) -> Result<ModelCon
 pub(super) fn qwen2(raw: &RawConfig, problem: &Problem<'_>) -> Result<ModelConfig, LoadError> {
     let mut config = plain(raw, problem, Family::Qwen2, &DEFAULTS)?;
     config.block.biases = Biases { query_key_value: true, ..Biases::default() };
-    qwen_windows(&mut config, raw, problem, QWEN_FIRST_WINDOW)?;
+    qwen_windows(&mut config, raw, problem)?;
     Ok(config)
 }
 
@@ -40,20 +40,15 @@ pub(super) fn qwen3(raw: &RawConfig, problem: &Problem<'_>) -> Result<ModelConfi
     let mut config = plain(raw, problem, Family::Qwen3, &Defaults { head_size: Some(128), ..DEFAULTS })?;
     config.block.biases = Biases { feed_forward: false, ..biases(raw) };
     config.block.query_key_norm = QueryKeyNorm::PerHead;
-    qwen_windows(&mut config, raw, problem, QWEN_FIRST_WINDOW)?;
+    qwen_windows(&mut config, raw, problem)?;
     Ok(config)
 }
 
 /// Windows are off unless `use_sliding_window` is set, and then start with `max_window_layers`.
-pub(super) fn qwen_windows(
-    config: &mut ModelConfig,
-    raw: &RawConfig,
-    problem: &Problem<'_>,
-    first: usize,
-) -> Result<(), LoadError> {
+fn qwen_windows(config: &mut ModelConfig, raw: &RawConfig, problem: &Problem<'_>) -> Result<(), LoadError> {
     let used = raw.use_sliding_window.unwrap_or(false);
     let window = raw.sliding_window.unwrap_or(Some(QWEN_WINDOW)).filter(|_| used);
-    let first = raw.max_window_layers.unwrap_or(first);
+    let first = raw.max_window_layers.unwrap_or(QWEN_FIRST_WINDOW);
     set_windows(config, raw, problem, window, |layer| layer >= first)
 }
 

@@ -87,6 +87,9 @@ fn ropes(raw: &RawConfig, problem: &Problem<'_>, config: &ModelConfig) -> Result
     let Some((rope, field)) = parameters(raw) else {
         return Ok([context.rope(None, global)?, context.rope(None, local)?]);
     };
+    if field == "rope_scaling" && raw.rope_parameters.is_some() {
+        return Err(problem.unsupported(field, "not supported together with `rope_parameters`"));
+    }
     let of_type = |rope: &Option<Box<RawRope>>, name: &str, theta: f64| {
         let field = format!("{field}.{name}");
         context.rope(rope.as_deref().map(|rope| (rope, field.as_str())), theta)

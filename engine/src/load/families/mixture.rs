@@ -1,6 +1,6 @@
 //! Mixtures of experts: Mixtral and Qwen3-MoE.
 
-use super::dense::qwen_windows;
+use super::dense::QWEN_WINDOW;
 use super::{DEFAULTS, Defaults, biases, plain, set_windows};
 use crate::error::LoadError;
 use crate::load::block::{Biases, ExpertConfig, ExpertNames, Family, FeedForward, ModelConfig, QueryKeyNorm};
@@ -25,7 +25,10 @@ pub(super) fn qwen3_moe(raw: &RawConfig, problem: &Problem<'_>) -> Result<ModelC
     let mut config = plain(raw, problem, Family::Qwen3Moe, &DEFAULTS)?;
     config.block.biases = Biases { feed_forward: false, ..biases(raw) };
     config.block.query_key_norm = QueryKeyNorm::PerHead;
-    qwen_windows(&mut config, raw, problem, 0)?;
+    // Unlike in Qwen2 and Qwen3, `max_window_layers` has no effect.
+    let used = raw.use_sliding_window.unwrap_or(false);
+    let window = raw.sliding_window.unwrap_or(Some(QWEN_WINDOW)).filter(|_| used);
+    set_windows(&mut config, raw, problem, window, |_| true)?;
     let (count, active) = experts(raw, problem, 128, 8)?;
     let width = raw.moe_intermediate_size.unwrap_or(768);
     let normalised = raw.norm_topk_prob.unwrap_or(false);

@@ -58,6 +58,8 @@ fn qwen() {
     let (count, active, width, names) = (128, 8, 768, ExpertNames::Qwen);
     let experts = FeedForward::Experts(ExpertConfig { count, active, width, normalised: true, names });
     assert!(qwen.layers.iter().all(|layer| layer.feed_forward == experts && layer.window.is_none()));
+    let fields = json!({"max_window_layers": 2, "sliding_window": 64, "use_sliding_window": true});
+    assert_eq!(windows(&parse("Qwen3MoeForCausalLM", [2048, 6144, 4, 32, 4], fields)), [Some(64); 4]);
     let dense = |step: usize| {
         let fields = json!({"head_dim": 128, "decoder_sparse_step": step, "mlp_only_layers": [3]});
         let qwen = parse("Qwen3MoeForCausalLM", [2048, 6144, 6, 32, 4], fields);
