@@ -389,6 +389,9 @@ mod tests {
             let error = check_prompt_template(template).unwrap_err();
             assert!(error.contains(why), "{error}");
         }
+        let deep = format!("{{{{ {}messages }}}}", "not ".repeat(10_000));
+        let error = check_prompt_template(&deep).unwrap_err();
+        assert!(error.contains("a tag has more than 300"), "{error}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use lumos_tasks::{Completion, DraftCounts, Finish, Input, Request, Sampling, Sto
 use super::bos::BosCheck;
 use super::chat::{ChatTemplate, RenderedPrompt, rendered};
 use super::in_process::InProcessModel;
+use super::openai::without_thoughts;
 use super::settings::EngineSettings;
 use super::{ModelBackend, ModelError};
 
@@ -43,6 +44,7 @@ pub(crate) fn chat_template(source: &ModelSource) -> Result<ChatTemplate, LoadEr
 impl ModelBackend for EngineBackend {
     async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
         let is_lumos_layout = matches!(request.input, Input::Raw(_));
+        let is_chat = matches!(request.input, Input::Chat(_));
         let request = engine_request(request, &self.chat)?;
         if let lumos_engine::Prompt::Text(text) = &request.input {
             self.bos.check(text, is_lumos_layout);
@@ -56,7 +58,7 @@ impl ModelBackend for EngineBackend {
         })?;
         let count = |tokens: usize| u32::try_from(tokens).ok();
         Ok(Completion {
-            text: generation.text,
+            text: if is_chat { without_thoughts(&generation.text).to_owned() } else { generation.text },
             finish: match generation.finish {
                 lumos_engine::FinishReason::Stop => Finish::Stop,
                 lumos_engine::FinishReason::EndOfSequence => Finish::EndOfSequence,

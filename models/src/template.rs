@@ -7,6 +7,11 @@
 //! much larger than their operands are estimated before they run. Values that are nested too deeply are also
 //! rejected, since printing or dropping them would exhaust the stack.
 //!
+//! One step can also read a long value for a short result (`s.count('a')`, `x in list`). Operands of comparisons,
+//! filters, tests and methods are therefore charged to a second [budget](READS_PER_BYTE) before they are read.
+//!
+//! minijinja's parser and compiler recurse for each operator, so long tags are rejected before they are parsed.
+//!
 //! The rewriting uses minijinja's unstable machinery, so `Cargo.toml` pins its exact version.
 
 use std::cell::Cell;
@@ -34,8 +39,14 @@ const FUEL: u64 = 1_000_000;
 const FREE_BYTES: u64 = 8 << 20;
 /// Additional bytes that it may build for each byte of input.
 const BYTES_PER_INPUT: u64 = 32;
+/// Bytes that a rendering may read for each byte that it may build.
+const READS_PER_BYTE: u64 = 32;
 /// Maximum size of a template in bytes. Published ones have less than 32 KiB.
-const LONGEST: usize = 1 << 20;
+const LONGEST: usize = 128 << 10;
+/// Maximum names, operators and opening brackets in a tag. Each can nest its expression one level deeper.
+const MOST_OPERATORS: usize = 300;
+/// Maximum `elif` tags of a template. Each nests the rest of its chain one level deeper.
+const MOST_ELIFS: usize = 200;
 /// Bytes charged for a value in addition to its text.
 const VALUE_BYTES: u64 = 16;
 /// Bytes charged for a value that is shared with another one.
@@ -46,7 +57,13 @@ const DEEPEST: usize = 64;
 /// Names that templates cannot write, so that their own filters and functions cannot replace these.
 const CHARGE: &str = "+charge";
 const CHARGE_SHARED: &str = "+charge-shared";
+const READ: &str = "+read";
+const READ_SHALLOW: &str = "+read-shallow";
+const FILTER: &str = "+filter";
+const TEST: &str = "+test";
+const METHOD: &str = "+method";
 const MULTIPLY: &str = "*";
+const SLICE: &str = "[:]";
 
 /// Marks a filter that is looked up by name each time.
 const BY_NAME: u8 = !0;
@@ -55,6 +72,8 @@ thread_local! {
     /// Budget of the rendering on this thread, and the remaining part of it.
     static BUDGET: Cell<u64> = const { Cell::new(0) };
     static LEFT: Cell<u64> = const { Cell::new(0) };
+    /// Bytes that it may still read.
+    static READABLE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// A template that is rendered within limits.
@@ -69,7 +88,7 @@ impl Template {
     /// Compiles a template in the dialect of Hugging Face's tokenizers.
     ///
     /// # Errors
-    /// If it is too long or invalid.
+    /// If it is too long, too deep or invalid.
     pub(super) fn new(source: String) -> Result<Self, Error> {
         let invalid = |reason: String| Err(Error::new(ErrorKind::SyntaxError, reason));
         if source.len() > LONGEST {
@@ -79,8 +98,8 @@ impl Template {
             ));
         }
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
-        if multiplies_constants(&source, &syntax) {
-            return invalid("multiplying a text or list with `*` is not supported".to_owned());
+        if let Err(reason) = check_tokens(&source, &syntax) {
+            return invalid(reason);
         }
         let mut environment = Environment::new();
         environment.set_fuel(Some(FUEL));
@@ -101,7 +120,22 @@ impl Template {
         });
         environment.add_filter(CHARGE, |value: Value| charge(&value).map(|()| value));
         environment.add_filter(CHARGE_SHARED, |value: Value| charge_shared(&value).map(|()| value));
+        environment.add_filter(READ, |value: ValueOrKwargs| {
+            read(weight(&value)?)?;
+            Ok::<_, Error>(value.into_value())
+        });
+        environment.add_filter(READ_SHALLOW, |value: ValueOrKwargs| {
+            read(shallow_weight(&value)?)?;
+            Ok::<_, Error>(value.into_value())
+        });
+        environment.add_filter(FILTER, apply_filter);
+        environment.add_test(TEST, perform_test);
+        environment.add_filter(METHOD, call_method);
         environment.add_filter(MULTIPLY, multiply);
+        environment.add_filter(SLICE, slice);
+        // Jinja2 does not have them, and nested ones would exhaust the stack.
+        environment.remove_filter("chain");
+        environment.remove_filter("zip");
         let guards: [(&'static str, Value, Estimate); 6] = [
             ("replace", Value::from_function(filters::replace), replaced),
             ("join", Value::from_function(filters::join), |args| match args {
@@ -137,6 +171,7 @@ impl Template {
         let budget = FREE_BYTES.saturating_add(BYTES_PER_INPUT.saturating_mul(input_bytes as u64));
         BUDGET.set(budget);
         LEFT.set(budget);
+        READABLE.set(budget.saturating_mul(READS_PER_BYTE));
         let mut output = make_string_output(&mut text);
         eval(&self.environment, &metered(&instructions), context, &blocks, &mut output, AutoEscape::None)?;
         Ok(text)
@@ -151,11 +186,47 @@ impl Template {
     }
 }
 
-/// Whether an operand of `*` is, or may be, a constant string or list. The compiler would multiply it before
-/// any limit applies.
-fn multiplies_constants(source: &str, syntax: &SyntaxConfig) -> bool {
+/// Checks a template before it is parsed. The parser and compiler recurse for each operator and each `elif`, and
+/// compute constants before any limit applies. The error is a message.
+fn check_tokens(source: &str, syntax: &SyntaxConfig) -> Result<(), String> {
     let tokens: Vec<Token<'_>> =
         tokenize(source, false, syntax.clone()).map_while(Result::ok).map(|(token, _)| token).collect();
+    if multiplies_constants(&tokens) {
+        return Err("multiplying a text or list with `*` is not supported".to_owned());
+    }
+    let mut operators = 0;
+    for token in &tokens {
+        match token {
+            Token::VariableStart | Token::BlockStart => operators = 0,
+            // They nest nothing, and long lists consist of them.
+            Token::TemplateData(_)
+            | Token::Str(_)
+            | Token::String(_)
+            | Token::Int(_)
+            | Token::Int128(_)
+            | Token::Float(_)
+            | Token::Comma
+            | Token::Colon
+            | Token::ParenClose
+            | Token::BracketClose
+            | Token::BraceClose
+            | Token::VariableEnd
+            | Token::BlockEnd => {}
+            _ => operators += 1,
+        }
+        if operators > MOST_OPERATORS {
+            return Err(format!("a tag has more than {MOST_OPERATORS} names, operators and brackets"));
+        }
+    }
+    if tokens.iter().filter(|token| matches!(token, Token::Ident("elif"))).count() > MOST_ELIFS {
+        return Err(format!("the template has more than {MOST_ELIFS} `elif` tags"));
+    }
+    Ok(())
+}
+
+/// Whether an operand of `*` is, or may be, a constant string or list. The compiler would multiply it before
+/// any limit applies.
+fn multiplies_constants(tokens: &[Token<'_>]) -> bool {
     let text = |token: &Token<'_>| matches!(token, Token::Str(_) | Token::String(_));
     tokens.windows(3).any(|window| {
         let [left, Token::Mul, right] = window else { return false };
@@ -167,7 +238,8 @@ fn multiplies_constants(source: &str, syntax: &SyntaxConfig) -> bool {
     })
 }
 
-/// Inserts a charge after each instruction that builds a value. Text of the template is written as values.
+/// Inserts charges before instructions that read values and after those that build values. Text of the template is
+/// written as values.
 fn metered<'s>(found: &Instructions<'s>) -> Instructions<'s> {
     let instructions: Vec<&Instruction<'s>> = (0..).map_while(|index| found.get(index)).collect();
     // New index of each instruction, and of the end.
@@ -202,23 +274,75 @@ fn metered<'s>(found: &Instructions<'s>) -> Instructions<'s> {
 fn replacement<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
     let charge = Instruction::ApplyFilter(CHARGE, Some(1), BY_NAME);
     let charge_shared = Instruction::ApplyFilter(CHARGE_SHARED, Some(1), BY_NAME);
+    // These return the value at the end of the stack unchanged.
+    let read = Instruction::ApplyFilter(READ, Some(1), BY_NAME);
+    let read_shallow = Instruction::ApplyFilter(READ_SHALLOW, Some(1), BY_NAME);
     match instruction {
         Instruction::EmitRaw(text) => {
             vec![Instruction::LoadConst(Value::from_safe_string((*text).to_owned())), Instruction::Emit]
         }
         Instruction::Mul => vec![Instruction::ApplyFilter(MULTIPLY, Some(2), BY_NAME), charge],
-        // These build lists and maps from existing values.
-        Instruction::Add
-        | Instruction::Slice
-        | Instruction::BuildMap(_)
-        | Instruction::BuildList(_)
-        | Instruction::BuildTuple(_) => vec![instruction.clone(), charge_shared],
-        Instruction::StringConcat
-        | Instruction::ApplyFilter(..)
-        | Instruction::CallFunction(..)
-        | Instruction::CallMethod(..)
-        | Instruction::CallObject(_) => vec![instruction.clone(), charge],
+        Instruction::Slice => vec![Instruction::ApplyFilter(SLICE, Some(4), BY_NAME), charge_shared],
+        Instruction::Eq
+        | Instruction::Ne
+        | Instruction::Lt
+        | Instruction::Lte
+        | Instruction::Gt
+        | Instruction::Gte
+        | Instruction::In
+        | Instruction::CompareAndPreserve(_) => {
+            vec![read.clone(), Instruction::Swap, read, Instruction::Swap, instruction.clone()]
+        }
+        Instruction::GetItem => {
+            vec![read, Instruction::Swap, read_shallow, Instruction::Swap, instruction.clone()]
+        }
+        Instruction::PushLoop(_) | Instruction::UnpackList(_) | Instruction::FastRecurse => {
+            vec![read_shallow, instruction.clone()]
+        }
+        Instruction::Include(_) => vec![read, instruction.clone()],
+        // Building a map reads its keys.
+        Instruction::BuildMap(_) => vec![instruction.clone(), charge_shared, read],
+        // These build lists from existing values.
+        Instruction::Add | Instruction::BuildList(_) | Instruction::BuildTuple(_) => {
+            vec![instruction.clone(), charge_shared]
+        }
+        Instruction::ApplyFilter(name, count, _) => {
+            let call = |count| Instruction::ApplyFilter(FILTER, count, BY_NAME);
+            [named_call(name, *count, call), vec![charge]].concat()
+        }
+        Instruction::CallMethod(name, count) => {
+            let call = |count| Instruction::ApplyFilter(METHOD, count, BY_NAME);
+            [named_call(name, *count, call), vec![charge]].concat()
+        }
+        Instruction::PerformTest("lower" | "upper", Some(1), _) => vec![read, instruction.clone()],
+        // Other tests without arguments take constant time.
+        Instruction::PerformTest(_, Some(1), _) => vec![instruction.clone()],
+        Instruction::PerformTest(name, count, _) => {
+            named_call(name, *count, |count| Instruction::PerformTest(TEST, count, BY_NAME))
+        }
+        // It may continue a recursive loop.
+        Instruction::CallFunction(_, Some(1)) => vec![read_shallow, instruction.clone(), charge],
+        Instruction::StringConcat | Instruction::CallFunction(..) | Instruction::CallObject(_) => {
+            vec![instruction.clone(), charge]
+        }
         _ => vec![instruction.clone()],
+    }
+}
+
+/// Returns instructions that make a call with a name as an additional last argument.
+fn named_call<'s>(
+    name: &str,
+    count: Option<u16>,
+    call: impl Fn(Option<u16>) -> Instruction<'s>,
+) -> Vec<Instruction<'s>> {
+    let name = Instruction::LoadConst(Value::from(name));
+    match count {
+        Some(count) => vec![name, call(Some(count + 1))],
+        // Their number follows the arguments.
+        None => {
+            let one = Instruction::LoadConst(Value::from(1));
+            vec![name, Instruction::Swap, one, Instruction::Add, call(None)]
+        }
     }
 }
 
@@ -232,6 +356,16 @@ fn too_much() -> Error {
 /// Subtracts bytes from the remaining budget.
 fn spend(bytes: u64) -> Result<(), Error> {
     LEFT.set(LEFT.get().checked_sub(bytes).ok_or_else(too_much)?);
+    Ok(())
+}
+
+/// Subtracts bytes that are about to be read.
+fn read(bytes: u64) -> Result<(), Error> {
+    let too_much = || {
+        let limit = (FREE_BYTES * READS_PER_BYTE) >> 20;
+        Error::new(ErrorKind::OutOfFuel, format!("it reads more than {limit} MiB of text and values"))
+    };
+    READABLE.set(READABLE.get().checked_sub(bytes).ok_or_else(too_much)?);
     Ok(())
 }
 
@@ -249,6 +383,17 @@ fn charge_shared(value: &Value) -> Result<(), Error> {
 /// Returns the size in bytes of a value including everything in it. Fails if it exceeds the whole budget.
 fn weight(value: &Value) -> Result<u64, Error> {
     Ok(Size::of(value)?.bytes)
+}
+
+/// Returns the size in bytes of a string, or of a list without the contents of its items.
+fn shallow_weight(value: &Value) -> Result<u64, Error> {
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable => match value.len() {
+            Some(count) => Ok(VALUE_BYTES.saturating_mul(count as u64)),
+            None => weight(value),
+        },
+        _ => Ok(VALUE_BYTES + value.as_bytes().map_or(0, <[u8]>::len) as u64),
+    }
 }
 
 /// Number of values and bytes in a value.
@@ -305,7 +450,77 @@ fn multiply(state: &mut State, left: Value, right: Value) -> Result<Value, Error
         _ => Ok::<_, Error>(weight(of)?.saturating_mul(times.as_usize().unwrap_or(0) as u64)),
     };
     fits(estimate(&left, &right)?.max(estimate(&right, &left)?))?;
-    state.env().compile_expression("left * right")?.eval(context! { left, right })
+    flat(state.env().compile_expression("left * right")?.eval(context! { left, right })?)
+}
+
+/// Computes `value[start:stop:step]` like minijinja.
+#[allow(clippy::needless_pass_by_value)] // what a filter takes
+fn slice(state: &mut State, value: Value, start: Value, stop: Value, step: Value) -> Result<Value, Error> {
+    read(shallow_weight(&value)?)?;
+    let expression = state.env().compile_expression("value[start:stop:step]")?;
+    flat(expression.eval(context! { value, start, stop, step })?)
+}
+
+/// Computes the items of a lazy list now. Otherwise lists that are sliced again and again would be iterators of
+/// iterators, which exhaust the stack.
+fn flat(value: Value) -> Result<Value, Error> {
+    if value.kind() != ValueKind::Iterable {
+        return Ok(value);
+    }
+    let items: Vec<Value> = value.try_iter()?.collect();
+    Ok(Value::make_object_iterable(items, |items| Box::new(items.iter().cloned())))
+}
+
+/// Separates the arguments of a call from the name, which is the last one.
+fn named(args: Rest<ValueOrKwargs>) -> (String, Vec<Value>) {
+    let mut args = args.into_values();
+    let name = args.pop().unwrap_or_default();
+    (name.to_string(), args)
+}
+
+fn apply_filter(state: &mut State, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let (name, args) = named(args);
+    if !state.perform_test("filter", &[Value::from(name.as_str())])? {
+        return Err(Error::new(ErrorKind::UnknownFilter, format!("filter {name} is unknown")));
+    }
+    read(match name.as_str() {
+        // They do not read the items of a list.
+        "length" | "count" | "first" | "default" | "d" => args.first().map_or(Ok(0), shallow_weight)?,
+        "replace" => weights(&args)?,
+        // They may read their arguments for each item or character.
+        _ => product(&args)?,
+    })?;
+    state.apply_filter(&name, &args)
+}
+
+fn perform_test(state: &mut State, args: Rest<ValueOrKwargs>) -> Result<bool, Error> {
+    let (name, args) = named(args);
+    if !state.perform_test("test", &[Value::from(name.as_str())])? {
+        return Err(Error::new(ErrorKind::UnknownTest, format!("test {name} is unknown")));
+    }
+    read(weights(&args)?)?;
+    state.perform_test(&name, &args)
+}
+
+fn call_method(state: &mut State, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let (name, args) = named(args);
+    read(match name.as_str() {
+        "strip" | "lstrip" | "rstrip" | "format" => product(&args)?,
+        _ => weights(&args)?,
+    })?;
+    let [value, args @ ..] = &args[..] else { return Err(Error::from(ErrorKind::MissingArgument)) };
+    value.call_method(state, &name, args)
+}
+
+/// Returns the size in bytes of all values.
+fn weights(values: &[Value]) -> Result<u64, Error> {
+    values.iter().try_fold(0, |sum: u64, value| Ok::<_, Error>(sum.saturating_add(weight(value)?)))
+}
+
+/// Returns the size in bytes of the first value, times that of the others if there are any.
+fn product(values: &[Value]) -> Result<u64, Error> {
+    let [value, others @ ..] = values else { return Ok(0) };
+    Ok(weight(value)?.saturating_mul(weights(others)?.max(1)))
 }
 
 /// Implements methods of Python's strings and maps.
@@ -406,6 +621,12 @@ mod tests {
             "{% for i in [[1], [2, [3]]] recursive %}{{ loop(i) if i is iterable else i }}{% endfor %}",
             "{% autoescape true %}<b>{{ '<' }}{% endautoescape %}{{ x is defined and 'y' or 'n' }}{{ 1 < 2 <= 3 }}",
             "{% with y = x ~ 1 %}{{ y }}{% endwith %}{% block b %}in {{ x }}{% endblock %}{{ dict(a=1)['a'] }}",
+            "{{ 'a' in x }}{{ x == 'ab' }}{{ x != 'ab' }}{{ x >= 'b' }}{{ 3 not in list }}{{ 1 < 2 != 3 }}{{ 2 in list == true }}",
+            "{{ list[-1] }}{{ x[0] }}{{ list[1:][0] }}{{ list[::-1] }}{{ list[:2] | length }}{{ x[1:] }}{{ (list * 2)[1:] }}",
+            "{{ x is startingwith('a') }}{{ x is lower }}{{ list is sequence }}{{ list[1:] is sequence }}{{ y is defined }}",
+            "{{ x.split(*['b']) }}{{ list | join(*['-']) }}{{ 3 is divisibleby(*[3]) }}{{ list | map('string') | join }}",
+            "{{ list | select('in', [1, 2]) | list }}{{ list.count(2) }}{{ y | default('none') }}{{ {'a': x}.get('a') }}",
+            "{% for a, b in {'a': 1}.items() %}{{ a }}{{ b }}{{ loop.cycle('o', 'e') }}{{ loop.changed(a) }}{% endfor %}",
         ] {
             let mut plain = Environment::new();
             let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().unwrap();
@@ -469,6 +690,70 @@ mod tests {
             let told = error.to_string();
             assert!(!told.contains("not iterable") && !told.contains("unknown"), "{source}: {told}");
         }
+    }
+
+    /// Each template would read gigabytes within the step limit.
+    #[test]
+    fn templates_that_read_too_much_are_stopped() {
+        let long = "{% set ns = namespace(s='aaaaaaaa') %}\
+                    {% for i in range(18) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}";
+        for step in [
+            "ns.s.count('b')",
+            "ns.s.find('b')",
+            "ns.s.isdigit()",
+            "ns.s.count(*['b'])",
+            "'b' in ns.s",
+            "ns.s == 'b'",
+            "'b' < ns.s",
+            "ns.s != 'b' != 'c'",
+            "[ns.s] == ['b']",
+            "[ns.s].count('b')",
+            "ns.s is upper",
+            "ns.s is startingwith('b')",
+            "['a', 'b'] | select('in', ns.s) | first",
+            "ns.s | length",
+            "ns.s | int(0)",
+            "ns.s | trim('a')",
+            "'b'.strip(ns.s)",
+            "ns.s[0]",
+            "ns.s[:1]",
+            "{ns.s: 1}",
+            "loop.changed(ns.s)",
+        ] {
+            let source = format!("{long}{{% for i in range(9000) %}}{{% set x = {step} %}}{{% endfor %}}");
+            let error = render(&source).err().unwrap_or_else(|| panic!("{step}")).to_string();
+            assert!(error.contains("reads more than"), "{step}: {error}");
+        }
+    }
+
+    /// The parser, the compiler or the iterators would recurse for each operator.
+    #[test]
+    fn deep_templates_do_not_exhaust_the_stack() {
+        let many = |text: &str| text.repeat(10_000);
+        for source in [
+            format!("{{{{ x{} }}}}", many("~x")),
+            format!("{{{{ 1{} }}}}", many("+1")),
+            format!("{{{{ x{} }}}}", many(".a")),
+            format!("{{{{ x{} }}}}", many("[0]")),
+            format!("{{{{ x{} }}}}", many("()")),
+            format!("{{{{ x{} }}}}", many("|e")),
+            format!("{{{{ x{} }}}}", many(" is a")),
+            format!("{{{{ x{} }}}}", many(" if x")),
+            format!("{{{{ {}x }}}}", many("not ")),
+            format!("{{{{ {}1 }}}}", many("-")),
+            format!("{{% filter e{} %}}{{% endfilter %}}", many("|e")),
+        ] {
+            let error = render(&source).unwrap_err().to_string();
+            assert!(error.contains("a tag has more than 300"), "{source:.20}: {error}");
+        }
+        let source = format!("{{% if x %}}{}{{% endif %}}", many("{%elif x%}"));
+        let error = render(&source).unwrap_err().to_string();
+        assert!(error.contains("more than 200 `elif` tags"), "{error}");
+        let longest = format!("{{{{ [{}] | length }}}}", many("'a', "));
+        assert_eq!(render(&longest).unwrap(), "10000");
+        let sliced = "{% set ns = namespace(l=[1]) %}\
+                      {% for i in range(20000) %}{% set ns.l = ns.l[:] %}{% endfor %}{{ ns.l }}";
+        assert_eq!(render(sliced).unwrap(), "[1]");
     }
 
     /// A long conversation whose messages are collected one by one, as in some published templates.

@@ -1,21 +1,26 @@
-//! The reply of planner, grounder or answerer within the text of a chat model, which often writes more around it.
+//! The reply within the text of a chat model, which often writes more around it: thoughts, and for planner, grounder and
+//! answerer everything but one line.
 
-/// End of a reasoning model's thoughts, if the server leaves them in the reply.
+/// Start and end of a reasoning model's thoughts, if they are in the reply.
 const THOUGHTS: [&str; 2] = ["<think>", "</think>"];
 const SPEAKER: &str = "assistant:";
 const FENCE: &str = "```";
 
-/// Returns the reply and whether nothing follows it: the first line with a text, without thoughts before it, the marks of
-/// a block of code and the speaker's name. `start` is the beginning of the reply that the model was not given; it is
-/// removed if the model wrote it.
-pub(super) fn line<'a>(text: &'a str, start: &str) -> (&'a str, bool) {
+/// Returns the text after the thoughts and the white space behind them, or all of it if it contains none.
+pub(crate) fn without_thoughts(text: &str) -> &str {
     let [open, close] = THOUGHTS;
-    let trimmed = text.trim_start();
-    let text = match trimmed.strip_prefix(open) {
+    match text.trim_start().strip_prefix(open) {
         // Thoughts that do not end contain no reply.
-        Some(thoughts) => thoughts.split_once(close).map_or("", |(_, reply)| reply),
-        None => trimmed,
-    };
+        Some(thoughts) => thoughts.split_once(close).map_or("", |(_, reply)| reply.trim_start()),
+        // Some chat templates end the prompt with the start of the thoughts.
+        None => text.split_once(close).map_or(text, |(_, reply)| reply.trim_start()),
+    }
+}
+
+/// Returns the reply and whether nothing follows it: the first line with a text, without the marks of a block of code and
+/// the speaker's name. `start` is the beginning of the reply that the model was not given; it is removed if the model
+/// wrote it.
+pub(super) fn line<'a>(text: &'a str, start: &str) -> (&'a str, bool) {
     let mut lines = text.lines();
     let is_reply = |line: &&str| {
         let line = line.trim();
@@ -38,6 +43,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn thoughts_are_dropped() {
+        for (text, reply) in [
+            ("<think>\nwrong?\n</think>\n\nCORRECT", "CORRECT"),
+            ("\n <think>no answer</think>Ada", "Ada"),
+            ("Okay, first I add.\nThen?\n</think>\n\nSubgoal 1: Add.", "Subgoal 1: Add."),
+            ("</think>Ada", "Ada"),
+            ("<think>\nSubgoal 9?", ""),
+            ("<think></think>", ""),
+            // Only the first end counts.
+            ("<think>a</think>b</think>c", "b</think>c"),
+            (" Ada\n", " Ada\n"),
+            ("Write <think> first", "Write <think> first"),
+            ("", ""),
+        ] {
+            assert_eq!(without_thoughts(text), reply, "{text}");
+        }
+    }
+
+    #[test]
     fn the_first_line_with_a_text_is_the_reply() {
         for (text, reply) in [
             ("Subgoal 1: Add.", ("Subgoal 1: Add.", true)),
@@ -45,8 +69,6 @@ mod tests {
             ("```text\nR1 = Calculator(1)\n```", ("R1 = Calculator(1)", false)),
             ("Assistant: Yes, I will stop planning.", ("Yes, I will stop planning.", true)),
             ("assistant:\nYes", ("Yes", true)),
-            ("<think>\nSubgoal 9?\n</think>\n\nSubgoal 1: Add.", ("Subgoal 1: Add.", true)),
-            ("<think>\nSubgoal 9?", ("", true)),
             ("", ("", true)),
             ("Ünï", ("Ünï", true)),
         ] {

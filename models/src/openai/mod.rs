@@ -31,6 +31,7 @@ use wire::{Dialect, Extension};
 use super::chat::{ChatTemplate, rendered};
 use super::{ModelBackend, ModelError};
 
+pub(super) use chat_reply::without_thoughts;
 pub use name::OpenAiName;
 pub use settings::{OpenAiSettings, Price};
 
@@ -103,9 +104,9 @@ pub(super) struct OpenAiBackend {
 }
 
 impl OpenAiBackend {
-    /// Whether the price of the model is known.
-    pub(super) fn is_priced(&self) -> bool {
-        self.server.settings.prices.contains_key(&self.model)
+    /// Returns the price of the model, if it is known.
+    pub(super) fn price(&self) -> Option<Price> {
+        self.server.settings.prices.get(&self.model).copied()
     }
 
     /// Returns a dialect without the field that caused the rejection of a request, if that field is known.
@@ -164,13 +165,8 @@ impl ModelBackend for OpenAiBackend {
         if let Some(key) = &self.server.settings.key {
             completion.text = key.redact_reply(completion.text);
         }
-        completion.cost = self
-            .server
-            .settings
-            .prices
-            .get(&self.model)
-            .zip(completion.prompt_tokens.zip(completion.completion_tokens))
-            .map(|(price, (read, written))| price.of(read, written));
+        let tokens = completion.prompt_tokens.zip(completion.completion_tokens);
+        completion.cost = self.price().zip(tokens).map(|(price, (read, written))| price.of(read, written));
         Ok(completion)
     }
 }

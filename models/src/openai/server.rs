@@ -204,10 +204,10 @@ impl Server {
         Some((response.status, self.explanation(error)))
     }
 
-    /// Returns the explanation in an error's response, without the API key.
+    /// Returns the explanation in an error's response, which is displayed without the API key.
     fn explanation(&self, error: &HttpError) -> Explanation {
         let body = error.response.as_ref().map_or(&[][..], |response| &response.body);
-        explain(body).map(|text| self.clean(text))
+        explain(body, |text| self.clean(text))
     }
 
     /// Removes the API key from a message.

@@ -227,7 +227,7 @@ pub(super) fn read(answer: &[u8], request: &Request) -> Result<Completion, Strin
     let text = if is_chat(request) {
         let message = choice.message.as_ref().ok_or("invalid response: no message")?;
         // A model that refuses to reply returns no content.
-        message.content.as_deref().map(python::strip).unwrap_or_default()
+        python::strip(chat_reply::without_thoughts(message.content.as_deref().unwrap_or_default()))
     } else {
         choice.text.as_deref().ok_or("invalid response: no text")?
     };
@@ -273,7 +273,7 @@ fn completion(text: &str, longest: usize, finish: Finish, usage: Option<&RawValu
 
 #[cfg(test)]
 mod tests {
-    use lumos_tasks::{Message, Role};
+    use lumos_tasks::{Message, PromptTemplate, Role, TemplatedPrompt};
     use proptest::prelude::*;
 
     use super::*;
@@ -348,6 +348,33 @@ mod tests {
         let misplaced = json!({"choices": "é".repeat(100_000)}).to_string();
         let message = read(misplaced.as_bytes(), &raw).unwrap_err();
         assert!(message.starts_with("invalid response: ") && message.len() <= LONGEST_MESSAGE, "{message}");
+    }
+
+    #[test]
+    fn thoughts_are_dropped_from_chats_only() {
+        let prompt = TemplatedPrompt {
+            text: String::new(),
+            messages: Vec::new(),
+            reply_start: String::new(),
+            template: PromptTemplate::Chat,
+        };
+        let planner = request(Input::Templated(Box::new(prompt)), Stop::Newline);
+        let raw = request(Input::Raw(String::new()), Stop::Never);
+        let reply = |text: &str, finish_reason: &str, asked: &Request| {
+            let choice = json!({"text": text, "message": {"content": text}, "finish_reason": finish_reason});
+            let completion = read(json!({"choices": [choice]}).to_string().as_bytes(), asked).unwrap();
+            (completion.text, completion.finish)
+        };
+        for thoughts in ["<think>\nno answer?\n</think>\n\n", "Okay, first I add.\n</think>\n\n"] {
+            let text = format!("{thoughts}CORRECT\n");
+            let wanted = "CORRECT".to_owned();
+            assert_eq!(reply(&text, "stop", &chat()), (wanted.clone(), Finish::EndOfSequence), "{text}");
+            assert_eq!(reply(&text, "stop", &planner), (wanted, Finish::Stop), "{text}");
+            assert_eq!(reply(&text, "stop", &raw), (text.clone(), Finish::EndOfSequence), "{text}");
+        }
+        for asked in [chat(), planner] {
+            assert_eq!(reply("<think>\nAdd", "length", &asked), (String::new(), Finish::Length));
+        }
     }
 
     #[test]

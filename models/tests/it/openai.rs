@@ -272,6 +272,19 @@ async fn a_prompt_that_is_too_long_is_refused() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_a_part_of_a_message_does_not_change_how_an_error_is_handled() {
+    let url = listen(Server::default()).await;
+    let short = || OpenAiSettings { key: Some(ServerKey::new("x")), ..settings() };
+    let answer = model("long", &url, short()).await.complete(raw()).await;
+    let Err(ModelError::Refused(message)) = answer else { panic!("{answer:?}") };
+    assert!(message.contains("conte[key]t length"), "{message}");
+    let message = Message { role: "user".to_owned(), content: "Who?".to_owned() };
+    let chat = Request { role: Role::Qa, input: Input::Chat(vec![message]), stop: Stop::Never, ..raw() };
+    let completion = model("later", &url, short()).await.complete(chat).await.unwrap();
+    assert_eq!(completion.text, "Answer: Ada");
+}
+
+#[tokio::test]
 async fn a_server_that_refuses_the_key_is_left_alone() {
     let server = Server::default();
     let url = listen(server.clone()).await;
