@@ -313,6 +313,7 @@ impl Engine {
         let (vocabulary, limit) = (description.vocabulary, description.context_length);
         let mut order =
             Self::checked(request, tokenizer, *newline_is_unique, vocabulary, limit, end_of_sequence)?;
+        order.limit_to_cache(self.inner.pages * self.inner.layout.positions);
         let longest = order.prompt.len().saturating_add(order.max_new_tokens).min(limit);
         order.long = self.inner.short_length.is_some_and(|length| longest > length);
         let needed = self.inner.layout.pages(order.most_positions(limit));

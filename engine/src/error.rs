@@ -49,6 +49,17 @@ pub enum LoadError {
         /// The files.
         files: Vec<String>,
     },
+    /// A folder contains a weight file, and an index that names others.
+    #[error(
+        "{folder} has {file} and {file}.index.json, which names other files; hint: remove the one that does not \
+         belong to the model (transformers reads {file})"
+    )]
+    SeveralWeights {
+        /// The folder.
+        folder: PathBuf,
+        /// The weight file.
+        file: String,
+    },
     /// A file exists but cannot be read.
     #[error("failed to read {file}: {source}; hint: check its permissions")]
     FileUnreadable {
@@ -152,6 +163,19 @@ pub enum LoadError {
         name: String,
         /// The file or folder searched.
         file: PathBuf,
+    },
+    /// Two weight files contain the same tensor.
+    #[error(
+        "{file}: tensor {name} is also in {other}; hint: copy the index and all weight files of one checkpoint into \
+         the folder"
+    )]
+    DuplicateTensor {
+        /// The tensor's name.
+        name: String,
+        /// A weight file.
+        file: PathBuf,
+        /// Another one.
+        other: PathBuf,
     },
     /// A tensor's shape differs from the configuration.
     #[error(

@@ -60,7 +60,7 @@ pub struct GenerateRequest {
     pub input: Prompt,
     /// When to stop.
     pub stop: StopCondition,
-    /// Maximum number of tokens to generate.
+    /// Maximum number of tokens to generate, or [`UNLIMITED`](Self::UNLIMITED).
     pub max_new_tokens: usize,
     /// How tokens are chosen.
     pub sampling: SamplingParams,
@@ -76,6 +76,10 @@ pub struct GenerateRequest {
 }
 
 impl GenerateRequest {
+    /// Value of `max_new_tokens` without a limit: the sequence ends at its stop condition, or when the model's maximum
+    /// sequence length or the KV cache is full.
+    pub const UNLIMITED: usize = usize::MAX;
+
     /// Greedy decoding of a text until the first newline token, as Lumos modules are queried.
     pub fn text(text: impl Into<String>, max_new_tokens: usize) -> Self {
         Self {
@@ -98,7 +102,7 @@ pub enum FinishReason {
     Stop,
     /// The end-of-sequence token.
     EndOfSequence,
-    /// The limit `max_new_tokens`, or the model's maximum sequence length, was reached.
+    /// The limit `max_new_tokens` or the model's maximum sequence length was reached, or the KV cache is full.
     Length,
 }
 

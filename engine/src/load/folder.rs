@@ -158,13 +158,19 @@ impl ModelFolder {
         Ok(WeightPaths { folder: self.path.clone(), files, format })
     }
 
+    /// The file of this name, or the files that its index names.
     fn shards(&self, name: &str) -> Result<Option<Vec<PathBuf>>, LoadError> {
+        let whole = self.optional(name);
         let Some(index) = self.optional(&format!("{name}.index.json")) else {
-            return Ok(self.optional(name).map(|file| vec![file]));
+            return Ok(whole.map(|file| vec![file]));
         };
+        let names = shard_names(&index)?;
+        // mlx-lm also writes an index of a single file.
+        if whole.is_some() && names != [name] {
+            return Err(LoadError::SeveralWeights { folder: self.path.clone(), file: name.to_owned() });
+        }
         let remedy = "the index names this shard; copy it into the folder";
-        let shards = shard_names(&index)?.into_iter().map(|name| self.required(&name, remedy));
-        shards.collect::<Result<_, _>>().map(Some)
+        names.iter().map(|name| self.required(name, remedy)).collect::<Result<_, _>>().map(Some)
     }
 }
 

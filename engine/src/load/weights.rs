@@ -28,6 +28,10 @@ use crate::error::LoadError;
 pub(super) const WEIGHT: &str = ".weight";
 const PACKED: &str = ".qweight";
 
+/// Maximum number of rows of the embedding, the size of the vocabulary: sums of sampling weights of more tokens could
+/// overflow.
+pub(crate) const MOST_TOKENS: usize = 1 << 23;
+
 /// A matrix in one of ggml's block formats, as stored; its rows are whole blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QuantizedMatrix<'a> {
@@ -184,7 +188,9 @@ impl Weights {
             WeightFormat::Safetensors => WeightSource::safetensors(files::map(path)?, path),
             WeightFormat::Pickle => WeightSource::pickle(path),
         };
-        Ok(Self::index(place, files.iter().map(open).collect::<Result<_, _>>()?))
+        let sources = files.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        check_unique(&sources)?;
+        Ok(Self::index(place, sources))
     }
 
     /// Safetensors in memory; errors name `path`.
@@ -431,12 +437,16 @@ impl Weights {
         self.get(name, &shape).map(Matrix::Floats)
     }
 
-    /// Number of rows of a matrix with `columns` columns.
+    /// Number of rows of an embedding with `columns` columns, which is the size of the vocabulary.
     pub(crate) fn rows(&self, name: &str, columns: usize) -> Result<usize, LoadError> {
         if let Some((weights, own)) = self.adapter.as_ref().and_then(|adapter| adapter.instead(name)) {
             return weights.rows(own, columns);
         }
         match self.source(name)? {
+            (source, &[rows, found]) if found == columns && rows > MOST_TOKENS => {
+                let reason = format!("tensor {name} has {rows} rows, more than the maximum of {MOST_TOKENS}");
+                Err(LoadError::Unsupported { file: source.path.clone(), reason })
+            }
             (_, &[rows, found]) if found == columns && rows > 0 => Ok(rows),
             (source, found) => Err(wrong_shape(source, name, &[1, columns], found)),
         }
@@ -467,4 +477,43 @@ impl Weights {
 fn wrong_shape(source: &WeightSource, name: &str, expected: &[usize], found: &[usize]) -> LoadError {
     let (expected, found) = (expected.to_vec(), found.to_vec());
     LoadError::WrongShape { file: source.path.clone(), name: name.to_owned(), expected, found }
+}
+
+/// Checks that no tensor is in two files.
+fn check_unique(sources: &[(WeightSource, Shapes)]) -> Result<(), LoadError> {
+    let mut places = HashMap::new();
+    for (source, shapes) in sources {
+        let file = &source.path;
+        for (name, _) in shapes {
+            if let Some(other) = places.insert(name, file)
+                && other != file
+            {
+                let (name, file, other) = (name.clone(), file.clone(), other.clone());
+                return Err(LoadError::DuplicateTensor { name, file, other });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::tensors::EMBEDDING;
+    use crate::random::RandomShape;
+
+    #[test]
+    fn vocabularies_have_a_maximum() {
+        let place = Path::new("model.safetensors");
+        let config = RandomShape::With1M.parsed(place).unwrap();
+        let rows = |rows| {
+            let shapes = vec![(EMBEDDING.to_owned(), vec![rows, 128])];
+            Weights::random(shapes, RandomWeights::new(1, &config), place).rows(EMBEDDING, 128)
+        };
+        assert_eq!(rows(MOST_TOKENS).unwrap(), MOST_TOKENS);
+        let error = rows(MOST_TOKENS + 1).unwrap_err().to_string();
+        for word in ["model.safetensors", EMBEDDING, "8388609", "8388608"] {
+            assert!(error.contains(word), "{error:?} lacks {word:?}");
+        }
+    }
 }

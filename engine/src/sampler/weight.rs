@@ -6,7 +6,7 @@
 
 use lumos_kernels::{arch, compiled};
 
-/// The highest logit has a weight of two to this power: a sum over 2²³ tokens stays below 2⁶⁴.
+/// The highest logit has a weight of two to this power: a sum over all tokens of the largest vocabulary stays below 2⁶⁴.
 const HIGHEST: u32 = 40;
 /// Fractional bits of a distance; distances are exponents of two.
 const POINT: u32 = 25;
@@ -100,6 +100,12 @@ mod tests {
             }
         }
         assert_eq!(at(41 << POINT), 0);
+    }
+
+    #[test]
+    fn sums_of_weights_do_not_overflow() {
+        let tokens = crate::load::weights::MOST_TOKENS as u64;
+        assert!(tokens.checked_mul(weight(0.0, 0.0, scale(1.0))).is_some());
     }
 
     #[test]

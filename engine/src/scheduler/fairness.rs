@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::tests::{Answer, CONTEXT, Counting, LAYOUT, order, tokenizer};
 use super::*;
+use crate::request::{FinishReason, GenerateRequest};
 use crate::speculation::Speculation;
 
 /// Pages that the longest sequence needs.
@@ -130,5 +131,35 @@ fn memory_that_runs_out_is_taken_from_the_youngest() {
     for (first, mut answer) in (1..).zip(answers) {
         let expected: Vec<u32> = (1..=24).map(|index| first + index).collect();
         assert_eq!(answer.try_recv().unwrap().unwrap().tokens, expected);
+    }
+}
+
+/// Each of them may grow to the whole cache.
+#[test]
+fn sequences_without_a_limit_end_when_the_cache_is_full() {
+    const PAGES: usize = 5;
+    for speculation in Speculation::ALL {
+        let mut scheduler = scheduler(4, PAGES, true, speculation);
+        let answers = [1, 2, 3].map(|first| {
+            let (completion, answer) = oneshot::channel();
+            let mut order = order(&[first; 6], GenerateRequest::UNLIMITED);
+            order.limit_to_cache(PAGES * LAYOUT.positions);
+            scheduler.enqueue(Submission { order, completion, tokens: None });
+            answer
+        });
+        while !scheduler.running.is_empty() || !scheduler.waiting.is_empty() {
+            let oldest = scheduler.running.first().map(|sequence| sequence.arrival);
+            scheduler.turn();
+            let waiting = arrivals(scheduler.waiting.iter());
+            assert!(oldest.is_none_or(|oldest| !waiting.contains(&oldest)));
+        }
+        assert!(scheduler.counters.lock().preemptions > 0);
+        assert_eq!(scheduler.pool.held(), 0);
+        for (first, mut answer) in (1..).zip(answers) {
+            let completion = answer.try_recv().unwrap().unwrap();
+            // 20 positions, and the last token.
+            let expected: Vec<u32> = (1..=15).map(|index| first + index).collect();
+            assert_eq!((completion.tokens, completion.finish), (expected, FinishReason::Length));
+        }
     }
 }

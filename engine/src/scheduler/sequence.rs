@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::cache::{KvCache, PageLayout, Pool};
 use crate::error::GenerateError;
 use crate::model::{Chunk, Prediction};
-use crate::request::{FinishReason, SamplingParams, first_stop};
+use crate::request::{FinishReason, GenerateRequest, SamplingParams, first_stop};
 use crate::sampler::{choose, highest};
 use crate::speculation::{DraftUsage, draft, verify};
 use crate::tokenizer::Tokenizer;
@@ -35,6 +35,14 @@ pub(crate) struct SequenceRequest {
 }
 
 impl SequenceRequest {
+    /// Limits a request without a limit to a sequence that a KV cache of `positions` positions holds.
+    pub(crate) fn limit_to_cache(&mut self, positions: usize) {
+        if self.max_new_tokens == GenerateRequest::UNLIMITED {
+            // The last generated token is not stored in the cache.
+            self.max_new_tokens = (positions + 1).saturating_sub(self.prompt.len()).max(1);
+        }
+    }
+
     /// Maximum number of positions that are ever computed; the last generated token is not computed.
     pub(crate) fn most_positions(&self, context_length: usize) -> usize {
         self.prompt.len().saturating_add(self.max_new_tokens.max(1)).min(context_length) - 1

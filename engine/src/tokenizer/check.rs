@@ -1,8 +1,8 @@
-//! Detects tokenizer files that make the tokenizers crate panic or run out of memory.
+//! Detects tokenizer files that make the tokenizers crate panic, run out of memory or take very long.
 //!
 //! Such files may come from untrusted sources. [`check`] finds the damage that is known to make the crate's parser
-//! panic, reserve memory for a size that the file names, expand texts without bound, or read invalid UTF-8 as text, and
-//! describes it; [`caught`] turns every other panic of the crate into an error.
+//! panic, reserve memory for a size that the file names, expand texts without bound, split long words in cubic time, or
+//! read invalid UTF-8 as text, and describes it; [`caught`] turns every other panic of the crate into an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,6 +16,9 @@ use super::expansion::{TextParts, check_lengths};
 /// Length in bytes of the longest text that a SentencePiece character map may contain. Those of published models have 33
 /// bytes at most.
 const MOST_MAPPED_BYTES: usize = 256;
+/// Largest number of characters of a word that WordPiece splits. Its time grows with the cube of this number. BERT's
+/// tokenizers have 100.
+const MOST_WORD_CHARACTERS: u64 = 256;
 
 #[derive(Deserialize)]
 struct Parts<'a> {
@@ -46,6 +49,7 @@ struct Model<'a> {
     #[serde(borrow, default)]
     merges: Vec<Merge<'a>>,
     continuing_subword_prefix: Option<Cow<'a, str>>,
+    max_input_chars_per_word: Option<u64>,
 }
 
 /// A merge of byte pairs: two strings, or one with a space between them.
@@ -129,6 +133,13 @@ pub(super) fn check(bytes: &[u8]) -> Result<usize, String> {
         },
         other => return Err(format!("invalid decoder `{other}`: expected an object")),
     }
+    if let Some(characters) = model.max_input_chars_per_word
+        && characters > MOST_WORD_CHARACTERS
+    {
+        return Err(format!(
+            "max_input_chars_per_word is {characters}: expected at most {MOST_WORD_CHARACTERS}"
+        ));
+    }
     let added = added_tokens.iter().map(|token| token.content.len());
     let expansion = check_lengths(&TextParts {
         normalizer: &normalizer,
@@ -211,5 +222,19 @@ mod tests {
             serde_json::json!({"type": "Precompiled", "precompiled_charsmap": BASE64_STANDARD.encode(&map)});
         check(serde_json::json!({"normalizer": part}).to_string().as_bytes()).unwrap();
         check(br#"{"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AA"}}"#).unwrap();
+    }
+
+    #[test]
+    fn word_pieces_of_long_words_are_rejected() {
+        let file = |characters: u64| {
+            let model = serde_json::json!({
+                "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": characters, "vocab": {"[UNK]": 0},
+            });
+            serde_json::json!({"model": model}).to_string()
+        };
+        check(file(256).as_bytes()).unwrap();
+        let said = check(file(1_000_000_000).as_bytes()).unwrap_err();
+        assert_eq!(said, "max_input_chars_per_word is 1000000000: expected at most 256");
     }
 }

@@ -68,6 +68,11 @@ async fn every_layout_gives_the_same() {
     assert_eq!(generation(&engine).await, expected);
     assert_eq!(engine.description().weight_files.len(), 2);
 
+    // An index that names the file beside it.
+    let index = json!({"weight_map": {"model.norm.weight": "model.safetensors"}}).to_string();
+    std::fs::write(original.path().join("model.safetensors.index.json"), index).unwrap();
+    assert_eq!(generation(&load(original.path()).unwrap()).await, expected);
+
     // One pickle and a SentencePiece model.
     let pickled = folder(&shape);
     for name in ["model.safetensors", "tokenizer.json"] {
@@ -164,9 +169,30 @@ fn faults_are_named() {
         std::fs::remove_file(folder.join("model.safetensors")).unwrap();
         std::fs::write(folder.join("pytorch_model.bin"), b"not a zip file").unwrap();
     };
-    let missing_shard = |folder: &Path| {
-        let index = json!({"weight_map": {"model.norm.weight": "model-00007.safetensors"}}).to_string();
+    let index = |folder: &Path, shards: &[&str]| {
+        let map: serde_json::Map<_, _> =
+            shards.iter().enumerate().map(|(number, shard)| (number.to_string(), json!(shard))).collect();
+        let index = json!({"weight_map": map}).to_string();
         std::fs::write(folder.join("model.safetensors.index.json"), index).unwrap();
+    };
+    let missing_shard = |folder: &Path| {
+        std::fs::remove_file(folder.join("model.safetensors")).unwrap();
+        index(folder, &["model-00007.safetensors"]);
+    };
+    let whole_and_shard = |folder: &Path| {
+        std::fs::copy(folder.join("model.safetensors"), folder.join("1.safetensors")).unwrap();
+        index(folder, &["1.safetensors"]);
+    };
+    let tensors_twice = |folder: &Path| {
+        std::fs::copy(folder.join("model.safetensors"), folder.join("1.safetensors")).unwrap();
+        std::fs::rename(folder.join("model.safetensors"), folder.join("2.safetensors")).unwrap();
+        index(folder, &["1.safetensors", "2.safetensors"]);
+    };
+    let whole_and_shard_of_pickles = |folder: &Path| {
+        std::fs::remove_file(folder.join("model.safetensors")).unwrap();
+        std::fs::write(folder.join("pytorch_model.bin"), "").unwrap();
+        let index = json!({"weight_map": {"model.norm.weight": "1.bin"}}).to_string();
+        std::fs::write(folder.join("pytorch_model.bin.index.json"), index).unwrap();
     };
     let no_folder = |folder: &Path| std::fs::remove_dir_all(folder).unwrap();
     let file_for_folder = |folder: &Path| {
@@ -181,7 +207,7 @@ fn faults_are_named() {
         std::fs::remove_file(folder.join("tokenizer.json")).unwrap();
         std::fs::write(folder.join("tokenizer.model"), b"\xff\xff").unwrap();
     };
-    let cases: [Fault<'_>; 20] = [
+    let cases: [Fault<'_>; 23] = [
         (&no_folder, &["does not exist", "pass the folder"]),
         (&file_for_folder, &["failed to read model folder", "check"]),
         (&folder_for_file, &["config.json", "failed to read"]),
@@ -189,6 +215,9 @@ fn faults_are_named() {
         (&remove("tokenizer.json"), &["tokenizer.json or tokenizer.model", "copy the tokenizer"]),
         (&remove("model.safetensors"), &["model.safetensors", "pytorch_model.bin", "copy the weight"]),
         (&missing_shard, &["model-00007.safetensors", "index"]),
+        (&whole_and_shard, &["has model.safetensors and model.safetensors.index.json", "remove"]),
+        (&whole_and_shard_of_pickles, &["pytorch_model.bin and pytorch_model.bin.index.json", "remove"]),
+        (&tensors_twice, &["1.safetensors", "2.safetensors", "is also in"]),
         (&cut("model.safetensors"), &["model.safetensors", "damaged or incomplete"]),
         (&write("model.safetensors", b""), &["model.safetensors", "damaged or incomplete"]),
         (&bad_pickle, &["pytorch_model.bin", "damaged or incomplete"]),

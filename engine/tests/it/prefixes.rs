@@ -4,8 +4,8 @@ use crate::requests;
 use crate::requests::greedy;
 use crate::support::{Shape, Uniform};
 use lumos_engine::{
-    Delta, Engine, GenerateError, GenerateRequest, Generation, LoadError, LoadOptions, ModelSource, Prompt,
-    RandomShape, StopCondition, StreamEvent,
+    Delta, Engine, FinishReason, GenerateError, GenerateRequest, Generation, LoadError, LoadOptions,
+    ModelSource, Prompt, RandomShape, StopCondition, StreamEvent,
 };
 
 fn engine(options: LoadOptions) -> Engine {
@@ -74,6 +74,21 @@ async fn what_can_never_fit_is_refused_at_once() {
     assert!(refused.to_string().contains("max_new_tokens"), "{refused}");
     assert_eq!(ask(64, 0).await.unwrap().tokens.len(), 0);
     assert!(ask(65, 0).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_limit_a_sequence_fills_the_cache() {
+    let page_bytes = engine(LoadOptions::default()).statistics().page_bytes;
+    let engine = engine(LoadOptions { kv_cache_bytes: Some(4 * page_bytes), ..LoadOptions::default() });
+    let ask = |prompt| greedy(Prompt::Tokens(tokens(prompt, 1)), GenerateRequest::UNLIMITED, 0);
+    let prompts: Vec<GenerateRequest> = [10, 40, 64].map(ask).into();
+    let expected = requests::alone(&engine, &prompts).await;
+    let ends: Vec<_> = expected.iter().map(|one| (one.tokens.len(), one.finish)).collect();
+    // 64 positions, and the last token.
+    assert_eq!(ends, [55, 25, 1].map(|tokens| (tokens, FinishReason::Length)));
+    assert_eq!(requests::together(&engine, &prompts).await, expected);
+    let refused = engine.generate(ask(65)).await.unwrap_err();
+    assert_eq!(refused, GenerateError::TooLargeForMemory { needed: 5 * page_bytes, budget: 4 * page_bytes });
 }
 
 #[tokio::test]

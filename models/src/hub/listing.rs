@@ -66,16 +66,12 @@ impl Listing {
             };
             let parts: Vec<&str> =
                 names.iter().copied().filter(|name| is_plain(name) && is_part(name)).collect();
-            match (names.contains(&index.as_str()), names.contains(&whole.as_str())) {
-                // The engine uses the index if there is one.
-                (true, _) => {
-                    let index = names.iter().copied().filter(|name| *name == index);
-                    let single = names.iter().copied().filter(|name| *name == whole && parts.is_empty());
-                    index.chain(single).chain(parts.iter().copied()).collect()
-                }
-                (false, true) => names.iter().copied().filter(|name| *name == whole).collect(),
-                (false, false) => Vec::new(),
+            // transformers reads the whole file, if there is one, and ignores the index.
+            if let Some(whole) = names.iter().copied().find(|name| *name == whole) {
+                return vec![whole];
             }
+            let index = names.iter().copied().find(|name| *name == index);
+            index.map_or(Vec::new(), |index| [vec![index], parts].concat())
         };
         let mut weights = Some(weights("model", "safetensors"))
             .filter(|files| !files.is_empty())
@@ -143,6 +139,14 @@ mod tests {
                 "pytorch_model-00002-of-00002.bin"
             ]
         );
+        let whole_and_shards = [
+            "model.safetensors.index.json",
+            "model-00001-of-00001.safetensors",
+            "model.safetensors",
+            "config.json",
+        ];
+        assert_eq!(wanted(&whole_and_shards), ["config.json", "model.safetensors"]);
+        assert!(wanted(&["config.json", "model-00001-of-00002.safetensors"]).is_empty());
         assert!(wanted(&["config.json", "flax_model.msgpack"]).is_empty());
         assert_eq!(
             wanted(&[

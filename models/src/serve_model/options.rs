@@ -9,6 +9,10 @@ use super::fields::Fields;
 
 /// Maximum stop texts of a request, as in OpenAI's interface.
 const MOST_STOPS: usize = 4;
+/// Maximum bytes of a stop text. For each generated token, the engine decodes as many tokens as the longest has bytes.
+const LONGEST_STOP: usize = 256;
+/// Maximum stop tokens of a request.
+const MOST_STOP_TOKENS: usize = 1024;
 /// Maximum temperature, as in OpenAI's interface.
 const MOST_TEMPERATURE: f64 = 2.0;
 
@@ -18,7 +22,7 @@ const LIMITS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 /// Options for generation and response.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Options {
-    /// Maximum tokens of each reply; limited only by the context if `None`.
+    /// Maximum tokens of each reply; limited only by the context and the KV cache if `None`.
     pub(super) max_tokens: Option<usize>,
     pub(super) sampling: SamplingParams,
     pub(super) stop: StopCondition,
@@ -56,8 +60,7 @@ impl Options {
         GenerateRequest {
             input,
             stop: self.stop.clone(),
-            // The context length limits the sequence anyway.
-            max_new_tokens: self.max_tokens.unwrap_or(usize::MAX),
+            max_new_tokens: self.max_tokens.unwrap_or(GenerateRequest::UNLIMITED),
             sampling: self.sampling.clone(),
             ignore_eos: self.ignore_eos,
             first_logits: 0,
@@ -141,6 +144,14 @@ fn stop(fields: &mut Fields) -> Result<StopCondition, ApiError> {
     if texts.iter().any(String::is_empty) {
         return Err(ApiError::invalid("stop", "`stop` has an empty string"));
     }
+    if texts.iter().any(|text| text.len() > LONGEST_STOP) {
+        let message = format!("a string in `stop` may have at most {LONGEST_STOP} bytes");
+        return Err(ApiError::invalid("stop", message));
+    }
+    if tokens.len() > MOST_STOP_TOKENS {
+        let message = format!("`stop_token_ids` may have at most {MOST_STOP_TOKENS} ids");
+        return Err(ApiError::invalid("stop_token_ids", message));
+    }
     match (texts.is_empty(), tokens.is_empty()) {
         (true, true) => Ok(StopCondition::Never),
         (false, true) => Ok(StopCondition::Texts(texts)),
@@ -183,6 +194,8 @@ mod tests {
     #[test]
     fn defaults_are_openai_s() {
         let options = read("{}").unwrap();
+        let request = options.request(Prompt::Tokens(vec![1]));
+        assert_eq!(request.max_new_tokens, GenerateRequest::UNLIMITED);
         let sampling = SamplingParams { temperature: 1.0, top_p: None, top_k: None, seed: 7 };
         assert_eq!(
             (options.sampling, options.stop, options.max_tokens),
@@ -232,5 +245,17 @@ mod tests {
             assert_eq!((error.param.as_deref(), error.code), (Some(param), Some(code)), "{text}");
         }
         assert_eq!(read("[]").unwrap_err().code, Some("invalid_json"));
+    }
+
+    #[test]
+    fn stops_are_limited() {
+        let texts = |bytes: usize| json!({"stop": ["a", "b".repeat(bytes)]}).to_string();
+        assert!(read(&texts(256)).is_ok());
+        let tokens = |count: usize| json!({"stop_token_ids": vec![1; count]}).to_string();
+        assert!(read(&tokens(1024)).is_ok());
+        for (text, param) in [(texts(257), "stop"), (tokens(1025), "stop_token_ids")] {
+            let error = read(&text).unwrap_err();
+            assert_eq!((error.param.as_deref(), error.code), (Some(param), Some("invalid_value")));
+        }
     }
 }
