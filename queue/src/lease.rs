@@ -15,6 +15,10 @@ pub trait LeaseControl: Send + Sync {
     async fn extend(&self) -> Result<(), QueueError>;
     /// Returns the message for redelivery.
     fn release(&self);
+    /// Returns the message for redelivery after `delay`; immediately if the queue does not support delays.
+    fn release_after(&self, _delay: Duration) {
+        self.release();
+    }
     /// Terminates the message: removes it without an acknowledgement, because it can never succeed.
     async fn terminate(&self) -> Result<(), QueueError>;
     /// Token with which other processes can return the message if its holder disappeared.
@@ -108,6 +112,14 @@ impl<T> Lease<T> {
     /// Returns the message to the queue immediately.
     pub fn release(self) {
         drop(self);
+    }
+
+    /// Returns the message to the queue, which redelivers it after `delay`; immediately if the queue does not support
+    /// delays.
+    pub fn release_after(mut self, delay: Duration) {
+        if let Some(control) = self.control.0.take() {
+            control.release_after(delay);
+        }
     }
 
     /// Terminates the message: removes it from the queue without redelivery.

@@ -51,9 +51,12 @@ pub enum QueueError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The stream or consumer was deleted on the server. Claiming works again once it is recreated.
+    /// The stream or consumer was deleted on the server. Claiming and publishing work again once it is recreated.
     #[error("{0}")]
     Gone(String),
+    /// The task that receives messages ended unexpectedly, as in a panic. This end of the queue no longer claims.
+    #[error("the task that receives messages from the queue ended unexpectedly")]
+    Stopped,
     /// The server rejected the request: missing permissions, or an unsupported setting.
     #[error("the queue server rejected the request: {0}")]
     Refused(String),

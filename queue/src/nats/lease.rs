@@ -128,11 +128,6 @@ impl NatsLease {
         }
     }
 
-    /// Returns the message for redelivery after `delay`.
-    pub(super) fn give_back_after(&self, delay: Duration) {
-        self.answer_later(Bytes::from(format!("-NAK {{\"delay\": {}}}", delay.as_nanos())));
-    }
-
     /// Removes the stored body of a settled message. A body that remains only takes up space.
     async fn remove_object(&self) {
         if let Some(object) = &self.object
@@ -170,6 +165,10 @@ impl LeaseControl for NatsLease {
 
     fn release(&self) {
         self.answer_later(GIVE_BACK);
+    }
+
+    fn release_after(&self, delay: Duration) {
+        self.answer_later(Bytes::from(format!("-NAK {{\"delay\": {}}}", delay.as_nanos())));
     }
 
     async fn terminate(&self) -> Result<(), QueueError> {

@@ -105,6 +105,22 @@ impl ApiError {
     fn is_passing(&self) -> bool {
         matches!(self.err_code, 10_008 | 10_009)
     }
+
+    /// Returns the description with the code.
+    fn text(&self) -> String {
+        format!("{} (code {})", self.description, self.err_code)
+    }
+}
+
+impl Failure {
+    /// Whether the same request may succeed later.
+    fn passes(&self) -> bool {
+        match self {
+            Self::Unreachable(_) => true,
+            Self::Refused(_) => false,
+            Self::Api(error) => error.is_passing(),
+        }
+    }
 }
 
 impl From<Failure> for NatsError {
@@ -113,7 +129,8 @@ impl From<Failure> for NatsError {
             Failure::Unreachable(why) => Self::Unreachable(why),
             Failure::Refused(why) => Self::Refused(why),
             Failure::Api(error) if error.is_missing() => Self::Missing(error.description),
-            Failure::Api(error) => Self::Refused(format!("{} (code {})", error.description, error.err_code)),
+            Failure::Api(error) if error.is_passing() => Self::Unreachable(error.text()),
+            Failure::Api(error) => Self::Refused(error.text()),
         }
     }
 }
@@ -124,7 +141,9 @@ impl From<Failure> for QueueError {
             Failure::Unreachable(why) => Self::Unreachable(why),
             Failure::Refused(why) => Self::Refused(why),
             Failure::Api(error) if error.is_full() => Self::Full,
-            Failure::Api(error) => Self::Refused(format!("{} (code {})", error.description, error.err_code)),
+            Failure::Api(error) if error.is_missing() => Self::Gone(error.description),
+            Failure::Api(error) if error.is_passing() => Self::Unreachable(error.text()),
+            Failure::Api(error) => Self::Refused(error.text()),
         }
     }
 }
@@ -253,7 +272,7 @@ impl Link {
         }
     }
 
-    /// Sends a request to the JetStream API: `$JS.API.<what>`.
+    /// Sends a request to the JetStream API: `$JS.API.<what>`. Repeats it after temporary errors and corrupt responses.
     pub(super) async fn api<R: DeserializeOwned>(
         &self,
         what: &str,
@@ -264,7 +283,8 @@ impl Link {
         loop {
             let answer = self.request(&format!("$JS.API.{what}"), None, body.clone(), true).await?;
             match parsed(&answer.payload) {
-                Err(Failure::Api(error)) if error.is_passing() && Instant::now() < deadline => {
+                Err(failure) if failure.passes() && Instant::now() < deadline => {
+                    tracing::debug!(?failure, what, "a request to JetStream failed; repeating it");
                     sleep(Duration::from_millis(250)).await;
                 }
                 Err(Failure::Api(mut error)) if error.is_missing() => {
@@ -287,8 +307,7 @@ impl Link {
         let headers = if headers.is_empty() { None } else { Some(headers) };
         let answer = self.request(subject, headers, payload, repeat).await?;
         // If the response is corrupt, it is unknown whether the message was stored.
-        let stored: Stored = serde_json::from_slice(&answer.payload)
-            .map_err(|error| Failure::Unreachable(format!("invalid response of JetStream: {error}")))?;
+        let stored: Stored = serde_json::from_slice(&answer.payload).map_err(strange)?;
         match (stored.error, stored.seq) {
             (Some(error), _) => Err(Failure::Api(error)),
             (None, Some(sequence)) => Ok(sequence),
@@ -320,7 +339,7 @@ impl Link {
         let plain = |text: &str| {
             STANDARD
                 .decode(text)
-                .map_err(|error| Failure::Refused(format!("invalid stored message: {error}")))
+                .map_err(|error| Failure::Unreachable(format!("invalid stored message: {error}")))
         };
         match self.api::<Got>(&format!("STREAM.MSG.GET.{stream}"), question).await {
             Ok(Got { message: Raw { seq, data, hdrs } }) => {
@@ -427,10 +446,37 @@ pub(super) fn parsed<R: DeserializeOwned>(payload: &[u8]) -> Result<R, Failure> 
     }
 }
 
+/// The failure for a response that was corrupted in transit: it is unknown whether the request was carried out.
 #[allow(clippy::needless_pass_by_value)] // signature required by map_err
 fn strange(error: serde_json::Error) -> Failure {
-    Failure::Refused(format!("invalid response of JetStream: {error}"))
+    Failure::Unreachable(format!("invalid response of JetStream: {error}"))
 }
 
 /// Shared handle of a connection.
 pub(super) type SharedLink = Arc<Link>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(err_code: u32) -> Failure {
+        Failure::Api(ApiError { err_code, description: "why".to_owned() })
+    }
+
+    #[test]
+    fn errors_that_pass_are_not_refusals() {
+        for code in [10_008, 10_009] {
+            let why = format!("why (code {code})");
+            assert!(failure(code).passes());
+            assert_eq!(QueueError::from(failure(code)), QueueError::Unreachable(why.clone()));
+            assert_eq!(NatsError::from(failure(code)), NatsError::Unreachable(why));
+        }
+        assert_eq!(QueueError::from(failure(10_077)), QueueError::Full);
+        assert_eq!(QueueError::from(failure(10_059)), QueueError::Gone("why".to_owned()));
+        assert_eq!(NatsError::from(failure(10_059)), NatsError::Missing("why".to_owned()));
+        assert_eq!(QueueError::from(failure(10_058)), QueueError::Refused("why (code 10058)".to_owned()));
+        assert!(!failure(10_058).passes());
+        let corrupt = parsed::<serde_json::Value>(b"{\"error\":").unwrap_err();
+        assert!(matches!(corrupt, Failure::Unreachable(_)) && corrupt.passes(), "{corrupt:?}");
+    }
+}

@@ -36,22 +36,22 @@ pub struct NatsQueue<T> {
 }
 
 struct End {
-    way: Way,
+    direction: Direction,
     closed: AtomicBool,
 }
 
 /// What an end of a queue does.
-pub(super) enum Way {
-    In(Publisher),
-    Out(Puller),
+pub(super) enum Direction {
+    Publish(Publisher),
+    Claim(Puller),
 }
 
 impl End {
     fn publisher(&self) -> Result<&Publisher, QueueError> {
-        match &self.way {
+        match &self.direction {
             _ if self.closed.load(Ordering::Relaxed) => Err(QueueError::Closed),
-            Way::In(publisher) => Ok(publisher),
-            Way::Out(_) => {
+            Direction::Publish(publisher) => Ok(publisher),
+            Direction::Claim(_) => {
                 Err(QueueError::Refused("cannot publish: this end of the queue only claims".to_owned()))
             }
         }
@@ -66,20 +66,21 @@ impl<T> Clone for NatsQueue<T> {
 
 impl<T> std::fmt::Debug for NatsQueue<T> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let way = if matches!(self.end.way, Way::In(_)) { "publishing" } else { "claiming" };
-        formatter.debug_struct("NatsQueue").field("end", &way).finish_non_exhaustive()
+        let direction =
+            if matches!(self.end.direction, Direction::Publish(_)) { "publishing" } else { "claiming" };
+        formatter.debug_struct("NatsQueue").field("end", &direction).finish_non_exhaustive()
     }
 }
 
 impl<T> NatsQueue<T> {
-    pub(super) fn new(way: Way) -> Self {
-        Self { end: Arc::new(End { way, closed: AtomicBool::new(false) }), message: PhantomData }
+    pub(super) fn new(direction: Direction) -> Self {
+        Self { end: Arc::new(End { direction, closed: AtomicBool::new(false) }), message: PhantomData }
     }
 
     fn puller(&self) -> Result<&Puller, QueueError> {
-        match &self.end.way {
-            Way::Out(puller) => Ok(puller),
-            Way::In(_) => {
+        match &self.end.direction {
+            Direction::Claim(puller) => Ok(puller),
+            Direction::Publish(_) => {
                 Err(QueueError::Refused("cannot claim: this end of the queue only publishes".to_owned()))
             }
         }
@@ -137,7 +138,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> for NatsQ
 
     fn close(&self) {
         self.end.closed.store(true, Ordering::Relaxed);
-        if let Way::Out(puller) = &self.end.way {
+        if let Direction::Claim(puller) = &self.end.direction {
             puller.close();
         }
     }

@@ -20,7 +20,7 @@ use super::link::{Failure, Link, SharedLink};
 use super::objects::Objects;
 use super::publishing::Publisher;
 use super::pulling::{Puller, Source};
-use super::queue::Way;
+use super::queue::Direction;
 use super::setup::ConsumerConfig;
 use super::{Access, Blobs, KeyValue, Layout, NatsError, NatsQueue, ShardState};
 
@@ -245,7 +245,7 @@ impl Server {
         check_run(run)?;
         self.link.ensure_consumer(&self.consumer_of(shard)?).await?;
         let root = self.link.layout.shard_root(&Shard::parse(shard)?, run);
-        Ok(NatsQueue::new(Way::In(Publisher::new(self.link.clone(), root, run.to_owned()))))
+        Ok(NatsQueue::new(Direction::Publish(Publisher::new(self.link.clone(), root, run.to_owned()))))
     }
 
     /// Returns the claiming end of a shard, for all runs. Does not create the shard's consumer.
@@ -265,7 +265,7 @@ impl Server {
     pub async fn results_publisher<T>(&self, run: &str) -> Result<NatsQueue<T>, NatsError> {
         check_run(run)?;
         let root = self.link.layout.results_root(run);
-        Ok(NatsQueue::new(Way::In(Publisher::new(self.link.clone(), root, run.to_owned()))))
+        Ok(NatsQueue::new(Direction::Publish(Publisher::new(self.link.clone(), root, run.to_owned()))))
     }
 
     /// Returns the claiming end of a run's results. Recreates its consumer, so that results claimed by a
@@ -446,7 +446,7 @@ impl Server {
     ) -> Result<NatsQueue<T>, NatsError> {
         let term = Duration::from_nanos(config.ack_wait).max(SHORTEST_LEASE);
         let puller = Puller::start(self.link.clone(), Source { consumer, term }).await?;
-        Ok(NatsQueue::new(Way::Out(puller)))
+        Ok(NatsQueue::new(Direction::Claim(puller)))
     }
 
     /// Returns the ids of a run's messages in a stream: the last tokens of their subjects.

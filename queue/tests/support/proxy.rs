@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Direction of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     ToServer,
     ToClient,
 }
@@ -21,7 +21,7 @@ pub enum Way {
 /// Flips one bit in the next `times` occurrences of some bytes.
 #[derive(Debug, Clone)]
 struct Flip {
-    way: Way,
+    direction: Direction,
     needle: Vec<u8>,
     /// Offset from the start of the needle, in bytes.
     offset: usize,
@@ -75,11 +75,11 @@ impl Proxy {
                     .lock()
                     .unwrap()
                     .extend([client.try_clone(), server.try_clone()].into_iter().flatten());
-                for (from, to, way) in
-                    [(client, server_again, Way::ToServer), (server, client_again, Way::ToClient)]
+                for (from, to, direction) in
+                    [(client, server_again, Direction::ToServer), (server, client_again, Direction::ToClient)]
                 {
                     let faults = Arc::clone(&shared);
-                    std::thread::spawn(move || pump(from, to, way, &faults));
+                    std::thread::spawn(move || pump(from, to, direction, &faults));
                 }
             }
         });
@@ -95,14 +95,14 @@ impl Proxy {
     }
 
     /// Flips one bit in the next `times` occurrences of `needle` in this direction.
-    pub fn flip(&self, way: Way, needle: &str, times: u64) {
-        self.flip_behind(way, needle.as_bytes(), needle.len() / 2, times);
+    pub fn flip(&self, direction: Direction, needle: &str, times: u64) {
+        self.flip_behind(direction, needle.as_bytes(), needle.len() / 2, times);
     }
 
     /// Like `flip`, at `offset` bytes from the start of each occurrence.
-    pub fn flip_behind(&self, way: Way, needle: &[u8], offset: usize, times: u64) {
+    pub fn flip_behind(&self, direction: Direction, needle: &[u8], offset: usize, times: u64) {
         let needle = needle.to_vec();
-        self.faults.flips.lock().unwrap().push(Flip { way, needle, offset, times });
+        self.faults.flips.lock().unwrap().push(Flip { direction, needle, offset, times });
     }
 
     /// Flips one bit after each of these numbers of further bytes, in either direction.
@@ -181,8 +181,8 @@ impl Faults {
     }
 
     /// Applies the flips of `flip` to some bytes.
-    fn flip(&self, way: Way, bytes: &mut [u8]) {
-        for flip in self.flips.lock().unwrap().iter_mut().filter(|flip| flip.way == way) {
+    fn flip(&self, direction: Direction, bytes: &mut [u8]) {
+        for flip in self.flips.lock().unwrap().iter_mut().filter(|flip| flip.direction == direction) {
             let mut from = 0;
             while flip.times > 0 {
                 let rest = &bytes[from..];
@@ -243,11 +243,11 @@ impl Faults {
     }
 }
 
-fn pump(mut from: TcpStream, mut to: TcpStream, way: Way, faults: &Faults) {
+fn pump(mut from: TcpStream, mut to: TcpStream, direction: Direction, faults: &Faults) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         let bytes = &mut buffer[..count];
-        faults.flip(way, bytes);
+        faults.flip(direction, bytes);
         faults.flip_within(bytes);
         let delay = faults.delay.load(Ordering::Relaxed);
         if delay > 0 {

@@ -8,7 +8,7 @@ use async_nats::jetstream::{self, Context};
 use crate::fleet::Rehearsed;
 use crate::support::disk::SmallDisk;
 use crate::support::nats::{NatsServer, Release, programs_of};
-use crate::support::proxy::{Proxy, Way};
+use crate::support::proxy::{Direction, Proxy};
 use crate::support::{Fleet, PATIENCE, Process, block_on, lumos, rows, settled};
 
 /// Connects as an administrator.
@@ -178,10 +178,10 @@ fn flipped_bits_on_the_wire_change_no_record() {
         // Damages units on their way to the server and to the worker, and results on their way to the server
         // and to the coordinator. Long bodies start with the magic number of the compression.
         let compressed = [0x28, 0xb5, 0x2f, 0xfd];
-        of_coordinator.flip(Way::ToServer, "pears", 2);
-        of_worker.flip(Way::ToClient, "pears", 3);
-        of_worker.flip_behind(Way::ToServer, &compressed, 60, 2);
-        of_coordinator.flip_behind(Way::ToClient, &compressed, 90, 3);
+        of_coordinator.flip(Direction::ToServer, "pears", 2);
+        of_worker.flip(Direction::ToClient, "pears", 3);
+        of_worker.flip_behind(Direction::ToServer, &compressed, 60, 2);
+        of_coordinator.flip_behind(Direction::ToClient, &compressed, 90, 3);
         let mut coordinator = fleet.coordinator("flipped", &rehearsed.arguments);
         let worker = workers.worker("--concurrency 4");
         coordinator.exits(0);

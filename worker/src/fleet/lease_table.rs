@@ -144,6 +144,13 @@ impl LeaseControl for Tracked {
         }
     }
 
+    fn release_after(&self, delay: Duration) {
+        let lease = self.lease.try_lock().ok().and_then(|mut lease| lease.take());
+        if let Some(lease) = lease {
+            lease.release_after(delay);
+        }
+    }
+
     async fn terminate(&self) -> Result<(), QueueError> {
         match self.take().await {
             Some(lease) => lease.terminate().await,

@@ -29,6 +29,12 @@ const IDLE: Duration = Duration::from_millis(250);
 const STEADY: Duration = Duration::from_millis(250);
 /// How long units of an unknown run are held before they are returned to the queue.
 const UNKNOWN: Duration = Duration::from_secs(5);
+/// Redelivery delay of units that this worker cannot execute now, so that other workers take them. As long as the
+/// longest delay before the shared inputs of a run are fetched again.
+const LEFT_TO_OTHERS: Duration = Duration::from_secs(15);
+
+/// The result of a claim from one shard.
+type Claimed = Result<Vec<Lease<WorkMessage>>, QueueError>;
 
 /// The shards of all runs, as one queue to claim from. Only one claim may run at a time.
 pub(crate) struct Shards {
@@ -150,21 +156,31 @@ impl Shards {
                     continue;
                 }
             }
+            let shard = view.decision.ask.first();
             let waiting = async {
-                match view.decision.ask.first() {
-                    Some(shard) => self.wait(&view, shard, max).await,
+                match shard {
+                    Some(shard) => self.wait(shard, max).await,
                     None => {
                         tokio::time::sleep(IDLE).await;
-                        Vec::new()
+                        None
                     }
                 }
             };
-            tokio::select! {
-                leases = waiting => if !leases.is_empty() {
+            let claimed = tokio::select! {
+                claimed = waiting => claimed,
+                _ = catalogued.changed() => None,
+                _ = verified.changed() => None,
+            };
+            // After the selection: a change would drop the leases of units that wait for their run.
+            if let (Some(shard), Some(claimed)) = (shard, claimed) {
+                let failed = claimed.is_err();
+                let leases = self.take(&view, shard, claimed).await;
+                if !leases.is_empty() {
                     return leases;
-                },
-                _ = catalogued.changed() => {}
-                _ = verified.changed() => {}
+                }
+                if failed {
+                    tokio::time::sleep(WAIT).await;
+                }
             }
         }
     }
@@ -184,28 +200,17 @@ impl Shards {
         self.take(view, shard, claimed).await
     }
 
-    /// Waits for messages of a shard.
-    async fn wait(&self, view: &View, shard: &ShardId, max: usize) -> Vec<Lease<Assignment>> {
+    /// Waits for messages of a shard. Returns `None` if the shard does not exist. Dropping it loses no messages.
+    async fn wait(&self, shard: &ShardId, max: usize) -> Option<Claimed> {
         let Some(queue) = self.queue(shard).await else {
             tokio::time::sleep(WAIT).await;
-            return Vec::new();
+            return None;
         };
-        let claimed = timeout(WAIT, queue.claim(max)).await.unwrap_or_else(|_| Ok(Vec::new()));
-        let failed = claimed.is_err();
-        let leases = self.take(view, shard, claimed).await;
-        if failed {
-            tokio::time::sleep(WAIT).await;
-        }
-        leases
+        Some(timeout(WAIT, queue.claim(max)).await.unwrap_or_else(|_| Ok(Vec::new())))
     }
 
     /// Records the result of a pull, and unpacks its messages.
-    async fn take(
-        &self,
-        view: &View,
-        shard: &ShardId,
-        claimed: Result<Vec<Lease<WorkMessage>>, QueueError>,
-    ) -> Vec<Lease<Assignment>> {
+    async fn take(&self, view: &View, shard: &ShardId, claimed: Claimed) -> Vec<Lease<Assignment>> {
         let claimed = claimed.unwrap_or_else(|error| {
             tracing::debug!(%shard, %error, "failed to pull from a shard");
             let mut state = self.state();
@@ -249,8 +254,8 @@ impl Shards {
         let why = match self.unpacked(shard, &lease, patience).await {
             Ok(assignment) => return Some(self.held.hold(lease, assignment, Arc::clone(keys))),
             Err(Unpacking::Unknown) => {
-                tracing::warn!(run = %lease.body().run, "returned a unit of an unknown run to the queue");
-                lease.release();
+                tracing::warn!(run = %lease.body().run, "leaving a unit of an unknown run to other workers");
+                self.leave(lease).await;
                 return None;
             }
             // The coordinator removes the other messages. When the run is resumed, it publishes those it
@@ -264,6 +269,17 @@ impl Shards {
             tracing::debug!(%error, "failed to discard a unit");
         }
         None
+    }
+
+    /// Leaves a unit that was not executed to other workers. With its last permitted delivery it is removed instead,
+    /// because the next one would be recorded as a fault. The coordinator publishes it again, which resets the count of
+    /// deliveries.
+    async fn leave<T: Send>(&self, lease: Lease<T>) {
+        if lease.deliveries() < self.settings.max_deliveries {
+            lease.release_after(LEFT_TO_OTHERS);
+        } else if let Err(error) = lease.terminate().await {
+            tracing::debug!(%error, "failed to remove a unit that was not executed");
+        }
     }
 
     /// Converts a message to an assignment. Waits until `until` for a run that is not known yet.
@@ -315,6 +331,9 @@ impl Shards {
             Ok(()) => leases,
             Err(error) => {
                 self.eligibility.refuse(&switch.to.needs, &error);
+                for lease in leases {
+                    self.leave(lease).await;
+                }
                 Vec::new()
             }
         }

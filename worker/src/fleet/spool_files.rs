@@ -29,16 +29,23 @@ pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
 pub(super) fn write(folder: &Path, id: &str, message: &ResultMessage) -> io::Result<PathBuf> {
     let path = folder.join(format!("{id}.{ENDING}"));
     let unfinished = folder.join(format!(".{id}.unfinished"));
-    let mut file = File::create(&unfinished)?;
+    if let Err(error) = write_file(&unfinished, message).and_then(|()| fs::rename(&unfinished, &path)) {
+        // The disk may be full.
+        let _ = fs::remove_file(&unfinished);
+        return Err(error);
+    }
+    // A rename is durable only once its folder is synced.
+    File::open(folder)?.sync_all()?;
+    Ok(path)
+}
+
+fn write_file(path: &Path, message: &ResultMessage) -> io::Result<()> {
+    let mut file = File::create(path)?;
     let text = serde_json::to_vec(message)?;
     file.write_all(format!("{}\n", ContentHash::of_bytes(&text)).as_bytes())?;
     file.write_all(&text)?;
     file.flush()?;
-    file.sync_all()?;
-    fs::rename(&unfinished, &path)?;
-    // A rename is durable only once its folder is synced.
-    File::open(folder)?.sync_all()?;
-    Ok(path)
+    file.sync_all()
 }
 
 /// Lists the results in the folder.
@@ -98,5 +105,30 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::{Ending, Finished, Outcome, RunToken, Telemetry, UnitId};
+
+    use super::*;
+
+    #[test]
+    fn a_write_that_fails_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let message = ResultMessage::pack(Finished {
+            unit: UnitId::new(ContentHash::of_bytes(b"unit")),
+            attempt: 1,
+            outcome: Outcome { ending: Ending::Answered, evidence: None, steps: Vec::new() },
+            telemetry: Telemetry::default(),
+            run: Some(RunToken::of(&ContentHash::of_bytes(b"run"))),
+        });
+        // The rename fails.
+        let path = folder.path().join("a.result.json");
+        fs::create_dir(&path).unwrap();
+        assert!(write(folder.path(), "a", &message.unwrap()).is_err());
+        let left = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        assert_eq!(left.collect::<Vec<_>>(), [path]);
     }
 }

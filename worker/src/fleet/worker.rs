@@ -41,7 +41,7 @@ const DATA: &str = "data";
 /// Settings of a worker of a fleet.
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {
-    /// Its unique name: letters, digits, `-` and `_`. See [`worker_name`].
+    /// Its unique name: 1 to 200 letters, digits, `-` and `_`. See [`worker_name`].
     pub name: String,
     /// Compute device: `cpu`, `cuda:0`.
     pub device: String,
@@ -108,7 +108,7 @@ pub enum WorkerError {
     #[error(transparent)]
     Nats(#[from] NatsError),
     /// The name cannot be used on a server.
-    #[error("invalid worker name `{0}`: expected letters, digits, `-` and `_`")]
+    #[error("invalid worker name `{0}`: expected 1 to 200 letters, digits, `-` and `_`")]
     Name(String),
     /// Serving failed.
     #[error(transparent)]
@@ -185,8 +185,7 @@ pub async fn serve_fleet(
     stop: CancellationToken,
 ) -> Result<FleetSummary, WorkerError> {
     let name = settings.name.clone();
-    let allowed = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_');
-    if name.is_empty() || !name.chars().all(allowed) {
+    if !WorkerNotice::is_valid_name(&name) {
         return Err(WorkerError::Name(name));
     }
     let nothing_done = FleetSummary { name: name.clone(), finished: 0, idle: false };

@@ -8,7 +8,7 @@ use async_nats::{Message, Subscriber};
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,8 @@ pub(super) struct Actor {
     inbox: String,
     subscriber: Subscriber,
     chores: JoinSet<ActorTask>,
-    checking: bool,
+    /// The task that looks up the consumer.
+    checking: Option<Id>,
     /// Whether there was no claimer at the last check.
     idle: bool,
     /// Whether the consumer did not exist at the last check.
@@ -78,7 +79,7 @@ impl Actor {
             inbox,
             subscriber,
             chores: JoinSet::new(),
-            checking: false,
+            checking: None,
             idle: false,
             gone: false,
             pause: Instant::now(),
@@ -124,13 +125,12 @@ impl Actor {
                 }
                 Ok(()) = violations.changed() => {
                     let said = violations.borrow_and_update().clone();
-                    self.heed_violation(said);
+                    self.handle_violation(said);
                 }
-                Some(chore) = self.chores.join_next(), if !self.chores.is_empty() => {
-                    if let Ok(chore) = chore {
-                        self.finish(chore);
-                    }
-                }
+                Some(chore) = self.chores.join_next(), if !self.chores.is_empty() => match chore {
+                    Ok(chore) => self.finish(chore),
+                    Err(error) => self.recover(&error),
+                },
                 () = sleep_until(wake) => self.clean_up().await,
             }
         }
@@ -200,7 +200,7 @@ impl Actor {
     /// Opens the missing requests. Returns their numbers and contents.
     fn orders(&self) -> Vec<(u64, serde_json::Value)> {
         let now = Instant::now();
-        if self.checking || self.gone || now < self.pause || !self.shared.link.is_connected() {
+        if self.checking.is_some() || self.gone || now < self.pause || !self.shared.link.is_connected() {
             return Vec::new();
         }
         let mut orders = Vec::new();
@@ -383,7 +383,7 @@ impl Actor {
     }
 
     /// Handles a permission violation, which the server reports for the connection instead of a request.
-    fn heed_violation(&mut self, said: String) {
+    fn handle_violation(&mut self, said: String) {
         let ConsumerName { stream, name, .. } = &self.source.consumer;
         let next = format!("CONSUMER.MSG.NEXT.{stream}.{name}\"");
         if said.contains(&next) || said.contains(&self.inbox) {
@@ -395,12 +395,12 @@ impl Actor {
 
     /// Checks whether the consumer exists. No requests are sent meanwhile.
     fn check(&mut self) {
-        if self.checking {
+        if self.checking.is_some() {
             return;
         }
-        self.checking = true;
         let (link, consumer) = (self.shared.link.clone(), self.source.consumer.clone());
-        self.chores.spawn(async move { ActorTask::Checked(link.consumer(&consumer).await.map(|_| ())) });
+        let checking = async move { ActorTask::Checked(link.consumer(&consumer).await.map(|_| ())) };
+        self.checking = Some(self.chores.spawn(checking).id());
     }
 
     /// Fails all current claims.
@@ -415,7 +415,7 @@ impl Actor {
     fn finish(&mut self, chore: ActorTask) {
         match chore {
             ActorTask::Checked(found) => {
-                self.checking = false;
+                self.checking = None;
                 self.pause = Instant::now() + HOLD / 4;
                 match found {
                     Ok(()) => self.gone = false,
@@ -433,6 +433,34 @@ impl Actor {
             }
         }
     }
+
+    /// Handles the panic of a background task. A check counts as failed; a message whose body was being fetched was
+    /// returned when the task dropped it.
+    fn recover(&mut self, error: &JoinError) {
+        let consumer = &self.source.consumer.name;
+        tracing::error!(%error, consumer, "a background task of a queue failed");
+        self.pause = Instant::now() + HOLD;
+        if self.checking == Some(error.id()) {
+            self.checking = None;
+        } else {
+            let mut state = self.shared.lock();
+            state.fetching = state.fetching.saturating_sub(1);
+        }
+        self.shared.arrived.notify_waiters();
+    }
+}
+
+/// Fails all current and later claims, which would wait forever, if the task ends without closing the queue, as in a
+/// panic.
+impl Drop for Actor {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        if !state.closed {
+            state.failure = Some((u64::MAX, QueueError::Stopped));
+        }
+        drop(state);
+        self.shared.arrived.notify_waiters();
+    }
 }
 
 /// Creates an inbox and subscribes to it.
@@ -441,5 +469,89 @@ async fn subscribe(shared: &Shared) -> Result<(String, Subscriber), NatsError> {
     match shared.link.client.subscribe(format!("{inbox}.*")).await {
         Ok(subscriber) => Ok((inbox, subscriber)),
         Err(error) => Err(NatsError::Refused(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, OnceLock};
+
+    use async_nats::ConnectOptions;
+    use tokio::sync::{Notify, mpsc, watch};
+    use tokio_util::task::TaskTracker;
+
+    use super::super::Puller;
+    use super::*;
+    use crate::nats::codec::Complaints;
+    use crate::nats::link::Link;
+    use crate::nats::{ConnectionState, Layout};
+
+    /// An actor without a server, and the end of the queue that it serves.
+    async fn start() -> (Actor, Puller) {
+        let options = ConnectOptions::new().retry_on_initial_connect();
+        let disconnected = ConnectionState { connected: false, reconnections: 0 };
+        let link = Arc::new(Link {
+            client: options.connect("127.0.0.1:9").await.unwrap(),
+            layout: Layout::default(),
+            version: String::new(),
+            connection: watch::channel(disconnected).1,
+            violations: watch::channel(String::new()).1,
+            answers: mpsc::channel(1).0,
+            complaints: Complaints::default(),
+            remade: watch::Sender::new(0),
+            ended: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        let shared = Arc::new(Shared {
+            link,
+            state: Mutex::default(),
+            arrived: Notify::new(),
+            wanted: Notify::new(),
+            rejected: OnceLock::new(),
+        });
+        let [stream, name, filter] = ["stream", "consumer", "subject.>"].map(str::to_owned);
+        let source = Source { consumer: ConsumerName { stream, name, filter }, term: HOLD };
+        let ended = CancellationToken::new();
+        let actor = Actor::new(Arc::clone(&shared), source, ended.clone()).await.unwrap();
+        (actor, Puller { shared, _ended: ended.drop_guard() })
+    }
+
+    #[tokio::test]
+    async fn claims_fail_once_the_task_ended_unexpectedly() {
+        let (actor, puller) = start().await;
+        let ending = async {
+            tokio::task::yield_now().await;
+            drop(actor);
+        };
+        let (failed, ()) = tokio::join!(timeout(EXPIRY, puller.claim::<u32>(1)), ending);
+        assert_eq!(failed.unwrap().unwrap_err(), QueueError::Stopped);
+        let later = timeout(EXPIRY, puller.claim::<u32>(1)).await;
+        assert_eq!(later.unwrap().unwrap_err(), QueueError::Stopped);
+        assert_eq!(puller.try_claim::<u32>(1).await.unwrap_err(), QueueError::Stopped);
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_was_closed_does_not_fail() {
+        let (actor, puller) = start().await;
+        puller.close();
+        drop(actor);
+        assert!(puller.claim::<u32>(1).await.unwrap().is_empty());
+    }
+
+    async fn panicking() -> ActorTask {
+        panic!("no such task")
+    }
+
+    #[tokio::test]
+    async fn background_tasks_that_panic_do_not_stop_the_queue() {
+        let (mut actor, puller) = start().await;
+        actor.checking = Some(actor.chores.spawn(panicking()).id());
+        actor.chores.spawn(panicking());
+        puller.shared.lock().fetching = 1;
+        while let Some(chore) = actor.chores.join_next().await {
+            actor.recover(&chore.err().unwrap());
+        }
+        assert!(actor.checking.is_none());
+        assert_eq!(puller.shared.lock().fetching, 0);
     }
 }

@@ -137,7 +137,7 @@ impl Delivery {
     /// Returns the message for redelivery after `delay`.
     fn give_back_after(mut self, delay: Duration) {
         if let Some(lease) = self.lease.take() {
-            lease.give_back_after(delay);
+            lease.release_after(delay);
         }
     }
 }

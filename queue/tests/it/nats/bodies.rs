@@ -62,6 +62,17 @@ on_servers! {
         assert_eq!(stored(&bench).await, 0);
     }
 
+    async fn a_large_body_is_published_again_once_its_deleted_bucket_is_back(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let publisher = bench.publisher::<String>().await;
+        let plain = async_nats::jetstream::new(bench.plain().await);
+        plain.delete_stream("OBJ_lumos-2-payloads").await.unwrap();
+        let gone = publisher.publish("large", noise(2 << 20)).await;
+        assert!(matches!(&gone, Err(QueueError::Gone(why)) if why.contains("lumos-2-payloads")), "{gone:?}");
+        bench.connection.ensure().await.unwrap();
+        publisher.publish("large", noise(2 << 20)).await.unwrap();
+    }
+
     async fn bodies_above_the_limit_are_refused(program) {
         let bench = Bench::new(program, Layout { body_limit: 1000, ..Layout::default() }).await;
         let refused = bench.publisher::<String>().await.publish("a", "x".repeat(1000)).await;

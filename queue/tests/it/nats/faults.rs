@@ -8,7 +8,7 @@ use lumos_queue::nats::NatsError;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::proxy::{Proxy, Way};
+use crate::proxy::{Direction, Proxy};
 
 fn shards() -> Vec<String> {
     vec![SHARD.to_owned()]
@@ -91,8 +91,8 @@ on_servers! {
         for number in 0..20 {
             publisher.publish(&number.to_string(), question(number)).await.unwrap();
         }
-        proxy.flip(Way::ToClient, "pears", 3);
-        proxy.flip(Way::ToClient, "Lumos-Checksum", 1);
+        proxy.flip(Direction::ToClient, "pears", 3);
+        proxy.flip(Direction::ToClient, "Lumos-Checksum", 1);
         let consumer = through.shard_consumer::<String>(SHARD).await.unwrap();
         let mut seen = BTreeSet::new();
         while seen.len() < 20 {
@@ -107,7 +107,7 @@ on_servers! {
 
         // A message that was corrupted before it was stored stays corrupt: it is terminated, and its
         // publisher finds it missing.
-        proxy.flip(Way::ToServer, "pears", 1);
+        proxy.flip(Direction::ToServer, "pears", 1);
         let through_publisher = through.shard_publisher::<String>(SHARD, RUN).await.unwrap();
         through_publisher.publish("damaged", question(21)).await.unwrap();
         tokio::select! {

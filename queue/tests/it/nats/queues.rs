@@ -160,6 +160,16 @@ on_servers! {
         assert!(lease.deliveries() <= 2, "{lease:?}");
     }
 
+    async fn a_message_that_is_returned_with_a_delay_comes_later(program) {
+        let bench = Bench::new(program, long_lease()).await;
+        let (publisher, consumer) = (bench.publisher::<u32>().await, bench.consumer::<u32>().await);
+        publisher.publish("a", 1).await.unwrap();
+        claim_one(&consumer).await.release_after(Duration::from_secs(2));
+        let early = timeout(Duration::from_secs(1), consumer.claim(1)).await;
+        assert!(early.is_err(), "{early:?}");
+        assert_eq!(claim_one(&consumer).await.deliveries(), 2);
+    }
+
     async fn a_deleted_shard_is_told(program) {
         let bench = Bench::new(program, Layout::default()).await;
         let publisher = bench.publisher::<u32>().await;

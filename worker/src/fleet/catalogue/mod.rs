@@ -85,7 +85,7 @@ impl Catalogue {
             }
         };
         if let Err(message) = noted {
-            state.say_once(&message);
+            state.warn_once(&message);
         }
         state.clean_up();
         drop(state);
@@ -103,7 +103,7 @@ impl Catalogue {
     pub(crate) fn supply(&self, hash: &ContentHash, fetched: Result<Vec<u8>, NatsError>) {
         let mut state = self.lock();
         if let Err(message) = state.shared.record(hash, fetched) {
-            state.say_once(&message);
+            state.warn_once(&message);
             return;
         }
         state.clean_up();
@@ -209,7 +209,7 @@ impl State {
         ids.into_iter().filter_map(known).collect()
     }
 
-    fn say_once(&mut self, message: &str) {
+    fn warn_once(&mut self, message: &str) {
         let message = cut(message, LONGEST_WARNING);
         if self.said.len() < MOST_WARNINGS && self.said.insert(message.clone()) {
             tracing::warn!("{message}");

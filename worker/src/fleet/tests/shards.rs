@@ -15,7 +15,7 @@ use lumos_tasks::{
 use lumos_tools::ToolSets;
 use tokio::time::timeout;
 
-use super::support::{LONG, MemoryShards, Run, configuration, identity, models, script};
+use super::support::{HandedShard, LONG, MemoryShards, Run, configuration, identity, models, script};
 use crate::Backends;
 use crate::fleet::WorkerSettings;
 use crate::fleet::catalogue::Catalogue;
@@ -23,6 +23,15 @@ use crate::fleet::eligibility::{Eligibility, ShardVerdict};
 use crate::fleet::lease_table::LeaseTable;
 use crate::fleet::policy::PolicySettings;
 use crate::fleet::shards::Shards;
+use crate::fleet::source::ShardSource;
+
+/// Time after which a claim has no further effects. The clock is paused.
+const SETTLED: Duration = Duration::from_secs(60);
+
+fn settings(memory: Option<u64>) -> WorkerSettings {
+    let policy = PolicySettings { least: Duration::from_millis(50), ..PolicySettings::default() };
+    WorkerSettings { memory, policy, ..WorkerSettings::default() }
+}
 
 struct Bench {
     folder: tempfile::TempDir,
@@ -50,9 +59,8 @@ impl Bench {
         let eligibility = Eligibility::new(Arc::clone(&models), Arc::new(ToolSets::default()), within);
         let eligibility = Arc::new(eligibility);
         let held = Arc::new(LeaseTable::default());
-        let policy = PolicySettings { least: Duration::from_millis(50), ..PolicySettings::default() };
         let shards = Shards::new(
-            WorkerSettings { memory, policy, ..WorkerSettings::default() },
+            settings(memory),
             Arc::new(source.clone()),
             Arc::clone(&catalogue),
             Arc::clone(&eligibility),
@@ -60,6 +68,18 @@ impl Bench {
             Arc::clone(&held),
         );
         Self { folder: tempfile::tempdir().unwrap(), source, catalogue, eligibility, held, models, shards }
+    }
+
+    /// The shards of another source, without a memory limit.
+    fn shards_of(&self, source: impl ShardSource + 'static) -> Shards {
+        Shards::new(
+            settings(None),
+            Arc::new(source),
+            Arc::clone(&self.catalogue),
+            Arc::clone(&self.eligibility),
+            Arc::clone(&self.models),
+            Arc::clone(&self.held),
+        )
     }
 
     /// Announces a run with one configuration and publishes its units.
@@ -244,6 +264,72 @@ async fn units_that_cannot_be_worked_on_are_taken_out_or_given_back() {
     assert_eq!(claimed.len(), 1);
     assert_eq!(claimed[0].body().run.as_ref(), Some(run.token()));
     assert_eq!((bench.source.shard(shard).waiting(), bench.source.shard(shard).leased()), (0, 1));
+}
+
+/// A shard whose models are loaded, and a run that uses it and whose notice is missing.
+async fn shard_with_unknown_run(bench: &Bench) -> (HandedShard, Shards, Run) {
+    let model = identity(&script(bench.folder.path(), "one", 8, 0));
+    let known = bench.run("known", &model, 5, 0).await;
+    let shard = HandedShard::default();
+    let shards = bench.shards_of(shard.clone());
+    shard.hand(known.message(0, 0), 1);
+    let leases = timeout(LONG, shards.claim(1)).await.unwrap().unwrap();
+    assert_eq!(leases.len(), 1);
+    for lease in leases {
+        lease.acknowledge().await.unwrap();
+    }
+    (shard, shards, Run::new("unknown", vec![configuration(model)]))
+}
+
+#[tokio::test]
+async fn units_of_an_unknown_run_are_left_to_others_and_never_counted_as_faults() {
+    let bench = Bench::new(None);
+    let (shard, shards, unknown) = shard_with_unknown_run(&bench).await;
+    let limit = WorkerSettings::default().max_deliveries;
+    shard.hand(unknown.message(0, 1), limit - 1);
+    shard.hand(unknown.message(0, 2), limit);
+    tokio::time::pause();
+    assert!(timeout(SETTLED, shards.claim(8)).await.is_err());
+    assert_eq!(*shard.counts.delays.lock().unwrap(), [Duration::from_secs(15)]);
+    assert_eq!(shard.counts.ended(), (1, 1, 1), "the last permitted delivery removes the unit");
+}
+
+#[tokio::test]
+async fn units_that_wait_for_their_run_are_kept_when_another_run_appears() {
+    let bench = Bench::new(None);
+    let (shard, shards, unknown) = shard_with_unknown_run(&bench).await;
+    let model = identity(&script(bench.folder.path(), "two", 1, 0));
+    let other = Run::new("other", vec![configuration(model)]);
+    shard.hand(unknown.message(0, 1), 1);
+    tokio::time::pause();
+    let noting = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bench.catalogue.update(other.token().as_str(), Some(&other.written()));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bench.note(&unknown).await;
+    };
+    let (claimed, ()) = tokio::join!(timeout(SETTLED, shards.claim(8)), noting);
+    assert_eq!(claimed.unwrap().unwrap()[0].body().run.as_ref(), Some(unknown.token()));
+}
+
+#[tokio::test]
+async fn a_unit_whose_models_fail_to_load_is_left_to_others_and_never_counted_as_a_fault() {
+    let limit = WorkerSettings::default().max_deliveries;
+    for (deliveries, ended) in [(1, (0, 1, 0)), (limit, (0, 0, 1))] {
+        let bench = Bench::new(None);
+        let model = identity(&script(bench.folder.path(), "one", 2, 0));
+        let run = bench.run("run", &model, 5, 0).await;
+        // It is verified, and cannot be read again.
+        std::fs::remove_file(bench.folder.path().join("one.jsonl")).unwrap();
+        let shard = HandedShard::default();
+        shard.hand(run.message(0, 0), deliveries);
+        let shards = bench.shards_of(shard.clone());
+        tokio::time::pause();
+        assert!(timeout(SETTLED, shards.claim(8)).await.is_err());
+        assert_eq!(shard.counts.ended(), ended);
+        assert_eq!(shard.counts.delays.lock().unwrap().len(), ended.1);
+        tokio::time::resume();
+    }
 }
 
 trait NowOrNone {

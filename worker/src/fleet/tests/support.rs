@@ -203,6 +203,8 @@ pub(crate) struct Counts {
     pub(crate) released: AtomicUsize,
     pub(crate) buried: AtomicUsize,
     pub(crate) lost: AtomicBool,
+    /// The delays of the leases that were released with one.
+    pub(crate) delays: Mutex<Vec<Duration>>,
 }
 
 impl Counts {
@@ -245,6 +247,11 @@ impl LeaseControl for Counted {
         self.0.released.fetch_add(1, Ordering::SeqCst);
     }
 
+    fn release_after(&self, delay: Duration) {
+        self.0.delays.lock().unwrap().push(delay);
+        self.release();
+    }
+
     async fn terminate(&self) -> Result<(), QueueError> {
         self.0.buried.fetch_add(1, Ordering::SeqCst);
         Ok(())
@@ -269,6 +276,53 @@ impl Queue<Assignment> for Handed {
             Lease::new(assignment.message_id(), assignment, deliveries, control)
         });
         Ok(given.collect())
+    }
+
+    fn close(&self) {}
+}
+
+/// A shard, opened under any id, that hands out leases with given delivery counts, once, and counts how they end.
+#[derive(Default, Clone)]
+pub(crate) struct HandedShard {
+    waiting: Arc<Mutex<VecDeque<(WorkMessage, u32)>>>,
+    pub(crate) counts: Arc<Counts>,
+}
+
+impl HandedShard {
+    pub(crate) fn hand(&self, message: WorkMessage, deliveries: u32) {
+        self.waiting.lock().unwrap().push_back((message, deliveries));
+    }
+}
+
+#[async_trait]
+impl ShardSource for HandedShard {
+    async fn open(&self, _shard: &ShardId) -> Result<Option<Arc<dyn ShardQueue>>, QueueError> {
+        Ok(Some(Arc::new(self.clone())))
+    }
+}
+
+#[async_trait]
+impl ShardQueue for HandedShard {
+    async fn try_claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError> {
+        let mut waiting = self.waiting.lock().unwrap();
+        let count = max.min(waiting.len());
+        let given = waiting.drain(..count).map(|(message, deliveries)| {
+            let control = Box::new(Counted(Arc::clone(&self.counts), None));
+            Lease::new(message.message_id(), message, deliveries, control)
+        });
+        Ok(given.collect())
+    }
+}
+
+#[async_trait]
+impl Queue<WorkMessage> for HandedShard {
+    async fn publish(&self, _id: &str, _body: WorkMessage) -> Result<(), QueueError> {
+        Err(QueueError::Closed)
+    }
+
+    async fn claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError> {
+        let leases = self.try_claim(max).await?;
+        if leases.is_empty() { std::future::pending().await } else { Ok(leases) }
     }
 
     fn close(&self) {}
