@@ -1,7 +1,7 @@
 //! [`LiveFolder`]: follows the folder of a run.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use lumos_coordinator::fleet::run_token;
 use lumos_coordinator::manifest::{Manifest, ManifestError};
@@ -51,6 +51,8 @@ pub enum LiveError {
 pub struct LiveFolder {
     folder: PathBuf,
     manifest: Manifest,
+    /// Time of modification and length of the manifest's file.
+    version: Option<(SystemTime, u64)>,
     token: RunToken,
     opened: Option<Opened>,
     failed: Option<Instant>,
@@ -73,12 +75,14 @@ impl LiveFolder {
     /// # Errors
     /// If the manifest cannot be read or names an unknown benchmark.
     pub fn open(folder: &Path) -> Result<Self, LiveError> {
+        let version = manifest_version(folder);
         let manifest = Manifest::read(folder)?;
         RecordSums::new(&manifest)?;
         Ok(Self {
             folder: folder.to_owned(),
             token: run_token(&manifest),
             manifest,
+            version,
             opened: None,
             failed: None,
             problem: None,
@@ -117,6 +121,7 @@ impl LiveFolder {
     }
 
     fn read(&mut self) -> Result<(), ScoreError> {
+        self.read_manifest();
         let continues = match &self.opened {
             Some(opened) => opened.reader.refresh()?.is_some(),
             None => false,
@@ -135,6 +140,23 @@ impl LiveFolder {
         Ok(())
     }
 
+    /// Reads the manifest again if its file has changed: a session writes where stop rules ended configurations, and a
+    /// resumed run may have other settings.
+    fn read_manifest(&mut self) {
+        let version = manifest_version(&self.folder);
+        if version == self.version {
+            return;
+        }
+        // The next call tries again.
+        let Ok(manifest) = Manifest::read(&self.folder) else { return };
+        self.version = version;
+        if manifest != self.manifest && run_token(&manifest) == self.token {
+            self.manifest = manifest;
+            // All records are added again, to sums over the units of this manifest.
+            self.opened = None;
+        }
+    }
+
     fn state(&mut self, now_ms: i64) -> LiveRun {
         let mut run = LiveRun::new(self.token.as_str(), visible_text(&self.manifest.spec.name, NAME));
         run.problem.clone_from(&self.problem);
@@ -146,6 +168,7 @@ impl LiveFolder {
             return run;
         };
         let in_use = reader.is_in_use();
+        run.in_use = in_use;
         run.state = if in_use { LiveState::Running } else { LiveState::Incomplete };
         run.set_configurations(sums.configurations());
         run.faults = sums.faults.iter().map(|(kind, count)| (kind.to_string(), *count)).collect();
@@ -186,6 +209,11 @@ impl Opened {
     }
 }
 
+fn manifest_version(folder: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(folder.join("manifest.json")).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
 fn throughput() -> Throughput {
     Throughput::since(Instant::now())
 }
@@ -204,6 +232,7 @@ fn recorded(name: &str, sum: super::sums::WorkerSum) -> LiveWorker {
 mod tests {
     use lumos_benchmarks::Scoring;
     use lumos_coordinator::samples::{configuration, item, manifest_of, state};
+    use lumos_coordinator::spec::Stopped;
     use lumos_coordinator::{Checkpoint, PlanMark, unit_of};
 
     use super::*;
@@ -256,5 +285,41 @@ mod tests {
         assert_eq!(run.usage.durations.iter().sum::<u64>(), settled);
         checkpoint.close().unwrap();
         assert_eq!(live.refresh().state, LiveState::Incomplete, "nobody writes it");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_a_stop_rule_ended_is_complete_and_ends_with_its_session() {
+        let folder = tempfile::tempdir().unwrap();
+        let items: Vec<_> = (0..20).map(item).collect();
+        let mut manifest = manifest_of(&[configuration(0)], &items);
+        manifest.write(folder.path()).unwrap();
+        let mut live = LiveFolder::open(folder.path()).unwrap();
+        let checkpoint = Checkpoint::create(&folder.path().join("checkpoint")).unwrap();
+        checkpoint.store_items("svamp", &items).unwrap();
+        // An earlier session, without the rule, has recorded a fault of item 8.
+        for item in &items[..9] {
+            let unit = unit_of(&manifest.configurations[0], item);
+            checkpoint.record(state(item.index, &unit).unwrap()).await.unwrap();
+        }
+        let run = live.refresh();
+        assert_eq!((run.state, run.ledger.faulted, run.ledger.outstanding), (LiveState::Running, 1, 11));
+
+        let stopped = Stopped {
+            end: 8,
+            after: 8,
+            units: 20,
+            metric: "exact_match".to_owned(),
+            interval: (0.0, 30.0),
+            bound: "below 50".to_owned(),
+        };
+        assert!(manifest.stop(vec![(0, stopped)]));
+        manifest.write(folder.path()).unwrap();
+        let run = live.refresh();
+        assert_eq!((run.state, run.ledger.planned, run.ledger.settled()), (LiveState::Complete, 8, 8));
+        assert!(!run.has_ended(), "the session has yet to write the report");
+        // As after a kill, the report is missing.
+        checkpoint.close().unwrap();
+        let run = live.refresh();
+        assert!(run.has_ended() && !run.report);
     }
 }

@@ -54,6 +54,9 @@ pub struct LiveRun {
     pub started_ms: Option<i64>,
     /// Whether its folder has a report.
     pub report: bool,
+    /// Whether a process writes its checkpoint. The process of a session does so until it has written the report.
+    #[serde(skip)]
+    pub in_use: bool,
     /// Sums over the recorded units, for metrics.
     #[serde(skip)]
     pub(crate) usage: UsageSums,
@@ -196,6 +199,7 @@ impl LiveRun {
             requeued: 0,
             started_ms: None,
             report: false,
+            in_use: false,
             usage: UsageSums::default(),
         }
     }
@@ -218,9 +222,14 @@ impl LiveRun {
         self.seconds_left = Some(left).filter(|left| is_running && *left < LONGEST_LEFT);
     }
 
-    /// Whether nothing more happens, unless somebody resumes the run.
+    /// Whether every unit is settled.
     pub fn is_complete(&self) -> bool {
         self.state == LiveState::Complete
+    }
+
+    /// Whether nothing more happens, unless somebody resumes the run: it is complete, and its session has ended.
+    pub fn has_ended(&self) -> bool {
+        self.is_complete() && !self.in_use
     }
 }
 

@@ -55,8 +55,7 @@ pub(super) struct RecordSums {
 }
 
 struct ConfigurationSums {
-    label: String,
-    planned: u64,
+    configuration: PlannedConfiguration,
     answered: u64,
     gave_up: u64,
     faulted: u64,
@@ -69,8 +68,7 @@ impl ConfigurationSums {
     fn new(spec: &ResolvedSpec, planned: &PlannedConfiguration) -> Result<Self, ScoreError> {
         let benchmark = benchmark(spec, &planned.configuration.benchmark)?;
         Ok(Self {
-            label: planned.label.clone(),
-            planned: planned.planned,
+            configuration: planned.clone(),
             answered: 0,
             gave_up: 0,
             faulted: 0,
@@ -81,12 +79,13 @@ impl ConfigurationSums {
     }
 
     fn finish(&self) -> LiveConfiguration {
-        let Self { planned, answered, gave_up, faulted, .. } = *self;
+        let Self { answered, gave_up, faulted, .. } = *self;
+        let planned = self.configuration.planned;
         let outstanding = planned.saturating_sub(answered + gave_up + faulted);
         let estimate = self.metric.as_ref().and_then(|metric| self.tally.finish(metric));
         let score = self.metric.as_ref().zip(estimate);
         LiveConfiguration {
-            label: self.label.clone(),
+            label: self.configuration.label.clone(),
             ledger: Ledger { planned, answered, gave_up, faulted, outstanding, splits: Vec::new() },
             score: score.map(|(metric, estimate)| LiveScore::of(metric.name, metric.unit.name(), &estimate)),
         }
@@ -119,10 +118,11 @@ impl RecordSums {
         Some(self.configurations.get(record.configuration as usize)?.benchmark.name())
     }
 
-    /// Adds a record that is not a duplicate, with its item.
+    /// Adds a record that is not a duplicate, with its item. Ignores units after the end of a stopped configuration.
     pub(super) fn add(&mut self, record: &Record, item: Option<&Item>) {
         let position = record.configuration as usize;
-        let Some(sums) = self.configurations.get_mut(position) else { return };
+        let sums = self.configurations.get_mut(position);
+        let Some(sums) = sums.filter(|sums| sums.configuration.has_item(record.item)) else { return };
         let ended_ms = ended_ms(&record.telemetry);
         match &record.outcome.ending {
             Ending::Faulted(fault) => {

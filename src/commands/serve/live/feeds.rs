@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 struct State {
     sequence: u64,
     fields: Map<String, Value>,
-    is_complete: bool,
+    has_ended: bool,
 }
 
 type Feed = watch::Sender<Option<Arc<State>>>;
@@ -22,7 +22,8 @@ type Feed = watch::Sender<Option<Arc<State>>>;
 /// An event for a client.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PageEvent {
-    /// `snapshot`: all fields. `delta`: the fields that have changed. `end`: the run is complete.
+    /// `snapshot`: all fields. `delta`: the fields that have changed. `end`: the run is complete, and
+    /// its session has ended.
     pub(super) kind: &'static str,
     /// Number of the state.
     pub(super) sequence: u64,
@@ -54,7 +55,7 @@ impl Feeds {
         update(feeds.entry(String::new()).or_default(), list, false);
         for run in runs {
             let state = serde_json::to_value(run).unwrap_or_default();
-            update(feeds.entry(run.key.clone()).or_default(), state, run.is_complete());
+            update(feeds.entry(run.key.clone()).or_default(), state, run.has_ended());
         }
     }
 
@@ -107,13 +108,13 @@ fn summary(run: &LiveRun) -> Value {
 }
 
 /// Replaces the state of a feed if it has changed.
-fn update(feed: &Feed, state: Value, is_complete: bool) {
+fn update(feed: &Feed, state: Value, has_ended: bool) {
     let Value::Object(fields) = state else { return };
     let sequence = match &*feed.borrow() {
-        Some(before) if before.fields == fields => return,
+        Some(before) if before.fields == fields && before.has_ended == has_ended => return,
         before => before.as_ref().map_or(1, |before| before.sequence + 1),
     };
-    feed.send_replace(Some(Arc::new(State { sequence, fields, is_complete })));
+    feed.send_replace(Some(Arc::new(State { sequence, fields, has_ended })));
 }
 
 /// A client, and the state that it was sent last.
@@ -161,7 +162,7 @@ impl Client {
             let data = json!({ "now_ms": now_ms, "fields": fields });
             self.waiting.push_back(PageEvent { kind, sequence, data });
         }
-        if state.is_complete {
+        if state.has_ended {
             self.ended = true;
             self.waiting.push_back(PageEvent { kind: "end", sequence, data: Value::Null });
         }
@@ -177,7 +178,7 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use std::pin::pin;
 
-    use futures::StreamExt;
+    use futures::{FutureExt, StreamExt};
     use lumos_reports::live::{Heartbeats, LiveState};
     use lumos_tasks::ContentHash;
     use lumos_tasks::fleet::{ConfigurationStatus, PROTOCOL, RunState, RunStatus, RunToken};
@@ -234,6 +235,25 @@ mod tests {
         let last: Vec<_> = events.map(|event| event.kind).collect().await;
         assert_eq!(last, ["delta", "end"]);
         assert_eq!(run(10).state, LiveState::Complete);
+    }
+
+    #[tokio::test]
+    async fn the_events_of_a_complete_run_end_with_its_session() {
+        // A process that is killed after the last unit writes no report.
+        for report in [true, false] {
+            let feeds = Feeds::new([].iter());
+            let mut run = run(10);
+            run.in_use = true;
+            feeds.publish(std::slice::from_ref(&run), &[]);
+            let mut events = pin!(feeds.events(&run.key, CancellationToken::new()).unwrap());
+            assert_eq!(events.next().await.map(|event| event.kind), Some("snapshot"));
+            assert_eq!(events.next().now_or_never(), None);
+            (run.in_use, run.report) = (false, report);
+            feeds.publish(std::slice::from_ref(&run), &[]);
+            let last: Vec<_> = events.map(|event| event.kind).collect().await;
+            let expected: &[&str] = if report { &["delta", "end"] } else { &["end"] };
+            assert_eq!(last, expected);
+        }
     }
 
     #[tokio::test]

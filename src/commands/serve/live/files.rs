@@ -4,7 +4,8 @@
 //! /runs/KEY/report/                 <run>/report/index.html, or <run>/report.html
 //! /runs/KEY/report/data/0000.js     <run>/report/data/0000.js
 //! ```
-//! A path has at most four plain names, and leads to a file below the folder even through links.
+//! A path has at most four plain names, and leads to a file below `<run>/report/` even through links. A `report` or
+//! `report.html` that is a link itself is not served.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -23,9 +24,10 @@ pub(super) struct ReportFile {
 
 /// Reads a file of a run's report; the page for an empty path. Returns `None` if it is not a file of the report.
 pub(super) fn read(run: &Path, path: &str) -> Option<ReportFile> {
-    let report = run.join("report");
+    let run = run.canonicalize().ok()?;
+    let (report, page) = (run.join("report"), run.join("report.html"));
     match path {
-        "" => open(&report, &report.join("index.html")).or_else(|| open(run, &run.join("report.html"))),
+        "" => open(&report, &report.join("index.html")).or_else(|| open(&page, &page)),
         path => open(&report, &report.join(relative(path)?)),
     }
 }
@@ -40,7 +42,8 @@ fn relative(path: &str) -> Option<PathBuf> {
     (names.len() <= DEEPEST && names.iter().all(|name| is_plain(name))).then(|| names.iter().collect())
 }
 
-fn open(folder: &Path, path: &Path) -> Option<ReportFile> {
+/// Reads a file that must be at or below a place without links.
+fn open(place: &Path, path: &Path) -> Option<ReportFile> {
     let content_type = match path.extension()?.to_str()? {
         "html" => "text/html; charset=utf-8",
         "js" => "text/javascript; charset=utf-8",
@@ -51,7 +54,7 @@ fn open(folder: &Path, path: &Path) -> Option<ReportFile> {
         _ => return None,
     };
     let found = path.canonicalize().ok()?;
-    if !found.starts_with(folder.canonicalize().ok()?) {
+    if !found.starts_with(place) {
         return None;
     }
     let bytes = content(&found).ok()?;
@@ -114,10 +117,26 @@ mod tests {
         }
         #[cfg(unix)]
         {
-            std::os::unix::fs::symlink(run.join("manifest.json"), run.join("report/data/0001.json")).unwrap();
-            std::os::unix::fs::symlink(run.join("checkpoint"), run.join("report/linked")).unwrap();
+            use std::os::unix::fs::symlink;
+
+            symlink(run.join("manifest.json"), run.join("report/data/0001.json")).unwrap();
+            symlink(run.join("checkpoint"), run.join("report/linked")).unwrap();
             for path in ["data/0001.json", "linked/x.json"] {
                 assert_eq!(text(path), None, "{path} leads out of the report");
+            }
+            let other = tempfile::tempdir().unwrap();
+            symlink(run, other.path().join("run")).unwrap();
+            assert!(read(&other.path().join("run"), "data/0000.js").is_some(), "the run may be a link");
+            for name in ["index.html", "config.json"] {
+                fs::write(other.path().join(name), "secret").unwrap();
+            }
+            fs::remove_dir_all(run.join("report")).unwrap();
+            symlink(other.path(), run.join("report")).unwrap();
+            assert_eq!(text("").as_deref(), Some("single"));
+            fs::remove_file(run.join("report.html")).unwrap();
+            symlink(run.join("manifest.json"), run.join("report.html")).unwrap();
+            for path in ["", "config.json"] {
+                assert_eq!(text(path), None, "the report itself is a link: {path}");
             }
         }
     }
