@@ -78,6 +78,20 @@ pub enum MergeError {
         /// The folders and their numbers of units that are not settled.
         parts: Vec<(PathBuf, u64)>,
     },
+    /// The data files of two parts have the same items in different orders.
+    #[error(
+        "the data files of `{}` and `{}` have the items of {benchmark} in different orders; nothing was changed\n\
+         hint: run one of the parts again with the data file of the other",
+        first.display(), second.display()
+    )]
+    Reordered {
+        /// The benchmark.
+        benchmark: String,
+        /// A part.
+        first: PathBuf,
+        /// A part that has another item at the same position.
+        second: PathBuf,
+    },
     /// The content of a part does not match its manifest.
     #[error("the content of `{}` does not match its manifest: {detail}", folder.display())]
     Malformed {
@@ -122,8 +136,8 @@ impl Part {
 /// outstanding, and the merged run can be resumed.
 ///
 /// # Errors
-/// If parts are missing, duplicated, incomplete or of different runs, or if `into` exists. After an error,
-/// nothing is left on disk.
+/// If parts are missing, duplicated, incomplete or of different runs, if their data files have different orders, or if
+/// `into` exists. After an error, nothing is left on disk.
 pub fn merge(parts: &[PathBuf], into: &Path, allow_incomplete: bool) -> Result<Manifest, MergeError> {
     if into.exists() {
         return Err(MergeError::Occupied { folder: into.to_owned() });
@@ -231,11 +245,30 @@ fn places(opened: &[(Part, CheckpointReader)], benchmark: &str) -> Result<Places
     Ok(places)
 }
 
+/// Checks that every position has one item. The identity of a run does not depend on the order of its items, so the
+/// data files of parts can have different orders.
+fn check_order(
+    opened: &[(Part, CheckpointReader)],
+    benchmark: &str,
+    places: &Places,
+) -> Result<(), MergeError> {
+    for (one, other) in places.iter().zip(places.iter().skip(1)) {
+        if one.0 == other.0 {
+            let folder = |number: usize| opened[number].0.folder.clone();
+            let [first, second] = [one.2.min(other.2), one.2.max(other.2)].map(folder);
+            return Err(MergeError::Reordered { benchmark: benchmark.to_owned(), first, second });
+        }
+    }
+    Ok(())
+}
+
 fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Manifest, MergeError> {
     let Some((first, _)) = opened.first() else { return Err(MergeError::Nothing) };
     let mut items: Vec<(&str, Places)> = Vec::new();
     for data in &first.manifest.data {
-        items.push((&data.benchmark, places(opened, &data.benchmark)?));
+        let places = places(opened, &data.benchmark)?;
+        check_order(opened, &data.benchmark, &places)?;
+        items.push((&data.benchmark, places));
     }
     let manifest = manifest_of(opened, first, &items, into);
     let found = RunIdentity::of(

@@ -16,13 +16,24 @@ async fn run(
     configurations: &[Configuration],
     settle_all: bool,
 ) -> PathBuf {
+    let items: Vec<Item> = (0..ITEMS).map(item).collect();
+    run_over(&items, folder, partition, configurations, settle_all).await
+}
+
+/// The same for items in another order.
+async fn run_over(
+    items: &[Item],
+    folder: &Path,
+    partition: Option<Partition>,
+    configurations: &[Configuration],
+    settle_all: bool,
+) -> PathBuf {
     let name = partition.map_or("whole".to_owned(), |one| format!("part-{}", one.part()));
     let folder = folder.join(name);
-    let items: Vec<Item> = (0..ITEMS).map(item).collect();
-    let mut manifest = whole_of(configurations, &items);
+    let mut manifest = whole_of(configurations, items);
     if let Some(partition) = partition {
         let spec = crate::spec::ResolvedSpec { partition: Some(partition), ..manifest.spec.clone() };
-        manifest = crate::samples::manifest_with(spec, configurations, &items);
+        manifest = crate::samples::manifest_with(spec, configurations, items);
     }
     manifest.write(&folder).unwrap();
     let checkpoint = Checkpoint::create(&folder.join("checkpoint")).unwrap();
@@ -139,4 +150,18 @@ async fn parts_that_do_not_fit_are_refused() {
     assert!(refused(&parts.iter().collect::<Vec<_>>()).contains("in use by another process"));
     running.close().unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is left behind");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_whose_data_files_have_different_orders_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let configurations = [configuration(0)];
+    let first = run(folder.path(), Partition::new(1, 2), &configurations, true).await;
+    let reversed: Vec<Item> = (0..ITEMS).map(|index| Item { index, ..item(ITEMS - 1 - index) }).collect();
+    let second = run_over(&reversed, folder.path(), Partition::new(2, 2), &configurations, true).await;
+    let into = folder.path().join("merged");
+    let refused = merge(&[first, second], &into, true).unwrap_err().to_string();
+    assert!(refused.contains("have the items of svamp in different orders"), "{refused}");
+    assert!(refused.contains("part-1` and `") && refused.contains("part-2`"), "{refused}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left behind");
 }

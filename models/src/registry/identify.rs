@@ -16,7 +16,7 @@ use crate::files::{self, ModelFile};
 use crate::in_process;
 use crate::located::{LocateError, locate};
 use crate::name::ModelName;
-use crate::openai::OpenAiName;
+use crate::openai::{OpenAiName, Price};
 use crate::settings::EngineSettings;
 
 /// A model's identity and the files it was computed from.
@@ -36,12 +36,12 @@ impl Identified {
 }
 
 /// Whether the price of a model is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ModelPricing {
     /// The model runs in this process and costs nothing.
     Free,
     /// A price is configured.
-    Known,
+    Known(Price),
     /// The model may cost money, but no price is configured.
     Unknown {
         /// Name of the model on the server.
@@ -214,7 +214,7 @@ impl ModelRegistry {
         let (name, model) = (here.to_string(), here.model.clone());
         let backend = self.servers.backend(here, self.settings.openai.as_ref());
         let backend = backend.map_err(|message| IdentifyError::unusable(name, message))?;
-        Ok(if backend.is_priced() { ModelPricing::Known } else { ModelPricing::Unknown { model } })
+        Ok(backend.price().map_or(ModelPricing::Unknown { model }, ModelPricing::Known))
     }
 
     /// Resolves the name of a model on this host.

@@ -143,7 +143,7 @@ pub fn plan(
         ..manifest.spec.clone()
     };
     let pass = passes(run).join(configuration.identity().short());
-    let judged = Manifest::new(ManifestParts {
+    let mut judged = Manifest::new(ManifestParts {
         spec,
         configurations: vec![configuration.into()],
         models: vec![judge],
@@ -160,6 +160,12 @@ pub fn plan(
     });
     create_private_folder(&passes(run)).map_err(|error| CheckpointError::of_io(&pass, &error))?;
     let recorded = Checkpoint::create(&pass.join("checkpoint"))?;
+    // Keeps the run token, so that work and results of a session that ended early are taken up from the queue.
+    if let Ok(before) = Manifest::read(&pass)
+        && before.identity == judged.identity
+    {
+        judged.created = before.created;
+    }
     if let Err(error) = store(run, &pass, &judged, &questions, &recorded) {
         // Closing a database whose disk is full may never end.
         recorded.abandon();

@@ -1,6 +1,7 @@
 //! Tests of passes over a run.
 
 use lumos_benchmarks::Scoring;
+use lumos_coordinator::fleet::run_token;
 use lumos_coordinator::manifest::{Manifest, ModelRecord};
 use lumos_coordinator::samples::{configuration, item, manifest_of, samples_files};
 use lumos_coordinator::{Checkpoint, Record, unit_of};
@@ -253,6 +254,21 @@ async fn a_pass_goes_on_where_it_stood_and_takes_in_what_is_settled_since() {
     let Task::Judge { messages, .. } = &open[0].task else { panic!() };
     assert!(messages[0].content.contains("Model prediction: b"));
     pass.checkpoint.close().unwrap();
+}
+
+#[tokio::test]
+async fn a_pass_keeps_its_token_until_its_questions_change() {
+    let stage = Stage::new(2);
+    stage.settle(0, 0, outcome(Some("a"))).await;
+    let token = || {
+        let pass = stage.plan();
+        pass.checkpoint.close().unwrap();
+        run_token(&pass.manifest)
+    };
+    let first = token();
+    assert_eq!([token(), token()], [first.clone(), first.clone()]);
+    stage.settle(0, 1, outcome(Some("b"))).await;
+    assert_ne!(token(), first);
 }
 
 #[tokio::test]
