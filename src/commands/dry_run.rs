@@ -15,7 +15,7 @@ use super::estimate::{Kind, Pilot, duration, read};
 use crate::cli::{RunArgs, RunsArgs, Verbosity};
 use crate::estimate::{TokensPerItem, nearest, predict, recorded};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::pipeline::{Plan, Spec, manifest_failure};
+use crate::pipeline::{Plan, Spec, check_vacant, manifest_failure};
 use crate::settings::{self, Computes};
 use crate::table::{Column, render, width};
 
@@ -140,7 +140,10 @@ pub(crate) async fn run(arguments: &RunArgs) -> CommandResult {
         Ok(found) if found.identity == manifest.identity => true,
         // Returns the error with the differences.
         Ok(_) => manifest.open_or_create(&folder).map_err(manifest_failure)?.is_some(),
-        Err(_) => false,
+        Err(_) => {
+            check_vacant(&folder)?;
+            false
+        }
     };
     let out = io::stdout().lock();
     if arguments.output.json {

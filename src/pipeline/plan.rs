@@ -128,7 +128,10 @@ impl Plan {
         let folder = manifest.spec.folder();
         // Load a new run's models before its folder is created, so that a run that cannot start leaves no files.
         let in_phases = match Manifest::read(&folder) {
-            Err(ManifestError::Missing { .. }) => Some(executor.prepare(&manifest).await?),
+            Err(ManifestError::Missing { .. }) => {
+                check_vacant(&folder)?;
+                Some(executor.prepare(&manifest).await?)
+            }
             _ => None,
         };
         let is_continued = manifest.open_or_create(&folder).map_err(manifest_failure)?.is_some();
@@ -160,6 +163,23 @@ impl Plan {
         }
         Ok(Run { manifest, folder, checkpoint, executor, in_phases, budget: None })
     }
+}
+
+/// Rejects a folder that contains anything else than a run whose manifest is missing: reports would replace files there.
+///
+/// # Errors
+/// If it contains a file or folder that no such run leaves.
+pub(crate) fn check_vacant(folder: &Path) -> Result<(), Failure> {
+    // Errors of reading it are reported when the manifest is written.
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    // Temporary files of a manifest that was never completed end with `.tmp`.
+    let of_run = |name: &String| name == "screenshots" || name.ends_with(".tmp");
+    if names.iter().any(|name| name == "checkpoint") || names.iter().all(of_run) {
+        return Ok(());
+    }
+    Err(Failure::input(format!("`{}` contains other files than those of a run", folder.display()))
+        .hint("choose another --name or --output-path"))
 }
 
 /// Returns the manifest of a run's folder with the settings of another manifest of the same run, and writes it if they
@@ -349,6 +369,26 @@ fn selection_failure(error: SelectError<DataError>, skipping: bool) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_of_other_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        check_vacant(&path.join("new")).unwrap();
+        check_vacant(path).unwrap();
+        std::fs::create_dir(path.join("screenshots")).unwrap();
+        std::fs::write(path.join("manifest.json.7.tmp"), "").unwrap();
+        check_vacant(path).unwrap();
+        std::fs::create_dir(path.join("report")).unwrap();
+        let failure = check_vacant(path).unwrap_err();
+        assert!(
+            failure.error.to_string().contains("contains other files than those of a run"),
+            "{failure:?}"
+        );
+        // A run whose manifest was lost.
+        std::fs::create_dir(path.join("checkpoint")).unwrap();
+        check_vacant(path).unwrap();
+    }
 
     #[test]
     fn files_that_are_not_those_listed_are_named() {

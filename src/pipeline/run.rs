@@ -19,7 +19,7 @@ use lumos_tasks::{Assignment, Finished};
 use lumos_worker::stall::{Wait, reminded, watch_here};
 use lumos_worker::{EpisodeLimits, LeaseTerms, RunTerms, Worker};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::status::{LocalStatus, write_status};
@@ -82,7 +82,12 @@ impl Run {
         let dispatched = self.dispatch(in_phases, &interrupts.drain).await;
         let dispatched = dispatched.and_then(|mut summary| {
             if self.manifest.stop(std::mem::take(&mut summary.stopped)) {
-                self.manifest.write(&self.folder).map_err(manifest_failure)?;
+                let mut written = self.manifest.clone();
+                // Those of the file stay; see `continued`.
+                if let Some(mark) = self.checkpoint.plan()?.filter(|mark| !mark.scoring.is_empty()) {
+                    written.spec.scoring = mark.scoring;
+                }
+                written.write(&self.folder).map_err(manifest_failure)?;
             }
             Ok(summary)
         });
@@ -182,17 +187,16 @@ impl Run {
             concurrency,
         };
         let status = tokio::spawn(write_status(local, ended.clone()));
-        tokio::spawn(watch_here(options.stall_warning, activity, Arc::clone(models), ended.clone()));
+        let stalls =
+            tokio::spawn(watch_here(options.stall_warning, activity, Arc::clone(models), ended.clone()));
         let ended = ended.drop_guard();
         let work: MemoryQueue<Assignment> = MemoryQueue::bounded(QUEUED);
         let results: MemoryQueue<Finished> = MemoryQueue::bounded(QUEUED);
         let serving = {
             let (work, results, drain) = (work.clone(), results.clone(), drain.clone());
             tokio::spawn(async move {
-                let served = worker.serve(Arc::new(work), Arc::new(results.clone()), drain).await;
-                // No more results follow.
-                results.close();
-                served
+                let results = CloseOnDrop(results);
+                worker.serve(Arc::new(work), Arc::new(results.0.clone()), drain).await
             })
         };
         let terms = DispatchConfig { window: QUEUED, at_once: concurrency, ..DispatchConfig::of(manifest) };
@@ -204,9 +208,19 @@ impl Run {
         let served = serving.await;
         drop(ended);
         let _ = status.await;
+        let _ = stalls.await;
         let summary = dispatched.map_err(dispatch_failure)?;
-        served??;
+        served.map_err(worker_failure)??;
         Ok(summary)
+    }
+}
+
+/// Closes the results when the worker that sends them ends, also by a panic. The session waits for further ones until then.
+struct CloseOnDrop(MemoryQueue<Finished>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -230,8 +244,9 @@ async fn watch(
                 serde_json::to_writer(&mut lines, &event)?;
                 lines.push(b'\n');
             }
-            if let (Event::Settled { cost, at_hand, .. }, Some(budget)) = (&event, &mut budget)
-                && budget.spend(*cost, *at_hand)
+            if let Some(budget) = &mut budget
+                && let Event::Settled { cost, prompt_tokens, completion_tokens, at_hand, .. } = &event
+                && budget.spend(*cost, (*prompt_tokens, *completion_tokens), *at_hand)
             {
                 drain.cancel();
             }
@@ -318,11 +333,18 @@ fn dispatch_failure(error: DispatchError) -> Failure {
     }
 }
 
+/// A panic of the worker in this process is a fault.
+fn worker_failure(error: JoinError) -> Failure {
+    let error = anyhow::Error::new(error).context("the worker of this process panicked");
+    Failure::from(error).hint("recorded outcomes are safe; run the same command again")
+}
+
 /// A run that another coordinator owns, or a refusal by the server, is a usage error; the message contains a
-/// hint.
+/// hint. A panic is a fault.
 fn fleet_failure(error: CoordinatorError) -> Failure {
     match error {
         CoordinatorError::Dispatch(error) => dispatch_failure(error),
+        error @ CoordinatorError::Panicked(_) => Failure::from(error),
         error @ CoordinatorError::Interrupted => Failure { exit: Exit::Interrupted, ..Failure::usage(error) },
         error => Failure::usage(error),
     }
@@ -331,6 +353,19 @@ fn fleet_failure(error: CoordinatorError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_worker_that_panics_ends_the_run() {
+        async fn panicking(_results: CloseOnDrop) {
+            panic!("no slot 7");
+        }
+        let results = MemoryQueue::bounded(1);
+        let serving = tokio::spawn(panicking(CloseOnDrop(results.clone())));
+        let claimed = tokio::time::timeout(UNREAD, results.claim(1)).await.expect("the results are closed");
+        assert!(claimed.unwrap().is_empty());
+        let failure = worker_failure(serving.await.unwrap_err());
+        assert_eq!((failure.exit, failure.hint.is_some()), (Exit::Fault, true));
+    }
 
     #[tokio::test]
     async fn a_write_without_a_reader_is_given_up() {

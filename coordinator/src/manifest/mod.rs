@@ -242,12 +242,16 @@ impl Manifest {
     }
 
     /// Takes over the specification of the same run from another manifest, with settings that may change when a run is
-    /// continued.
+    /// continued, and with the places of models and tools: the same content may be somewhere else now.
     pub fn adopt(&mut self, other: Self) {
         let others: HashMap<&ContentHash, &PlannedConfiguration> =
             other.configurations.iter().map(|planned| (&planned.identity, planned)).collect();
         for planned in &mut self.configurations {
             let other = others.get(&planned.identity);
+            if let Some(other) = other {
+                planned.configuration = Arc::clone(&other.configuration);
+                planned.label.clone_from(&other.label);
+            }
             planned.priority = other.map_or(0, |other| other.priority);
             let stop = other.and_then(|other| other.stop.clone());
             // A configuration that another rule stopped continues.
@@ -258,6 +262,7 @@ impl Manifest {
             }
             planned.stop = stop;
         }
+        self.models = other.models;
         self.spec = other.spec;
     }
 

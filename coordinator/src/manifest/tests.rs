@@ -199,6 +199,21 @@ fn limits_of_configurations_are_part_of_the_identity_where_they_have_an_effect()
 }
 
 #[test]
+fn a_continued_run_uses_models_and_tools_where_they_are_now() {
+    let mut found = manifest_of(&[configuration(0)], &items(2));
+    let mut asked = found.clone();
+    let mut moved = Configuration::clone(&asked.configurations[0].configuration);
+    for model in moved.models.values_mut() {
+        model.name = "candle:archive/planner".to_owned();
+    }
+    let moved = Arc::new(moved);
+    asked.configurations[0].configuration = Arc::clone(&moved);
+    assert_ne!(*found.configurations[0].configuration, *moved);
+    found.adopt(asked);
+    assert_eq!(*found.configurations[0].configuration, *moved);
+}
+
+#[test]
 fn a_continued_run_takes_over_priorities() {
     let mut found = limited(None, None);
     let mut asked = found.clone();
