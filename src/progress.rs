@@ -13,6 +13,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lumos_coordinator::Event;
 use lumos_tasks::Throughput;
 
+use crate::fleet::view::printable;
 use crate::table::USUAL_COLUMNS;
 
 /// The visible progress bar, which log lines must not overwrite.
@@ -248,9 +249,14 @@ impl Progress {
     }
 
     fn print(&self, text: &str) {
-        if !self.quiet {
-            suspended(|| write_line(format_args!("{text}")));
+        if let Some(line) = self.message(text) {
+            suspended(|| write_line(format_args!("{line}")));
         }
+    }
+
+    /// Returns a message as it is shown, if it is. Events contain texts from the queue.
+    fn message(&self, text: &str) -> Option<String> {
+        (!self.quiet).then(|| printable(text))
     }
 
     fn finish(&mut self) {
@@ -302,6 +308,13 @@ mod tests {
             let columns = bar + format!("{}/{} {line}", tally.settled, tally.planned).len();
             assert!(columns <= 80 && line.contains("2 hours left"), "{columns}: {line}");
         }
+    }
+
+    #[test]
+    fn messages_contain_no_control_sequences() {
+        let message = |quiet| Progress::new(quiet).message("worker \u{1b}[2J stopped\nhint: \u{9b}m");
+        assert_eq!(message(false).as_deref(), Some("worker \u{fffd}[2J stopped\nhint: \u{fffd}m"));
+        assert_eq!(message(true), None);
     }
 
     #[test]

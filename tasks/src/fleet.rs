@@ -254,6 +254,15 @@ pub struct WorkerNotice {
     pub written_ms: i64,
 }
 
+impl WorkerNotice {
+    /// Whether a text is valid as a worker's name, which is part of keys and subjects on the queue: 1 to 200 letters,
+    /// digits, `-` and `_`.
+    pub fn is_valid_name(text: &str) -> bool {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        (1..=200).contains(&text.len()) && text.bytes().all(is_allowed)
+    }
+}
+
 /// The leases that a worker has just claimed, published between two [`WorkerNotice`]s so that a coordinator
 /// can requeue their units if the worker is killed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

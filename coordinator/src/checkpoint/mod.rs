@@ -58,7 +58,7 @@ mod writer;
 use std::borrow::Borrow;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use lumos_benchmarks::Scoring;
 use lumos_tasks::{Item, Outcome, Telemetry, UnitId};
@@ -318,14 +318,25 @@ impl Checkpoint {
     }
 
     /// Stores usage figures of workers' engines and replaces earlier figures of the same workers. Flushed
-    /// with the next record, or when the checkpoint is closed.
+    /// with the next record, or when the checkpoint is closed. While records are being written, waits for them if `waits`
+    /// is set; otherwise stores nothing and does not call `changed`.
     ///
     /// # Errors
     /// If they cannot be written.
-    pub(crate) fn note_workers(&self, workers: &[WorkerComputing]) -> Result<(), CheckpointError> {
-        for one in workers {
+    pub(crate) fn note_workers(
+        &self,
+        changed: impl FnOnce() -> Vec<WorkerComputing>,
+        waits: bool,
+    ) -> Result<(), CheckpointError> {
+        let mut journal = match self.journal.try_lock() {
+            Ok(journal) => journal,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) if waits => self.journal(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        for one in changed() {
             let (worker, started_ms) = one.key();
-            self.write_note(&mut self.journal(), &format!("{WORKERS_KEY}{worker} {started_ms}"), one)?;
+            self.write_note(&mut journal, &format!("{WORKERS_KEY}{worker} {started_ms}"), &one)?;
         }
         Ok(())
     }

@@ -265,6 +265,23 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
     checkpoint.close().unwrap();
 }
 
+#[test]
+fn figures_of_workers_are_stored_later_while_records_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = Checkpoint::create(folder.path()).unwrap();
+    let figures = || vec![WorkerComputing { worker: "gpu-1".to_owned(), ..WorkerComputing::default() }];
+    // As the writer does until its batch is flushed.
+    let writing = checkpoint.journal();
+    checkpoint.note_workers(|| panic!("the figures stay with the caller"), false).unwrap();
+    drop(writing);
+    assert!(checkpoint.workers().unwrap().is_empty());
+    for waits in [false, true] {
+        checkpoint.note_workers(figures, waits).unwrap();
+        assert_eq!(checkpoint.workers().unwrap(), figures());
+    }
+    checkpoint.close().unwrap();
+}
+
 #[tokio::test]
 async fn a_reader_is_refreshed_up_to_what_is_flushed() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,11 @@
 //! Validates and records results, and applies them to the unit tracker.
 
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
 use lumos_benchmarks::ItemScore;
 use lumos_queue::Lease;
-use lumos_tasks::Finished;
+use lumos_tasks::{Finished, UnitId};
 
 use super::ingest::{Claimed, PendingResult};
 use super::session::Session;
@@ -10,6 +13,43 @@ use super::unit_tracker::{Acceptance, Transition};
 use crate::checkpoint::{Record, Recorded, UnitStatus};
 use crate::events::Event;
 use crate::unit_key::UnitKey;
+
+/// Interval between warnings about results that are dropped for the same reason.
+const QUIET: Duration = Duration::from_secs(10);
+/// Number of characters of a unit id in a warning: the length of a valid one. The worker chooses it.
+const LONGEST_UNIT: usize = 64;
+
+/// Warns about dropped results at most once per reason in ten seconds, and counts the others: a worker can send any
+/// number of them.
+#[derive(Debug, Default)]
+pub(super) struct DropWarnings {
+    /// The last warning of each reason, and the number of results dropped since.
+    logged: HashMap<&'static str, (Instant, u64)>,
+}
+
+impl DropWarnings {
+    /// Counts a dropped result. If a warning is due, returns the number of results dropped since the last one.
+    fn count(&mut self, reason: &'static str, now: Instant) -> Option<u64> {
+        if let Some((logged, unsaid)) = self.logged.get_mut(reason)
+            && now.saturating_duration_since(*logged) < QUIET
+        {
+            *unsaid += 1;
+            return None;
+        }
+        Some(self.logged.insert(reason, (now, 0)).map_or(0, |(_, unsaid)| unsaid))
+    }
+
+    fn warn(&mut self, reason: &'static str, unit: &UnitId, attempt: u32) {
+        if let Some(unsaid) = self.count(reason, Instant::now()) {
+            let unit = shortened(unit);
+            tracing::warn!(unit, attempt, unsaid, "dropped a result: {reason}");
+        }
+    }
+}
+
+fn shortened(unit: &UnitId) -> String {
+    unit.to_string().chars().take(LONGEST_UNIT).collect()
+}
 
 impl Session<'_> {
     /// Validates results and creates records of the valid ones.
@@ -25,25 +65,23 @@ impl Session<'_> {
         let results = bodies.iter().map(Vec::len).sum();
         let mut records = Vec::with_capacity(results);
         let mut notes = Vec::with_capacity(results);
-        for (lease, body) in leases.iter().zip(bodies) {
-            for finished in body {
-                if let Some((record, note)) = self.entry(finished, lease.id()) {
-                    records.push(record);
-                    notes.push(note);
-                }
+        for finished in bodies.into_iter().flatten() {
+            if let Some((record, note)) = self.entry(finished) {
+                records.push(record);
+                notes.push(note);
             }
         }
         Claimed { leases, records, notes }
     }
 
     /// Returns the record of a result and the data kept for later, or `None` if it must not be recorded.
-    fn entry(&mut self, finished: Finished, message: &str) -> Option<(Record, PendingResult)> {
+    fn entry(&mut self, finished: Finished) -> Option<(Record, PendingResult)> {
         let Finished { unit, attempt, mut outcome, telemetry, run } = finished;
         let key = UnitKey::of(&unit);
         if let Some(link) = &self.link {
             link.gauges.receive();
             if run.as_ref() != Some(&link.run) {
-                tracing::warn!(message, "dropped a result of another run");
+                self.dropped.warn("it belongs to another run", &unit, attempt);
                 return None;
             }
         }
@@ -52,11 +90,11 @@ impl Session<'_> {
             // Recording it will detect and count the duplicate.
             Acceptance::Unknown if self.is_settled(&key) => (None, 0, 0),
             Acceptance::Unknown => {
-                tracing::warn!(%unit, "dropped a result: its unit is not part of this run");
+                self.dropped.warn("its unit is not part of this run", &unit, attempt);
                 return None;
             }
             Acceptance::NeverSent => {
-                tracing::warn!(%unit, attempt, "dropped a result: its attempt was never published");
+                self.dropped.warn("its attempt was never published", &unit, attempt);
                 return None;
             }
         };
@@ -117,5 +155,29 @@ impl Session<'_> {
             _ => {}
         }
         self.sink.emit(event).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::ContentHash;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_of_dropped_results_is_one_short_warning_per_reason_in_ten_seconds() {
+        let mut dropped = DropWarnings::default();
+        let now = Instant::now();
+        assert_eq!(dropped.count("another run", now), Some(0));
+        for _ in 0..1000 {
+            assert_eq!(dropped.count("another run", now + QUIET / 2), None);
+        }
+        assert_eq!(dropped.count("another attempt", now + QUIET / 2), Some(0));
+        assert_eq!(dropped.count("another run", now + QUIET), Some(1000));
+        assert_eq!(dropped.count("another run", now + QUIET), None);
+        let valid = UnitId::new(ContentHash::of_bytes(b"unit"));
+        assert_eq!(shortened(&valid), valid.to_string());
+        let long = UnitId::new(ContentHash::from_hex("\u{e9}".repeat(1000)));
+        assert_eq!(shortened(&long), "\u{e9}".repeat(LONGEST_UNIT));
     }
 }

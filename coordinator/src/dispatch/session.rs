@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::assignments::{AssignmentBuilder, tracker, watches};
 use super::control::{Asker, Command, ControlChannel, EventSink};
 use super::ingest::PendingResult;
+use super::results::DropWarnings;
 use super::unit_tracker::{UnitAttempt, UnitTracker};
 use super::{DispatchConfig, DispatchError, Summary};
 use crate::checkpoint::{CheckpointError, Recorded, RunStore};
@@ -53,6 +54,8 @@ pub(crate) struct Session<'a> {
     pub(crate) tracker: UnitTracker,
     pub(super) builder: AssignmentBuilder<'a>,
     pub(super) link: Option<ControlChannel>,
+    /// Warnings about results that are not recorded.
+    pub(super) dropped: DropWarnings,
     /// Whether units are still published.
     publishing: bool,
     /// Whether the session ends after recording the claimed results.
@@ -77,7 +80,7 @@ pub(crate) struct Session<'a> {
 
 /// The two queues, each of which can fail independently.
 #[derive(Clone, Copy)]
-enum Line {
+enum QueueName {
     Work = 0,
     Results = 1,
 }
@@ -111,6 +114,7 @@ impl<'a> Session<'a> {
             tracker,
             builder: AssignmentBuilder::new(manifest, store, run),
             link,
+            dropped: DropWarnings::default(),
             publishing: true,
             ending: false,
             too_many_faults: false,
@@ -200,12 +204,12 @@ impl<'a> Session<'a> {
                 publishing = self.publish(work, std::mem::take(&mut again))?;
             }
             if claiming.is_none() && claimed.is_none() && !closed {
-                let pause = pause(self.failures[Line::Results as usize]).max(gathering);
+                let pause = pause(self.failures[QueueName::Results as usize]).max(gathering);
                 claiming = Some(claim(results, pause));
             }
             tokio::select! {
                 biased;
-                command = command(&mut self.link) => self.obey(command, work).await?,
+                command = command(&mut self.link) => self.apply(command, work).await?,
                 () = drain.cancelled(), if self.publishing => self.stop(work, "interrupted").await,
                 noted = going(&mut recording) => {
                     recording = None;
@@ -224,12 +228,12 @@ impl<'a> Session<'a> {
                     match published {
                         Ok(()) => {
                             self.tracker.sent(&tickets, self.round());
-                            self.line_is_up(Line::Work).await;
+                            self.queue_worked(QueueName::Work).await;
                         }
                         // A queue that closes after publishing has stopped is not an error.
                         Err(QueueError::Closed) if !self.publishing => {}
                         Err(error) => {
-                            self.line_is_down(Line::Work, error).await?;
+                            self.queue_failed(QueueName::Work, error).await?;
                             again = tickets;
                         }
                     }
@@ -238,13 +242,13 @@ impl<'a> Session<'a> {
                     claiming = None;
                     match leases {
                         Ok(leases) => {
-                            self.line_is_up(Line::Results).await;
+                            self.queue_worked(QueueName::Results).await;
                             closed = leases.is_empty();
                             let more = self.link.is_some() && leases.len() < RESULTS;
                             gathering = if more { GATHERED } else { Duration::ZERO };
                             claimed = Some(leases);
                         }
-                        Err(error) => self.line_is_down(Line::Results, error).await?,
+                        Err(error) => self.queue_failed(QueueName::Results, error).await?,
                     }
                 }
             }
@@ -270,7 +274,7 @@ impl<'a> Session<'a> {
         for unit_attempt in &tickets {
             messages.push(self.builder.message(&self.tracker, unit_attempt)?);
         }
-        let pause = pause(self.failures[Line::Work as usize]);
+        let pause = pause(self.failures[QueueName::Work as usize]);
         Ok(Some(Box::pin(async move {
             tokio::time::sleep(pause).await;
             let published = work.publish_all(messages).await;
@@ -287,7 +291,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    async fn obey(&mut self, command: Command, work: &dyn Queue<Assignment>) -> Result<(), DispatchError> {
+    async fn apply(&mut self, command: Command, work: &dyn Queue<Assignment>) -> Result<(), DispatchError> {
         match command {
             Command::Present { present, round } => {
                 let store = self.store;
@@ -328,7 +332,7 @@ impl<'a> Session<'a> {
     }
 
     /// Records a temporary failure of a queue, which is then retried with a delay. Returns any other error.
-    async fn line_is_down(&mut self, line: Line, error: QueueError) -> Result<(), QueueError> {
+    async fn queue_failed(&mut self, queue: QueueName, error: QueueError) -> Result<(), QueueError> {
         if !matches!(error, QueueError::Unreachable(_) | QueueError::Full | QueueError::Gone(_)) {
             return Err(error);
         }
@@ -336,7 +340,7 @@ impl<'a> Session<'a> {
             link.gauges.set_trouble(Asker::Session, Some(error.to_string()));
         }
         tracing::debug!(%error, "the queue is currently unavailable");
-        let failures = &mut self.failures[line as usize];
+        let failures = &mut self.failures[queue as usize];
         *failures = failures.saturating_add(1);
         if self.away_since.is_none() {
             self.away_since = Some(Instant::now());
@@ -345,8 +349,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    async fn line_is_up(&mut self, line: Line) {
-        self.failures[line as usize] = 0;
+    async fn queue_worked(&mut self, queue: QueueName) {
+        self.failures[queue as usize] = 0;
         if self.failures == [0; 2]
             && let Some(since) = self.away_since.take()
         {

@@ -206,17 +206,17 @@ pub(super) async fn storing(around: &Around, checkpoint: &Checkpoint) -> Infalli
     loop {
         tokio::time::sleep(CHECK).await;
         if around.engines().written < MOST_WRITTEN {
-            store(around, checkpoint, STORE_EVERY);
+            store(around, checkpoint, STORE_EVERY, false);
         }
     }
 }
 
-/// Stores changes of workers that were not stored within `interval`. An error does not fail the run.
-pub(super) fn store(around: &Around, checkpoint: &Checkpoint, interval: Duration) {
-    let changed = around.engines().take_changed(Instant::now(), interval);
-    if !changed.is_empty()
-        && let Err(error) = checkpoint.note_workers(&changed)
-    {
+/// Stores changes of workers that were not stored within `interval`. While outcomes are being written, waits for the disk
+/// if `waits` is set, which blocks the session, and otherwise leaves the changes to the next call. An error does not fail
+/// the run.
+pub(super) fn store(around: &Around, checkpoint: &Checkpoint, interval: Duration, waits: bool) {
+    let changed = || around.engines().take_changed(Instant::now(), interval);
+    if let Err(error) = checkpoint.note_workers(changed, waits) {
         tracing::warn!("failed to store the engine statistics of workers: {error}");
     }
 }

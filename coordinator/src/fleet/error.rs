@@ -39,6 +39,12 @@ pub enum CoordinatorError {
     /// Data on the server is not in lumos's format.
     #[error("{0}")]
     Malformed(String),
+    /// A task that the session needs panicked.
+    #[error(
+        "a task of this coordinator panicked: {0}; hint: recorded outcomes are safe; run the same command \
+         again"
+    )]
+    Panicked(String),
     /// The session was stopped while it waited for the server.
     #[error("interrupted before the run started; no units were published")]
     Interrupted,

@@ -28,13 +28,14 @@ mod token;
 mod watch_workers;
 mod worker_registry;
 
+use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lumos_queue::nats::Server;
 use lumos_tasks::fleet::{ResultBatch, RunState};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::checkpoint::Checkpoint;
@@ -160,8 +161,8 @@ impl Around {
 /// cancelled. Waits without limit while the server is unavailable.
 ///
 /// # Errors
-/// If another coordinator owns the run or takes it over, the server refuses a request, or the checkpoint
-/// fails. Recorded outcomes are safe, and messages on the server stay there for the next session.
+/// If another coordinator owns the run or takes it over, the server refuses a request, the checkpoint fails, or
+/// a task panics. Recorded outcomes are safe, and messages on the server stay there for the next session.
 pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, CoordinatorError> {
     let Fleet { manifest, checkpoint, server, terms, settings, events, drain } = fleet;
     let (run, settings) = (run_token(manifest), Arc::new(settings));
@@ -199,13 +200,29 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, CoordinatorError> {
     over.cancel();
     // All tasks end when the session has ended; this also waits until the claim is released.
     while let Some(joined) = tasks.join_next().await {
-        if let Err(error) = joined
-            && error.is_panic()
-        {
-            tracing::error!(%error, "a task around the session panicked");
-        }
+        panic_of(joined);
     }
     ended
+}
+
+/// Returns the error of a task that panics. Waits without limit if none does.
+async fn panicked(tasks: &mut JoinSet<()>) -> CoordinatorError {
+    while let Some(joined) = tasks.join_next().await {
+        if let Some(message) = panic_of(joined) {
+            return CoordinatorError::Panicked(message);
+        }
+    }
+    pending().await
+}
+
+/// Logs the panic of a task, if it ended with one, and returns its message.
+fn panic_of(joined: Result<(), JoinError>) -> Option<String> {
+    let panic = joined.err()?.try_into_panic().ok()?;
+    let text = panic.downcast_ref::<&str>().copied();
+    let message = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let message = message.unwrap_or("no panic message").to_owned();
+    tracing::error!("a task of this coordinator panicked: {message}");
+    Some(message)
 }
 
 /// The session, after the run was claimed.
@@ -252,7 +269,9 @@ async fn attend(
 
     let ended = tokio::select! {
         biased;
-        ended = conduct(&mut session, &shards, &results, &drain) => ended,
+        ended = conduct(&mut session, &shards, &results, &drain) => ended.map_err(CoordinatorError::from),
+        // The session would continue, for example, without looking for lost units, and might never end.
+        error = panicked(tasks) => Err(error),
         never = engines::storing(&around, checkpoint) => match never {},
         never = announce::writing_status(&around) => match never {},
     };
@@ -273,6 +292,6 @@ async fn attend(
             engines::last_word(&around).await;
         }
     }
-    engines::store(&around, checkpoint, Duration::ZERO);
-    Ok(ended?)
+    engines::store(&around, checkpoint, Duration::ZERO, true);
+    ended
 }

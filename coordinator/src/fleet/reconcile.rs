@@ -276,7 +276,7 @@ impl Keeper {
                 recording: gauges.recording.load(Ordering::Relaxed),
                 in_flight: gauges.in_flight.load(Ordering::Relaxed),
                 workers: registry.count(),
-                refusals: registry.refusals().join("; "),
+                refusals: registry.refusals(),
                 results: asked.results.len(),
                 held: held.len(),
                 holders: registry.holders(run),

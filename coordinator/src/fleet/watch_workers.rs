@@ -91,12 +91,14 @@ pub(super) async fn watch_workers(around: Around, unresponsive: Arc<Unresponsive
             Some(change) = changes.next() => {
                 let now = Instant::now();
                 let mut registry = watcher.around.registry();
-                match change.value.as_deref().map(serde_json::from_slice::<WorkerNotice>) {
-                    Some(Ok(notice)) if notice.name == change.key => {
+                match change.value.as_deref().map(|value| notice_of(&change.key, value)) {
+                    Some(Some(notice)) => {
                         watcher.around.engines().receive(&notice);
                         registry.receive(notice, now);
                     }
-                    Some(_) => tracing::debug!(worker = change.key, "ignored a malformed notice of a worker"),
+                    Some(None) => {
+                        tracing::debug!(worker = change.key, "ignored a malformed notice of a worker");
+                    }
                     None => drop(registry.leave(&change.key)),
                 }
                 watcher.around.gauges.concurrency.store(registry.concurrency(), Ordering::Relaxed);
@@ -116,6 +118,16 @@ pub(super) async fn watch_workers(around: Around, unresponsive: Arc<Unresponsive
     }
 }
 
+/// Decodes a notice. Returns `None` if it is malformed, its key is invalid as a name, or its name differs from the key.
+fn notice_of(key: &str, value: &[u8]) -> Option<WorkerNotice> {
+    // Names are shown on terminals.
+    if !WorkerNotice::is_valid_name(key) {
+        return None;
+    }
+    let notice = serde_json::from_slice::<WorkerNotice>(value).ok()?;
+    (notice.name == key).then_some(notice)
+}
+
 struct Watcher {
     around: Around,
     unresponsive: Arc<UnresponsiveWorkers>,
@@ -131,13 +143,13 @@ impl Watcher {
         let now = Instant::now();
         let slept = now.duration_since(self.looked) > GAP;
         self.looked = now;
-        let (lost, concurrency, alone, refusals) = {
+        let (lost, concurrency, alone, refused) = {
             let mut registry = self.around.registry();
             if slept || !self.around.server.is_connected() {
                 registry.forgive(now);
             }
             let lost = registry.lost(now, self.around.settings.worker_lost_after);
-            (lost, registry.concurrency(), registry.is_empty(), registry.refusals().join("; "))
+            (lost, registry.concurrency(), registry.is_empty(), registry.has_refusals())
         };
         self.around.gauges.concurrency.store(concurrency, Ordering::Relaxed);
         for worker in lost {
@@ -150,7 +162,7 @@ impl Watcher {
             }
         }
         self.recalls = again;
-        self.look_for_workers(now, alone, &refusals).await;
+        self.look_for_workers(now, alone, refused).await;
     }
 
     async fn lose(&mut self, worker: &WorkerNotice) {
@@ -170,10 +182,9 @@ impl Watcher {
     }
 
     /// Warns when units are queued and no worker takes them.
-    async fn look_for_workers(&mut self, now: Instant, alone: bool, refusals: &str) {
+    async fn look_for_workers(&mut self, now: Instant, alone: bool, refused: bool) {
         let waiting = self.around.gauges.in_flight.load(Ordering::Relaxed) > 0;
-        let idle =
-            alone || (!refusals.is_empty() && self.around.gauges.silence() > self.around.settings.quiet);
+        let idle = alone || (refused && self.around.gauges.silence() > self.around.settings.quiet);
         if !idle || !waiting {
             self.alone_since = None;
             self.told = false;
@@ -195,8 +206,31 @@ impl Watcher {
                 self.around.settings.address
             )
         } else {
+            let refusals = self.around.registry().refusals();
             format!("connected workers cannot execute this run's units: {refusals}")
         };
         self.around.sink.emit(Event::NoWorkers { hint }).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::worker_registry::tests::notice;
+    use super::*;
+
+    #[test]
+    fn a_notice_whose_name_could_write_to_the_terminal_is_ignored() {
+        let stored = |key: &str, name: &str| {
+            notice_of(key, &serde_json::to_vec(&notice(name, vec![])).unwrap()).map(|notice| notice.name)
+        };
+        let (longest, longer) = ("w".repeat(200), "w".repeat(201));
+        for name in ["gpu-1_b", longest.as_str()] {
+            assert_eq!(stored(name, name).as_deref(), Some(name));
+        }
+        for name in ["", "\u{1b}[2J", "gpu 1", "gpu.1", "w\u{f6}rker", longer.as_str()] {
+            assert_eq!(stored(name, name), None, "{name:?}");
+        }
+        assert_eq!(stored("gpu-1", "gpu-2"), None);
+        assert!(notice_of("gpu-1", b"{}").is_none());
     }
 }

@@ -4,7 +4,7 @@
 //! with write access to the bucket can write notices. `watch_workers` updates it; reconciliation and draining
 //! read it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use lumos_tasks::RunToken;
@@ -42,6 +42,8 @@ const MOST_BYTES: usize = 128 << 20;
 /// Maximum number of refusals kept per worker, and maximum length of one in bytes.
 const MOST_REFUSALS: usize = 16;
 const LONGEST_REFUSAL: usize = 1024;
+/// Maximum number of refusals named in a message.
+const NAMED: usize = 4;
 
 /// Maximum concurrency counted per worker, because the number of published units depends on it.
 const MAX_CONCURRENCY: u32 = 65_536;
@@ -164,13 +166,19 @@ impl WorkerRegistry {
         usize::try_from(concurrency).unwrap_or(usize::MAX)
     }
 
-    /// Reasons why workers cannot take existing shards.
-    pub(super) fn refusals(&self) -> Vec<&str> {
+    /// Whether a worker cannot take an existing shard.
+    pub(super) fn has_refusals(&self) -> bool {
+        self.members.values().any(|member| !member.notice.refusals.is_empty())
+    }
+
+    /// Lists the reasons why workers cannot take existing shards: the first ones, and the number of others. Sorts all of
+    /// them, so call it only for a message that is due.
+    pub(super) fn refusals(&self) -> String {
         let refusals = self.members.values().flat_map(|member| &member.notice.refusals);
-        let mut refusals: Vec<&str> = refusals.map(String::as_str).collect();
-        refusals.sort_unstable();
-        refusals.dedup();
-        refusals
+        let refusals: BTreeSet<&str> = refusals.map(String::as_str).collect();
+        let named: Vec<&str> = refusals.iter().copied().take(NAMED).collect();
+        let (more, named) = (refusals.len() - named.len(), named.join("; "));
+        if more > 0 { format!("{named}; and {more} more") } else { named }
     }
 
     /// Leases of a run held by live workers.
@@ -186,7 +194,7 @@ impl WorkerRegistry {
 
     /// Number of results that workers have not been able to send.
     pub(super) fn spooled(&self) -> u64 {
-        self.members.values().map(|member| member.notice.spooled).sum()
+        self.members.values().map(|member| member.notice.spooled).fold(0, u64::saturating_add)
     }
 
     /// Names of the workers that hold units of a run.
@@ -325,7 +333,30 @@ pub(super) mod tests {
         talkative.holdings.tools = vec!["t".repeat(1000); 1000];
         registry.receive(talkative, now);
         assert!(registry.bytes < 20_000, "{}", registry.bytes);
-        assert_eq!(registry.refusals(), ["\u{e9}".repeat(512)]);
+        assert_eq!(registry.refusals(), "\u{e9}".repeat(512));
+    }
+
+    #[test]
+    fn a_message_names_four_refusals_and_counts_the_others() {
+        let mut registry = WorkerRegistry::default();
+        let mut add = |name: &str, reasons: &[&str]| {
+            let refusals = reasons.iter().map(|reason| (*reason).to_owned()).collect();
+            registry.receive(WorkerNotice { refusals, ..notice(name, vec![]) }, Instant::now());
+            (registry.has_refusals(), registry.refusals())
+        };
+        assert_eq!(add("a", &[]), (false, String::new()));
+        assert_eq!(add("b", &["4", "2", "2"]), (true, "2; 4".to_owned()));
+        assert_eq!(add("c", &["3", "4", "1"]), (true, "1; 2; 3; 4".to_owned()));
+        assert_eq!(add("d", &["6", "5"]), (true, "1; 2; 3; 4; and 2 more".to_owned()));
+    }
+
+    #[test]
+    fn numbers_of_hostile_notices_do_not_overflow() {
+        let mut registry = WorkerRegistry::default();
+        for name in ["a", "b"] {
+            registry.receive(WorkerNotice { spooled: u64::MAX, ..notice(name, vec![]) }, Instant::now());
+        }
+        assert_eq!(registry.spooled(), u64::MAX);
     }
 
     #[test]

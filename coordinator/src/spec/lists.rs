@@ -14,6 +14,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use lumos_benchmarks::task_file::TaskFile;
 use lumos_tasks::Formulation;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
@@ -27,9 +28,6 @@ pub(super) const MOST_ENTRIES: usize = 10_000;
 
 /// Largest size of a list file in bytes.
 const MOST_LIST_BYTES: u64 = 1 << 20;
-
-/// Ending of the names of task files.
-const TASK_FILE: &str = ".toml";
 
 /// The key of an entry that reads further entries from a file.
 const FILE: &str = "file";
@@ -247,10 +245,10 @@ fn list_file(file: &Path) -> Result<Vec<(usize, String)>, Wrong> {
 
 /// Expands a word of `tasks`. Patterns of names are expanded when the benchmarks are known.
 fn tasks(word: &str, folder: &Path) -> Result<Vec<String>, Wrong> {
-    let is_path = word.contains('/') || word.ends_with(TASK_FILE);
+    let is_path = word.contains('/') || word.ends_with(TaskFile::ENDING);
     if is_path && has_pattern(word) {
         return matched(word, folder, "task file or folder", |path| {
-            path.is_dir() || path.to_string_lossy().ends_with(TASK_FILE)
+            path.is_dir() || path.to_string_lossy().ends_with(TaskFile::ENDING)
         });
     }
     let is_name = lumos_benchmarks::find(word).is_some() || word == "all" || has_pattern(word);

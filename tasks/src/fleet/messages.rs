@@ -4,7 +4,8 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use thiserror::Error;
 
 use super::RunToken;
@@ -121,11 +122,13 @@ impl ResultMessage {
 #[serde(transparent)]
 pub struct ResultBatch {
     /// The results, in the order in which they finished.
+    #[serde(deserialize_with = "bounded")]
     pub results: Vec<Arc<ResultMessage>>,
 }
 
 impl ResultBatch {
-    /// Maximum number of results in a batch; their unit ids have to fit into the message's name.
+    /// Maximum number of results in a batch; their unit ids have to fit into the message's name. A batch with more cannot be
+    /// decoded.
     pub const MOST: usize = 16;
 
     /// Names the message after its units, so that a message on a server can be identified without reading it:
@@ -142,6 +145,18 @@ impl ResultBatch {
         }
         id
     }
+}
+
+/// Decodes at most [`ResultBatch::MOST`] results.
+fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<ResultMessage>>, D::Error> {
+    let results: Vec<Arc<ResultMessage>> = Deserialize::deserialize(deserializer)?;
+    if results.len() > ResultBatch::MOST {
+        let (found, most) = (results.len(), ResultBatch::MOST);
+        return Err(D::Error::custom(format_args!(
+            "invalid batch: expected at most {most} results, found {found}"
+        )));
+    }
+    Ok(results)
 }
 
 impl From<Arc<ResultMessage>> for ResultBatch {
@@ -166,6 +181,7 @@ impl From<ResultMessage> for Finished {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Ending;
 
     #[test]
     fn a_unit_names_its_kind_of_work_first() {
@@ -182,5 +198,23 @@ mod tests {
         let names: Vec<&String> = fields.keys().collect();
         assert_eq!(names, ["work", "id", "item", "task", "setup", "configuration"]);
         assert_eq!(serde_json::from_str::<UnitMessage>(&text).unwrap(), unit);
+    }
+
+    #[test]
+    fn a_batch_of_too_many_results_is_refused() {
+        let message = Arc::new(ResultMessage {
+            run: RunToken::of(&ContentHash::of_bytes(b"run")),
+            unit: UnitId::new(ContentHash::of_bytes(b"unit")),
+            attempt: 1,
+            outcome: Outcome { ending: Ending::Answered, evidence: None, steps: Vec::new() },
+            telemetry: Telemetry::default(),
+        });
+        let received = |results: usize| {
+            let batch = ResultBatch { results: vec![Arc::clone(&message); results] };
+            serde_json::from_str::<ResultBatch>(&serde_json::to_string(&batch).unwrap())
+        };
+        assert_eq!(received(ResultBatch::MOST).unwrap().results.len(), ResultBatch::MOST);
+        let refused = received(ResultBatch::MOST + 1).unwrap_err().to_string();
+        assert!(refused.starts_with("invalid batch: expected at most 16 results, found 17"), "{refused}");
     }
 }

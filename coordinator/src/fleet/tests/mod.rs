@@ -269,3 +269,18 @@ async fn results_of_a_dead_session_are_taken_up_and_missing_workers_told_of() {
     assert_eq!(summary.unwrap().outstanding(), 2);
     assert_eq!(count(&events, |event| matches!(event, Event::NoWorkers { .. })), 1);
 }
+
+#[tokio::test]
+async fn a_task_that_panics_ends_the_session_with_an_error() {
+    async fn panicking() {
+        panic!("no shard 7");
+    }
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async {});
+    let waiting = tokio::time::timeout(Duration::from_millis(50), panicked(&mut tasks)).await;
+    assert!(waiting.is_err(), "a task that ends normally is not an error");
+    tasks.spawn(pending());
+    tasks.spawn(panicking());
+    let error = panicked(&mut tasks).await.to_string();
+    assert!(error.starts_with("a task of this coordinator panicked: no shard 7; hint: "), "{error}");
+}
