@@ -61,12 +61,15 @@ fn command(arguments: &CompareArgs, sides: &[Side]) -> String {
     let selection = &arguments.selection;
     let mut words = vec!["lumos".to_owned(), "compare".to_owned()];
     words.extend(sides.iter().map(|side| quoted(&side.folder.display().to_string())));
-    let options =
-        [("--by", arguments.by.map(|axis| axis.to_string())), ("--scoring", selection.scoring.clone())]
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)))
-            .chain(selection.only.iter().map(|value| ("--only", value.clone())))
-            .chain(arguments.label.iter().map(|value| ("--label", value.clone())));
+    let options = [
+        ("--by", arguments.by.map(|axis| axis.to_string())),
+        ("--metric", arguments.metric.clone()),
+        ("--scoring", selection.scoring.clone()),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
+    .chain(selection.only.iter().map(|value| ("--only", value.clone())))
+    .chain(arguments.label.iter().map(|value| ("--label", value.clone())));
     words.extend(options.flat_map(|(name, value)| [name.to_owned(), quoted(&value)]));
     words.extend(arguments.unpaired.then(|| "--unpaired".to_owned()));
     words.join(" ")
@@ -142,4 +145,21 @@ pub(super) fn write(
     let failed = |error: io::Error| Failure::input(format!("cannot write {}: {error}", path.display()));
     let mut out = BufWriter::new(File::create(path).map_err(failed)?);
     render(&mut out).and_then(|()| out.flush()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn the_next_command_has_the_options_that_select_what_is_compared() {
+        let options = "--by model --metric exact_match --scoring corrected --only behaviour=paper --label a=b --unpaired";
+        let words = ["lumos", "compare", "run"].into_iter().chain(options.split(' '));
+        let cli = Cli::try_parse_from(words).unwrap();
+        let Command::Compare(arguments) = cli.command else { panic!("another command") };
+        assert_eq!(command(&arguments, &[]), format!("lumos compare {options}"));
+    }
 }

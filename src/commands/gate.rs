@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &GateArgs) -> CommandResult {
     let (mut candidate, _) = open_side(&arguments.runs, &arguments.run, &arguments.selection)?;
     candidate.name = arguments.run.display().to_string();
     if let Some(path) = &arguments.save_baseline {
-        let baseline = BaselineFile::of(&candidate);
+        let baseline = BaselineFile::of(&candidate, &only(&arguments.selection)?).map_err(refused)?;
         write(Some(path), |out| baseline.write(out))?;
         return Ok(Exit::Complete);
     }

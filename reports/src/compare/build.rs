@@ -27,10 +27,13 @@ use crate::results::{
 /// [`CompareError::Refused`] with all reasons if a result would mislead; other errors if `options` do not select what
 /// to compare.
 pub fn compare(sides: &[Side], options: &CompareOptions) -> Result<Comparison, CompareError> {
+    if let (Some(axis), [_, _, ..]) = (options.by, sides) {
+        return Err(CompareError::SeveralRuns { axis, runs: sides.len() });
+    }
     let aliases = model_aliases(sides, &options.labels);
     let groups: Vec<Vec<NamedGroup>> = sides
         .iter()
-        .map(|side| groups_of(side, &aliases, options.by.filter(|_| sides.len() == 1), &options.only))
+        .map(|side| groups_of(side, &aliases, options.by, &options.only))
         .collect::<Result<_, _>>()?;
     let mut builder = Builder { sides, options, refusals: Vec::new(), warnings: Vec::new(), unknown: None };
     let Some(first) = groups.first() else { return Err(CompareError::Refused(Vec::new())) };
@@ -189,7 +192,9 @@ impl Builder<'_> {
             ));
         }
         let changes = match chosen.first() {
-            Some((_, at_a, at_b)) if paired => changes(matched, (a, items_a), b, (*at_a, *at_b), &pairs),
+            Some((_, at_a, at_b)) if paired => {
+                changes(matched, (a, items_a), (b, items_b), (*at_a, *at_b), &pairs)
+            }
             _ => Changes::default(),
         };
         let seeds = |table: &RunTable, group: &SeedGroup| -> Vec<u64> {
@@ -334,7 +339,10 @@ impl Builder<'_> {
         let shares_b: Vec<ItemShares> = item_shares(b, &matched.b.group, at.1);
         let seeds = (matched.a.group.cells.len() as u64, matched.b.group.cells.len() as u64);
         if !paired {
-            return unpaired(metric, &shares_a, &shares_b, seeds);
+            let items_b = b.items_of(&matched.b.key.benchmark)?;
+            let clusters_a = items_a.is_clustered.then_some(items_a.clusters.as_slice());
+            let clusters_b = items_b.is_clustered.then_some(items_b.clusters.as_slice());
+            return unpaired(metric, (&shares_a, clusters_a), (&shares_b, clusters_b), seeds);
         }
         let items = pairs
             .pairs
@@ -398,7 +406,7 @@ struct Changes {
 fn changes(
     matched: &Matched,
     (a, items): (&RunTable, &BenchmarkItems),
-    b: &RunTable,
+    (b, items_b): (&RunTable, &BenchmarkItems),
     at: (usize, usize),
     pairs: &ItemPairs,
 ) -> Changes {
@@ -425,6 +433,7 @@ fn changes(
         };
         list.push(FlippedItem {
             item: items.indexes[own as usize],
+            item_b: items_b.indexes[other as usize],
             id: items.ids[own as usize].clone(),
             name: items.names[own as usize].clone(),
             unit_a: row_a.unit.clone(),

@@ -41,7 +41,8 @@ pub struct Side {
 /// What to compare.
 #[derive(Debug, Clone, Default)]
 pub struct CompareOptions {
-    /// The axis along which the configurations of one run are compared; `None` for the only one that varies.
+    /// The axis along which the configurations of one run are compared; `None` for the only one that varies, and for
+    /// several runs.
     pub by: Option<SettingsAxis>,
     /// Only configurations with these values.
     pub only: Vec<(SettingsAxis, String)>,

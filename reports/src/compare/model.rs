@@ -120,6 +120,8 @@ pub struct SettingDifference {
 pub struct FlippedItem {
     /// Position in the data file of a, from 0.
     pub item: u64,
+    /// Position in the data file of b, from 0.
+    pub item_b: u64,
     /// Identity of the item.
     pub id: ItemId,
     /// The data set's name of the item.

@@ -149,6 +149,14 @@ pub enum CompareError {
         /// Whether configurations of one run are compared.
         within_run: bool,
     },
+    /// Several runs are compared, but an axis of one run is selected.
+    #[error("--by {axis} compares the configurations of one run, but {runs} runs are given")]
+    SeveralRuns {
+        /// The axis.
+        axis: SettingsAxis,
+        /// Number of runs.
+        runs: usize,
+    },
     /// Nothing varies in the only run.
     #[error("nothing to compare: run {run} has no settings that vary")]
     NothingVaries {
@@ -199,6 +207,9 @@ impl CompareError {
             }
             Self::Ambiguous { axes, within_run: false } => {
                 Some(format!("keep one value with --only {}=<VALUE>", axes.first()?))
+            }
+            Self::SeveralRuns { axis, .. } => {
+                Some(format!("pass one run, or keep one value with --only {axis}=<VALUE>"))
             }
             Self::NothingVaries { .. } => Some("pass a second run to compare with".to_owned()),
             Self::UnknownItem { benchmarks, item } => Some(match benchmarks.first() {

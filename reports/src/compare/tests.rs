@@ -128,6 +128,31 @@ fn items_are_paired_by_content_and_not_by_position() {
 }
 
 #[test]
+fn changed_items_have_their_positions_in_both_runs() {
+    let before = items(0..40);
+    let after: Vec<Item> =
+        before.iter().map(|item| Item { index: item.index + 100, ..item.clone() }).collect();
+    let sides = [
+        side("before", &[configuration(0)], &before, |_, _| true),
+        side("after", &[configuration(0)], &after, |_, index| index != 103),
+    ];
+    let mut comparison = compare(&sides, &CompareOptions::default()).unwrap();
+    let [changed] = comparison.comparisons[0].newly_wrong.as_mut_slice() else { panic!() };
+    assert_eq!((changed.item, changed.item_b), (3, 103));
+    changed.texts = Some(FlipTexts {
+        task: "Add.".to_owned(),
+        gold: "5".to_owned(),
+        prediction_a: None,
+        prediction_b: None,
+        trajectory_a: None,
+        trajectory_b: None,
+    });
+    let markdown = rendered(&comparison, CompareFormat::Markdown);
+    assert!(markdown.contains("item 3 "), "{markdown}");
+    assert!(markdown.contains("`lumos show runs/after 103 --task svamp`"), "{markdown}");
+}
+
+#[test]
 fn occurrences_of_a_record_are_paired_in_order() {
     let mut twice = items(0..8);
     twice.push(Item { id: lumos_tasks::ItemId { occurrence: 1, ..twice[0].id.clone() }, ..twice[0].clone() });
@@ -211,6 +236,12 @@ fn configurations_of_one_run_are_compared_along_an_axis() {
     };
     let told = compare(&[run()], &unknown).unwrap_err().to_string();
     assert!(told.contains("`old`") && told.contains("paper, corrected"), "{told}");
+    let several = compare(&[run(), run()], &options).unwrap_err();
+    assert_eq!(
+        several.to_string(),
+        "--by formulation compares the configurations of one run, but 2 runs are given"
+    );
+    assert!(several.hint().unwrap().contains("--only formulation=<VALUE>"), "{:?}", several.hint());
     let alone = side("alone", &cells[..1], &items(0..8), |_, _| true);
     assert!(matches!(compare(&[alone], &CompareOptions::default()), Err(CompareError::NothingVaries { .. })));
 }

@@ -23,8 +23,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::scored::{GroupHead, ItemScores, scored};
-use crate::compare::Side;
+use crate::compare::{CompareError, Side};
 use crate::report::SCORING_VERSION;
+use crate::results::SettingsAxis;
 
 /// The format's name and version.
 const FORMAT: &str = "lumos-baseline/1";
@@ -62,21 +63,24 @@ pub struct BaselineError {
 }
 
 impl BaselineFile {
-    /// Takes the scores of a run's settled units.
-    pub fn of(side: &Side) -> Self {
+    /// Takes the scores of a run's settled units, of the configurations with the values of `only`.
+    ///
+    /// # Errors
+    /// If no configuration has a value.
+    pub fn of(side: &Side, only: &[(SettingsAxis, String)]) -> Result<Self, CompareError> {
         let manifest = &side.table.manifest;
-        Self {
+        Ok(Self {
             format: FORMAT.to_owned(),
             run: manifest.identity.clone(),
             name: manifest.spec.name.clone(),
             created: manifest.created,
             lumos: manifest.versions.get("lumos").cloned().unwrap_or_default(),
             scoring_version: SCORING_VERSION,
-            groups: scored(side, &[])
+            groups: scored(side, only)?
                 .into_iter()
                 .map(|group| BaselineGroup { head: group.head, items: group.items })
                 .collect(),
-        }
+        })
     }
 
     /// Reads a file.

@@ -26,7 +26,7 @@ pub struct GateRules {
     pub min_items: u64,
     /// Differences that are accepted.
     pub allow: BTreeSet<AllowedDifference>,
-    /// Only configurations with these values.
+    /// Only configurations with these values, of the candidate and of a baseline that is a run.
     pub only: Vec<(SettingsAxis, String)>,
 }
 

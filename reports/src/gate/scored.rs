@@ -1,12 +1,12 @@
 //! The scores of a run's groups by item, as far as a gate needs them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lumos_benchmarks::{MetricDefinition, Scoring, Share};
 use lumos_tasks::{Behaviour, ContentHash, Formulation, ItemId, ModelIdentity, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::compare::{GroupKey, Side};
+use crate::compare::{CompareError, GroupKey, Side};
 use crate::results::{SeedGroup, SettingsAxis, UnitRow, item_share, seed_groups};
 
 /// What identifies a group of configurations that differ only in the seed, and how it was scored.
@@ -54,7 +54,7 @@ impl GroupHead {
     }
 }
 
-/// Scores of one item: for every metric the numerator and the denominator over all seeds; `None` without a value.
+/// Scores of one item: for every metric the numerator and the denominator, scaled to all seeds; `None` without a value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ItemScores(pub(crate) ContentHash, pub(crate) u32, pub(crate) Vec<Option<(f64, f64)>>);
 
@@ -84,7 +84,10 @@ pub(super) struct ScoredGroup {
 }
 
 /// Returns the groups of a run that have these values, with their scores.
-pub(super) fn scored(side: &Side, only: &[(SettingsAxis, String)]) -> Vec<ScoredGroup> {
+///
+/// # Errors
+/// If no configuration has a value.
+pub(super) fn scored(side: &Side, only: &[(SettingsAxis, String)]) -> Result<Vec<ScoredGroup>, CompareError> {
     let table = &side.table;
     let groups = seed_groups(table);
     let names = |model: &ModelIdentity| model.name.clone();
@@ -93,17 +96,27 @@ pub(super) fn scored(side: &Side, only: &[(SettingsAxis, String)]) -> Vec<Scored
         (&one.benchmark, one.formulation, one.behaviour)
             == (&other.benchmark, other.formulation, other.behaviour)
     };
-    let keeps = |group: &&SeedGroup| {
-        let value = |axis: SettingsAxis| axis.value(group.configuration(table), names);
-        only.iter().all(|(axis, wanted)| {
+    // Configuration by configuration, because a group has several seeds.
+    let mut kept = groups.clone();
+    for (axis, wanted) in only {
+        let value = |cell: &usize| axis.value(&table.cells[*cell].planned.configuration, names);
+        let known: BTreeSet<String> = kept.iter().flat_map(|group| &group.cells).map(value).collect();
+        for group in &mut kept {
             // A model may be given by the last part of its name.
-            let value = value(*axis);
-            value == *wanted || value.rsplit(['/', ':']).next() == Some(wanted.as_str())
-        })
-    };
-    groups
+            group.cells.retain(|cell| {
+                let value = value(cell);
+                value == *wanted || value.rsplit(['/', ':']).next() == Some(wanted.as_str())
+            });
+        }
+        kept.retain(|group| !group.cells.is_empty());
+        if kept.is_empty() {
+            let (run, value) = (side.name.clone(), wanted.clone());
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(CompareError::UnknownValue { run, axis: *axis, value, known });
+        }
+    }
+    let scored = kept
         .iter()
-        .filter(keeps)
         .filter_map(|group| {
             let configuration = group.configuration(table);
             let items = table.items_of(&configuration.benchmark)?;
@@ -127,7 +140,7 @@ pub(super) fn scored(side: &Side, only: &[(SettingsAxis, String)]) -> Vec<Scored
                         _ => row.share(metric),
                     };
                     let shares: Vec<Share> = rows(item).filter_map(share).collect();
-                    let share = item_share(metrics[metric].kind, &shares);
+                    let share = item_share(&shares, group.cells.len() as u64);
                     (!shares.is_empty()).then_some((share.numerator, share.denominator))
                 });
                 let id = &items.ids[item];
@@ -138,7 +151,7 @@ pub(super) fn scored(side: &Side, only: &[(SettingsAxis, String)]) -> Vec<Scored
                 let value = if metrics[metric].higher_is_better { least } else { most };
                 Some(Share { numerator: value * weights[metric], denominator: weights[metric] })
             };
-            let all = 0..items.ids.len();
+            let all = 0..group.items(table);
             let is_settled = |item: &usize| rows(*item).any(UnitRow::is_settled);
             Some(ScoredGroup {
                 head: GroupHead {
@@ -161,7 +174,8 @@ pub(super) fn scored(side: &Side, only: &[(SettingsAxis, String)]) -> Vec<Scored
                 metrics,
             })
         })
-        .collect()
+        .collect();
+    Ok(scored)
 }
 
 /// Returns the average weight of a settled unit; 1 if none is settled.

@@ -7,6 +7,7 @@ use lumos_tasks::{Configuration, ContentHash, Evidence, Formulation, Item, Outco
 use super::*;
 use crate::compare::tests::{items, side};
 use crate::compare::{CompareError, Refusal, Side};
+use crate::results::SettingsAxis;
 use crate::results::tests::{like, table_of};
 
 fn run(name: &str, count: u64, right: impl Fn(u64) -> bool) -> Side {
@@ -20,9 +21,10 @@ fn rules() -> GateRules {
 /// Checks against the run, and against its file, which must give the same result.
 fn checked(candidate: &Side, baseline: Side, rules: &GateRules) -> GateReport {
     let mut bytes = Vec::new();
-    BaselineFile::of(&baseline).write(&mut bytes).unwrap();
+    let taken = BaselineFile::of(&baseline, &rules.only).unwrap();
+    taken.write(&mut bytes).unwrap();
     let file = BaselineFile::parse(&bytes).unwrap();
-    assert_eq!(file, BaselineFile::of(&baseline));
+    assert_eq!(file, taken);
     let of_file = gate(candidate, &BaselineSource::File(file), rules).unwrap();
     let of_run = gate(candidate, &BaselineSource::Run(Box::new(baseline)), rules).unwrap();
     assert_eq!(of_file.checks, of_run.checks);
@@ -76,6 +78,51 @@ fn few_items_and_unsettled_units_decide_nothing() {
     let rules = rules().with_margins(&["20"]).unwrap();
     let report = checked(&missing(8), missing(0), &rules);
     assert_eq!(report.verdict(), GateVerdict::Pass, "even if all of them are wrong");
+    let threshold = |text: &str| {
+        let rules = GateRules { thresholds: vec![text.parse().unwrap()], ..rules.clone() };
+        checked(&missing(8), missing(0), &rules).checks.remove(1)
+    };
+    // At least 96 % are right.
+    assert_eq!(threshold("exact_match=80").verdict, GateVerdict::Pass, "even if all of them are wrong");
+    let check = threshold("exact_match=95");
+    assert_eq!(check.verdict, GateVerdict::CannotTell, "{check:?}");
+    assert!(check.reason.contains("8 units are faulted or outstanding and could reverse it"), "{check:?}");
+}
+
+#[test]
+fn missing_seeds_do_not_change_the_weight_of_an_item() {
+    let all = items(0..40);
+    // With `faults`, wrong items have no outcome in the second seed.
+    let run = |name: &str, faults: bool| {
+        let table = table_of(&[configuration(0), configuration(1)], &all, |cell, item, _| {
+            let is_right = item.index.is_multiple_of(2);
+            if faults && cell == 1 && !is_right { None } else { like(if is_right { 0 } else { 9 }, item) }
+        });
+        Side { name: name.to_owned(), folder: name.into(), table }
+    };
+    for faults in [false, true] {
+        let report = checked(&run("new", faults), run("old", !faults), &rules());
+        let check = &report.checks[0];
+        assert_eq!((check.verdict, check.difference), (GateVerdict::Pass, Some(0.0)), "{check:?}");
+        assert!(check.reason.contains("no paired item differs"), "{check:?}");
+    }
+}
+
+#[test]
+fn configurations_with_fewer_items_than_the_baseline_are_reported() {
+    let cells = [configuration(0), Configuration { formulation: Formulation::OneTime, ..configuration(0) }];
+    let run = |name: &str, count: usize| {
+        let mut run = side(name, &cells, &items(0..40), |_, _| true);
+        run.table.cells[1].rows.truncate(count);
+        run
+    };
+    let report = checked(&run("new", 35), run("old", 40), &rules());
+    assert_eq!((report.verdict(), report.checks[1].items), (GateVerdict::Pass, 35));
+    let [warning] = report.warnings.as_slice() else { panic!("{report:?}") };
+    assert!(
+        warning.contains("35 items of the run and 40 of the baseline, 35 in common; 35 are compared"),
+        "{warning}"
+    );
 }
 
 #[test]
@@ -128,7 +175,7 @@ fn differences_in_prompts_data_and_items_are_refused() {
     assert!(matches!(refused(&candidate, &rules())[..], [Refusal::DataDiffers { .. }]));
     let shifted = side("new", &[configuration(0)], &items(8..48), |_, _| true);
     let [Refusal::ItemsDiffer { common: 32, .. }] = refused(&shifted, &rules())[..] else { panic!() };
-    let mut file = BaselineFile::of(&baseline());
+    let mut file = BaselineFile::of(&baseline(), &[]).unwrap();
     file.scoring_version += 1.0;
     let refused = gate(&run("new", 40, |_| true), &BaselineSource::File(file), &rules());
     assert!(matches!(refused, Err(CompareError::Refused(_))), "another version of the scoring");
@@ -137,7 +184,7 @@ fn differences_in_prompts_data_and_items_are_refused() {
 #[test]
 fn damaged_baselines_are_refused() {
     let mut bytes = Vec::new();
-    BaselineFile::of(&run("old", 8, |_| true)).write(&mut bytes).unwrap();
+    BaselineFile::of(&run("old", 8, |_| true), &[]).unwrap().write(&mut bytes).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     let lines = text.lines().filter(|line| line.starts_with("[\"")).count();
     assert_eq!(lines, 8, "one line per item: {text}");
@@ -267,6 +314,25 @@ fn fewer_turns_are_better() {
     assert_eq!(verdicts(8, 4, "turns=5"), (GateVerdict::Fail, 4.5, GateVerdict::Fail));
     // Half a turn more than the baseline is within the margin of two turns.
     assert_eq!(verdicts(4, 4, "turns=4.5"), (GateVerdict::Pass, 0.5, GateVerdict::CannotTell));
+}
+
+#[test]
+fn only_keeps_seeds_of_the_run_and_of_the_baseline() {
+    let seeds = [0, 1, 2].map(configuration);
+    let run = |name: &str, wrong: usize| side(name, &seeds, &items(0..40), move |cell, _| cell != wrong);
+    let only = |seed: &str| vec![(SettingsAxis::Seed, seed.to_owned())];
+    let difference = |seed: &str| {
+        let rules = GateRules { only: only(seed), ..rules() };
+        checked(&run("new", 0), run("old", 2), &rules).checks[0].difference
+    };
+    assert_eq!(["0", "1", "2"].map(difference), [Some(-1.0), Some(0.0), Some(1.0)]);
+    let file = BaselineFile::of(&run("old", 2), &only("1")).unwrap();
+    assert_eq!((file.groups.len(), file.groups[0].head.seeds), (1, 1));
+    let unknown = BaselineFile::of(&run("old", 2), &only("3")).unwrap_err().to_string();
+    assert_eq!(unknown, "run old has no configuration with seed `3`: expected one of 0, 1, 2");
+    let rules = GateRules { only: only("3"), ..rules() };
+    let error = gate(&run("new", 0), &BaselineSource::File(file), &rules).unwrap_err();
+    assert!(matches!(error, CompareError::UnknownValue { .. }), "{error}");
 }
 
 #[test]

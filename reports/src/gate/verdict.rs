@@ -6,7 +6,7 @@ use lumos_benchmarks::statistics::{
     ALPHA, LEVEL, Limits, NonInferiority, POWER, PairedDifference, SidedShares, Variances, holm,
     items_needed, non_inferiority, paired_ratio, student_interval, wilson,
 };
-use lumos_benchmarks::{Estimate, MetricDefinition, MetricKind, Share, Unit};
+use lumos_benchmarks::{Estimate, ItemScore, MetricDefinition, MetricKind, Share, Tally, Unit};
 use lumos_tasks::{ItemId, UnknownName};
 
 use super::baseline::{BaselineFile, BaselineGroup};
@@ -41,11 +41,11 @@ pub fn gate(
     let (baseline, name) = match baseline {
         BaselineSource::File(file) => (file, &file.name),
         BaselineSource::Run(side) => {
-            taken = BaselineFile::of(side);
+            taken = BaselineFile::of(side, &rules.only)?;
             (&taken, &side.name)
         }
     };
-    let groups = scored(candidate, &rules.only);
+    let groups = scored(candidate, &rules.only)?;
     let mut builder =
         Builder { candidate, rules, checks: Vec::new(), refusals: Vec::new(), warnings: Vec::new() };
     let matched = builder.matched(&groups, baseline)?;
@@ -283,11 +283,10 @@ impl<'a> Builder<'a> {
                 self.checks.push(GateCheck::new(name, group, GateVerdict::CannotTell, reason, 0));
                 continue;
             };
-            let (is_met, is_missed) = if definition.higher_is_better {
-                (low >= limit, high < limit)
-            } else {
-                (high <= limit, low > limit)
+            let is_met = |(low, high): Limits| {
+                if definition.higher_is_better { low >= limit } else { high <= limit }
             };
+            let is_missed = if definition.higher_is_better { high < limit } else { low > limit };
             let shown = |value: f64| with_unit(&number(value, definition.unit), definition.unit);
             let mut reason = format!(
                 "{} (one-sided 95 % limits {} and {}), required at {} {}",
@@ -297,15 +296,18 @@ impl<'a> Builder<'a> {
                 if definition.higher_is_better { "least" } else { "most" },
                 shown(limit)
             );
-            let verdict = match (is_met, is_missed) {
-                (true, _) if group.unsettled > 0 => {
-                    let unsettled = thousands(group.unsettled);
-                    reason.push_str(&format!("; {unsettled} units are faulted or outstanding"));
-                    GateVerdict::CannotTell
-                }
-                (true, _) => GateVerdict::Pass,
-                (_, true) => GateVerdict::Fail,
-                _ => GateVerdict::CannotTell,
+            let verdict = if is_missed {
+                GateVerdict::Fail
+            } else if !is_met((low, high)) {
+                GateVerdict::CannotTell
+            } else if group.unsettled > 0 && worst_limits(group, at).is_none_or(|worst| !is_met(worst)) {
+                let unsettled = thousands(group.unsettled);
+                reason.push_str(&format!(
+                    "; {unsettled} units are faulted or outstanding and could reverse it"
+                ));
+                GateVerdict::CannotTell
+            } else {
+                GateVerdict::Pass
             };
             self.checks.push(GateCheck {
                 difference: Some(estimate.value),
@@ -403,6 +405,18 @@ fn needed_items(difference: &PairedDifference, margin: f64) -> Option<u64> {
     let omega2 = difference.standard_error * difference.standard_error * difference.items as f64;
     items_needed(difference.difference + margin, &Variances::of_items(omega2), 2.0 * ALPHA, POWER)
         .filter(|needed| *needed > 0)
+}
+
+/// Returns the one-sided 95 % limits of the metric at a position if units that are not settled had the worst value;
+/// `None` if it has no bounds.
+fn worst_limits(group: &ScoredGroup, metric: usize) -> Option<Limits> {
+    let definition = &group.metrics[metric];
+    definition.kind.range()?;
+    let mut tally = Tally::default();
+    for share in group.worst.iter().filter_map(|scores| scores.share(metric)) {
+        tally.add(&ItemScore::default().with(definition.name, share));
+    }
+    one_sided(definition.kind, &tally.finish(definition)?)
 }
 
 /// Returns the one-sided 95 % limits of a figure.

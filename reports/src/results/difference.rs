@@ -5,7 +5,7 @@
 
 use lumos_benchmarks::statistics::{
     ALPHA, ClusterSum, LEVEL, Limits, POWER, PairedDifference, SidedShares, Variances, bca, detectable,
-    items_needed, linearised, mcnemar, mean_and_error, paired_ratio, paired_score, sign_flip,
+    items_needed, linearised, mcnemar, mean_and_error, paired_ratio, paired_score, sign_flip, wilson,
 };
 use lumos_benchmarks::{Estimate, MetricDefinition, MetricKind, Share, Unit};
 use serde::Serialize;
@@ -81,7 +81,7 @@ pub struct MetricComparison {
     pub higher_is_better: bool,
     /// Number of items that are settled on both sides.
     pub items: u64,
-    /// Number of clusters, if the benchmark has clusters.
+    /// Number of clusters, if the benchmark has clusters; of different items, on the side that has fewer.
     pub clusters: Option<u64>,
     /// Numbers of seeds of a and b.
     pub seeds: (u64, u64),
@@ -95,7 +95,7 @@ pub struct MetricComparison {
     pub standard_error: f64,
     /// 95 % interval of the difference.
     pub interval: Limits,
-    /// Method of the interval: `paired_score`, `student_t`, `newcombe` or `welch`.
+    /// Method of the interval: `paired_score`, `student_t`, `stretched_wilson`, `newcombe` or `welch`.
     pub interval_method: &'static str,
     /// BCa bootstrap interval of a mean, in addition.
     pub bca: Option<Limits>,
@@ -139,11 +139,11 @@ impl PairedItems<'_> {
     /// if either side has no weight.
     pub(crate) fn compare(&self) -> Option<MetricComparison> {
         let paired: Vec<usize> = (0..self.items.len()).filter(|&at| self.is_paired(at)).collect();
-        let side = |of: fn(&ItemPair<'_>) -> Vec<Share>| -> Vec<Share> {
-            paired.iter().map(|&at| item_share(self.metric.kind, &of(&self.items[at]))).collect()
+        let side = |of: fn(&ItemPair<'_>) -> Vec<Share>, seeds: u64| -> Vec<Share> {
+            paired.iter().map(|&at| item_share(&of(&self.items[at]), seeds)).collect()
         };
-        let a = side(|item| settled(item.a));
-        let b = side(|item| settled(item.b));
+        let a = side(|item| settled(item.a), self.seeds.0);
+        let b = side(|item| settled(item.b), self.seeds.1);
         let clusters: Option<Vec<u32>> =
             self.clusters.as_ref().map(|clusters| paired.iter().map(|&at| clusters[at]).collect());
         let sides = SidedShares { a: &b, b: &a, clusters: clusters.as_deref() };
@@ -231,7 +231,7 @@ impl PairedItems<'_> {
         let (least, most) = self.metric.kind.range().filter(|_| all().any(Option::is_none))?;
         let settled: Vec<Share> = all().copied().flatten().collect();
         let weight = sum(&settled).denominator / settled.len() as f64;
-        let value = |of: fn(&ItemPair<'_>) -> Vec<Option<Share>>, missing: f64| {
+        let value = |of: fn(&ItemPair<'_>) -> Vec<Option<Share>>, seeds: u64, missing: f64| {
             let missing = Share { numerator: missing * weight, denominator: weight };
             let shares: Vec<Share> = self
                 .items
@@ -239,23 +239,30 @@ impl PairedItems<'_> {
                 .map(|item| {
                     let filled: Vec<Share> =
                         of(item).into_iter().map(|share| share.unwrap_or(missing)).collect();
-                    item_share(self.metric.kind, &filled)
+                    item_share(&filled, seeds)
                 })
                 .collect();
             let sum = sum(&shares);
             (sum.denominator > 0.0).then(|| sum.value())
         };
-        let low = value(|item| item.b.to_vec(), least)? - value(|item| item.a.to_vec(), most)?;
-        let high = value(|item| item.b.to_vec(), most)? - value(|item| item.a.to_vec(), least)?;
+        let a = |missing: f64| value(|item| item.a.to_vec(), self.seeds.0, missing);
+        let b = |missing: f64| value(|item| item.b.to_vec(), self.seeds.1, missing);
+        let low = b(least)? - a(most)?;
+        let high = b(most)? - a(least)?;
         Some((low, high))
     }
 }
 
-/// Returns the share of an item over its seeds: the sum for proportions, and the mean for means that count once.
-pub(crate) fn item_share(kind: MetricKind, shares: &[Share]) -> Share {
+/// Returns the share of an item over all `seeds`, as if those without a value had the mean of the others: the weight of
+/// an item does not depend on how many are missing.
+pub(crate) fn item_share(shares: &[Share], seeds: u64) -> Share {
     let sum = sum(shares);
-    let is_mean = kind != MetricKind::Proportion && count_once(shares) && !shares.is_empty();
-    if is_mean { Share::once(sum.value()) } else { sum }
+    // Exact, so that equal items stay equal.
+    if shares.is_empty() || shares.len() as u64 == seeds {
+        return sum;
+    }
+    let scaled = |value: f64| value * seeds as f64 / shares.len() as f64;
+    Share { numerator: scaled(sum.numerator), denominator: scaled(sum.denominator) }
 }
 
 fn ratios(shares: &[Option<Share>]) -> Vec<f64> {
@@ -299,17 +306,20 @@ impl Tested {
         let test = sign_flip(&values, SEED);
         let is_resampled = metric.kind != MetricKind::Proportion && sums.len() <= RESAMPLED;
         let bca = is_resampled.then(|| bca(sums, RESAMPLES, SEED, LEVEL, true)).flatten();
-        // Equal values on both sides have no variance, but few items prove little: the interval of binary items, which
-        // vary most, scaled to the range.
-        let equal =
-            metric.kind.range().filter(|_| difference.standard_error == 0.0 && difference.difference == 0.0);
+        // Equal differences have no variance, but few items prove little: the largest share of items that may differ in
+        // either direction, by as much as the range allows. Without a difference, this is the score interval of binary
+        // items.
+        let equal = metric.kind.range().filter(|_| difference.standard_error == 0.0);
         let widest = equal.and_then(|(least, most)| {
-            let (low, high) = paired_score(0, 0, difference.clusters as u64, LEVEL)?;
-            Some((low * (most - least), high * (most - least)))
+            let (range, value) = (most - least, difference.difference);
+            let (_, share) = wilson(0.0, difference.clusters as f64, LEVEL)?;
+            let limits = (value - share * (range + value), value + share * (range - value));
+            Some((limits, "stretched_wilson"))
         });
+        let (interval, interval_method) = widest.unwrap_or_else(|| (difference.interval(LEVEL), "student_t"));
         Self {
-            interval: widest.unwrap_or_else(|| difference.interval(LEVEL)),
-            interval_method: if widest.is_some() { "paired_score" } else { "student_t" },
+            interval,
+            interval_method,
             bca: bca.map(|bca| bca.interval),
             p_value: test.p,
             test: if test.exact { "sign_flip_exact" } else { "sign_flip" },

@@ -6,7 +6,7 @@ use lumos_tasks::{Configuration, ModelIdentity, Role};
 use serde::Serialize;
 
 use super::alias::{Labels, aliases};
-use super::difference::{ItemPair, PairedItems, item_shares};
+use super::difference::{ItemPair, MetricComparison, PairedItems, item_shares};
 use super::pooled::pooled;
 use super::seeds::{SeedGroup, SettingsAxis, seed_groups};
 use super::table::RunTable;
@@ -31,9 +31,10 @@ pub(crate) struct MatrixColumn {
     pub(crate) unit: Unit,
     /// Position of the row with the best figure, if there are several figures.
     pub(crate) best: Option<usize>,
-    /// Whether the best figure differs from every other one (p below 0.05 after Holm's correction).
+    /// Whether the row with the best figure is better than every other one over the items that both have (p below 0.05
+    /// after Holm's correction).
     pub(crate) is_distinguishable: bool,
-    /// Why it is not distinguishable: the closest other row.
+    /// Why it is not distinguishable, with the row that is better, closest or not compared.
     pub(crate) note: Option<String>,
 }
 
@@ -135,9 +136,8 @@ fn judged(
     };
     let Some((of_best, seeds)) = shares(best) else { return column };
     let items = table.items_of(benchmark);
-    let mut others = Vec::new();
-    for (row, _) in known().filter(|(row, _)| *row != best) {
-        let Some((of_row, other_seeds)) = shares(row) else { continue };
+    let compared = |row: usize| -> Option<MetricComparison> {
+        let (of_row, other_seeds) = shares(row)?;
         // Configurations may have fewer items than the benchmark has in the run.
         let common = of_row.len().min(of_best.len());
         let paired = PairedItems {
@@ -148,27 +148,52 @@ fn judged(
                 .map(|items| items.clusters.iter().take(common).copied().collect()),
             seeds: (other_seeds, seeds),
         };
-        if let Some(compared) = paired.compare() {
-            others.push((row, compared));
+        paired.compare()
+    };
+    let (mut others, mut uncompared) = (Vec::new(), None);
+    for (row, _) in known().filter(|(row, _)| *row != best) {
+        match compared(row) {
+            Some(compared) => others.push((row, compared)),
+            None => uncompared = uncompared.or(Some(row)),
         }
     }
     let p: Vec<f64> = others.iter().map(|(_, compared)| compared.p_value).collect();
     let adjusted = holm(&p);
-    let worst = adjusted.iter().zip(&others).reduce(|worst, one| if one.0 > worst.0 { one } else { worst });
-    column.is_distinguishable = worst.is_some_and(|(p, _)| *p < ALPHA);
-    if let Some((_, (row, compared))) = worst.filter(|(p, _)| **p >= ALPHA) {
+    let tested = || adjusted.iter().copied().zip(&others);
+    // Figures are of each row's own items, differences of the items of both, so that their signs can differ.
+    let better = tested().find(|(p, (_, compared))| *p < ALPHA && sign * compared.difference <= 0.0);
+    let worst = tested().reduce(|worst, one| if one.0 > worst.0 { one } else { worst });
+    let difference = |compared: &MetricComparison| {
         let (scale, unit) = match metric.unit {
             Unit::Percent => (100.0, "points"),
             Unit::Count(counted) => (1.0, counted),
         };
         let half = (compared.interval.1 - compared.interval.0) / 2.0 * scale;
-        column.note = Some(format!(
-            "{}, the best, is not distinguishable from {} (difference {:.1} ± {half:.1} {unit})",
+        format!("difference {:.1} ± {half:.1} {unit}", compared.difference.abs() * scale)
+    };
+    column.note = if let Some((_, (row, compared))) = better {
+        Some(format!(
+            "{} has the best figure, but is worse than {} over the items that both have ({})",
             names[best],
             names[*row],
-            compared.difference.abs() * scale
-        ));
-    }
+            difference(compared)
+        ))
+    } else if let Some((_, (row, compared))) = worst.filter(|(p, _)| *p >= ALPHA) {
+        Some(format!(
+            "{}, the best, is not distinguishable from {} ({})",
+            names[best],
+            names[*row],
+            difference(compared)
+        ))
+    } else {
+        uncompared.map(|row| {
+            format!(
+                "{} has the best figure, but is not compared with {}: fewer than two items have a value in both",
+                names[best], names[row]
+            )
+        })
+    };
+    column.is_distinguishable = column.note.is_none();
     column
 }
 

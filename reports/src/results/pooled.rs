@@ -118,15 +118,20 @@ pub(crate) fn sum(shares: &[Share]) -> Share {
 }
 
 fn estimate(definition: &MetricDefinition, by_item: &[Vec<Share>]) -> Option<Estimate> {
-    let kind = definition.kind;
-    let is_single = by_item.iter().all(|shares| shares.len() == 1);
+    // Without the seeds that have not begun.
+    let seeds = by_item.iter().map(Vec::len).max()? as u64;
+    let is_mean = definition.kind != MetricKind::Proportion;
+    let once = by_item.iter().all(|shares| count_once(shares));
     // A tally takes an item that counts several times for trials, which the values of means are not.
-    if kind != MetricKind::Proportion && !is_single && !by_item.iter().all(|shares| count_once(shares)) {
-        return weighted_mean(kind, &by_item.iter().map(|shares| sum(shares)).collect::<Vec<_>>());
+    if is_mean && seeds > 1 && !once {
+        let shares: Vec<Share> = by_item.iter().map(|shares| item_share(shares, seeds)).collect();
+        return weighted_mean(definition.kind, &shares);
     }
     let mut tally = Tally::default();
     for shares in by_item {
-        tally.add(&ItemScore::default().with(definition.name, item_share(kind, shares)));
+        let share =
+            if is_mean && once { Share::once(sum(shares).value()) } else { item_share(shares, seeds) };
+        tally.add(&ItemScore::default().with(definition.name, share));
     }
     tally.finish(definition)
 }

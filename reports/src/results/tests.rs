@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use lumos_benchmarks::statistics::{LEVEL, wilson};
 use lumos_benchmarks::task_file::{TaskDefinition, TaskFamily, TaskFile};
-use lumos_benchmarks::{IntervalMethod, Scoring};
+use lumos_benchmarks::{IntervalMethod, MetricDefinition, MetricKind, Scoring, Share};
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::samples::{configuration, item, manifest_of, state};
 use lumos_coordinator::{Checkpoint, Record, UnitView, unit_of};
-use lumos_tasks::{Configuration, Formulation, Item, ModelIdentity, Outcome, Role, Task};
+use lumos_tasks::{Behaviour, Configuration, Formulation, Item, ModelIdentity, Outcome, Role, Task};
 
 use super::*;
 
@@ -202,6 +203,46 @@ fn the_matrix_marks_only_what_is_distinguishable() {
     assert_eq!(matrix(&alone, &Labels::default()), None);
 }
 
+#[test]
+fn the_matrix_marks_no_figure_that_is_worse_or_not_compared_with_another_one() {
+    let items: Vec<Item> = (0..60).map(item).collect();
+    let onetime = Configuration { formulation: Formulation::OneTime, ..configuration(0) };
+    let corrected = Configuration { behaviour: Behaviour::Corrected, ..configuration(0) };
+    let cells = [configuration(0), onetime, corrected];
+    // Whether a cell has an item right; `None` without an outcome.
+    let column = |cells: &[Configuration], right: fn(usize, u64) -> Option<bool>| {
+        let table =
+            table_of(cells, &items, |cell, item, _| like(if right(cell, item.index)? { 0 } else { 9 }, item));
+        matrix(&table, &Labels::default()).unwrap().columns.remove(0)
+    };
+    let note = |column: &MatrixColumn| column.note.clone().unwrap();
+    // Over the common items 0 to 19, the first is worse than the second; its other items are easier.
+    let worse = column(&cells[..2], |cell, index| match (cell, index) {
+        (0, ..40) => Some(index >= 10),
+        (1, ..20) => Some(true),
+        (1, 40..) => Some(false),
+        _ => None,
+    });
+    assert_eq!((worse.best, worse.is_distinguishable), (Some(0), false));
+    assert!(
+        note(&worse).starts_with(
+            "iterative has the best figure, but is worse than onetime over the items that both have (difference 50.0 ± "
+        ),
+        "{worse:?}"
+    );
+    // The first is better than the second, and has no items in common with the third.
+    let apart = column(&cells, |cell, index| match (cell, index) {
+        (0, ..40) => Some(true),
+        (1, ..40) | (2, 40..) => Some(false),
+        _ => None,
+    });
+    assert_eq!((apart.best, apart.is_distinguishable), (Some(0), false));
+    assert!(
+        note(&apart).contains("is not compared with iterative corrected: fewer than two items"),
+        "{apart:?}"
+    );
+}
+
 fn compared(table: &RunTable) -> MetricComparison {
     let groups = seed_groups(table);
     let shares = |group: &SeedGroup| item_shares(table, group, 0);
@@ -258,7 +299,7 @@ fn means_without_a_difference_have_a_width() {
         .flat_map(|formulation| seeds.clone().map(|cell| Configuration { formulation, ..cell }))
         .collect();
     let same = compared(&table_of(&cells, &items(), |_, item, _| like(item.index, item)));
-    assert_eq!((same.difference, same.standard_error, same.interval_method), (0.0, 0.0, "paired_score"));
+    assert_eq!((same.difference, same.standard_error, same.interval_method), (0.0, 0.0, "stretched_wilson"));
     assert!(same.interval.0 < -0.2 && same.interval.1 > 0.2, "ten items prove little: {same:?}");
 }
 
@@ -281,4 +322,64 @@ fn seeds_are_compared_by_the_means_of_items() {
         ("sign_flip_exact", "student_t", None)
     );
     assert!(compared.flips.is_some(), "by majority, with ties wrong");
+}
+
+#[test]
+fn missing_seeds_do_not_change_the_weight_of_an_item() {
+    let cells: Vec<Configuration> = [Formulation::Iterative, Formulation::OneTime]
+        .into_iter()
+        .flat_map(|formulation| [0, 1].map(|seed| Configuration { formulation, ..configuration(seed) }))
+        .collect();
+    // Three wrong items have no outcome in the second seed of the first side.
+    let table =
+        table_of(
+            &cells,
+            &items(),
+            |cell, item, _| {
+                if cell == 1 && item.index > 6 { None } else { like(item.index, item) }
+            },
+        );
+    let same = compared(&table);
+    assert_eq!((same.a, same.b, same.difference, same.p_value), (0.4, 0.4, 0.0, 1.0));
+    let flips = same.flips.unwrap();
+    assert_eq!((flips.only_a, flips.only_b), (0, 0));
+    let groups = seed_groups(&table);
+    let [a, b] = [0, 1].map(|at| pooled(&table, &groups[at], 0));
+    assert_eq!((a.units, b.units), (17, 20));
+    assert_eq!(a.estimate, b.estimate);
+}
+
+/// Compares the shares of items, which have all seeds.
+fn compared_shares(metric: &MetricDefinition, a: &[ItemShares], b: &[ItemShares]) -> MetricComparison {
+    let items = a.iter().zip(b).map(|(a, b)| ItemPair { a, b }).collect();
+    let seeds = (a[0].len() as u64, b[0].len() as u64);
+    PairedItems { metric, items, clusters: None, seeds }.compare().unwrap()
+}
+
+#[test]
+fn items_have_the_weight_of_their_steps_in_every_seed() {
+    const F1: MetricDefinition = MetricDefinition {
+        kind: MetricKind::BoundedMean { least: 0.0, most: 1.0 },
+        ..MetricDefinition::proportion("action_f1", "")
+    };
+    // Tasks of one step with the value 1, and of five steps with a mean of 0.5, in three seeds.
+    let task = |at: usize| {
+        let (numerator, denominator) = if at < 50 { (1.0, 1.0) } else { (2.5, 5.0) };
+        vec![Some(Share { numerator, denominator }); 3]
+    };
+    let shares: Vec<ItemShares> = (0..100).map(task).collect();
+    let same = compared_shares(&F1, &shares, &shares);
+    assert_eq!((same.a, same.b, same.difference), (525.0 / 900.0, 525.0 / 900.0, 0.0));
+}
+
+#[test]
+fn equal_differences_have_a_width() {
+    let metric = MetricDefinition::proportion("exact_match", "");
+    let (right, wrong) = (Some(Share::once(1.0)), Some(Share::once(0.0)));
+    let (a, b) = (vec![vec![wrong, wrong]; 10], vec![vec![right, wrong]; 10]);
+    let better = compared_shares(&metric, &a, &b);
+    assert_eq!((better.difference, better.standard_error), (0.5, 0.0));
+    assert_eq!(better.interval_method, "stretched_wilson");
+    let (_, share) = wilson(0.0, 10.0, LEVEL).unwrap();
+    assert_eq!(better.interval, (0.5 - share * 1.5, 0.5 + share * 0.5));
 }

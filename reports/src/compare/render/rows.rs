@@ -48,7 +48,7 @@ fn signed_range((low, high): Limits, unit: Unit) -> String {
     format!("{} to {}", signed(low, unit), signed(high, unit))
 }
 
-/// Formats the smallest detectable difference; a dash if no item differs, because their variance is then unknown.
+/// Formats the smallest detectable difference; a dash if all items differ equally, because their variance is then unknown.
 fn detectable(metric: &MetricComparison) -> String {
     if metric.standard_error > 0.0 { number(metric.detectable, metric.unit) } else { "–".to_owned() }
 }

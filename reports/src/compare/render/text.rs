@@ -69,7 +69,7 @@ pub(super) fn markdown(comparison: &Comparison, out: &mut dyn Write) -> io::Resu
                     writeln!(out, "\n### {}\n", escaped(&heading))?;
                 }
                 let folder = pair.b.folder.display();
-                let command = format!("lumos show {folder} {} --task {}", flipped.item, pair.benchmark);
+                let command = format!("lumos show {folder} {} --task {}", flipped.item_b, pair.benchmark);
                 writeln!(out, "- {} (`{}`)", escaped(&text), command.replace('`', "'"))?;
             }
         }
