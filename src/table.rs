@@ -4,6 +4,7 @@
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets,
 };
+use unicode_width::UnicodeWidthStr;
 
 /// Width if that of the terminal is unknown.
 pub(crate) const USUAL_COLUMNS: u16 = 80;
@@ -52,7 +53,7 @@ pub(crate) fn render(columns: &[Column], rows: &[Vec<String>], width: u16) -> St
     let longest = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(String::as_str);
         let words = cells.chain([columns[index].header]).flat_map(str::split_whitespace);
-        words.map(|word| word.chars().count()).max().unwrap_or(0).min(LONGEST_WORD)
+        words.map(UnicodeWidthStr::width).max().unwrap_or(0).min(LONGEST_WORD)
     };
     let least = |kept: &[usize]| kept.iter().map(|index| longest(*index) + PADDING).sum::<usize>();
     let mut left_out = Vec::new();
@@ -99,7 +100,7 @@ pub(crate) fn wrapped(line: &str, width: u16) -> String {
     let indent = line.len() - words.len();
     let (mut text, mut column) = (" ".repeat(indent), indent);
     for (index, word) in words.split(' ').enumerate() {
-        let length = word.chars().count();
+        let length = word.width();
         if index > 0 && column + 1 + length > usize::from(width) {
             text.push_str(&format!("\n{}", " ".repeat(indent + 2)));
             column = indent + 2;
@@ -140,7 +141,7 @@ mod tests {
 
     fn assert_fits(text: &str, width: usize) {
         for line in text.lines() {
-            assert!(line.chars().count() <= width, "{width} columns: {line}\n{text}");
+            assert!(line.width() <= width, "{width} columns: {line}\n{text}");
         }
     }
 
@@ -178,6 +179,18 @@ mod tests {
         assert_eq!(wrapped("one two three four", 9), "one two\n  three\n  four\n");
         assert_eq!(wrapped("  one two three", 9), "  one two\n    three\n");
         assert_eq!(wrapped("unbreakable", 4), "unbreakable\n");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!(wrapped("한국어 문제", 11), "한국어 문제\n");
+        assert_eq!(wrapped("한국어 문제", 10), "한국어\n  문제\n");
+        let columns = [Column::new("name"), Column::new("model").rank(1)];
+        let rows = [vec!["한국어 문제".to_owned(), "한국어문제풀이".to_owned()]];
+        let text = render(&columns, &rows, 24);
+        assert_fits(&text, 24);
+        assert!(text.contains("한국어문제풀이"), "{text}");
+        assert!(render(&columns, &rows, 22).contains("(columns omitted: model;"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 """Checks pages with axe-core and takes screenshots: light and dark, 1280 and 390 pixels wide, with an item open.
 
-Exit code 1 if axe-core finds a violation, the console has a message, or a page is wider than a phone.
+Exit code 1 if axe-core finds a violation, the console has a message, a page is wider than a phone, print lacks headings of turns
+or cuts charts, or the address of a changed item does not open the same sides again.
 """
 
 import argparse
@@ -14,6 +15,13 @@ from selenium import webdriver
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 WIDTHS = [(1280, 900), (390, 844)]
 LIMIT_SECONDS = 60
+LOADED = "document.querySelector('.panel h3') && !document.querySelector('.panel').textContent.includes('Loading')"
+UNPRINTED = """
+return [...document.querySelectorAll('.turn h4')].filter((one) => !one.getClientRects().length).length
+  + [...document.querySelectorAll('.scroll')].filter((one) => getComputedStyle(one).overflowX !== 'visible').length
+  + [...document.querySelectorAll('.scroll > svg')].filter((one) => one.clientWidth > one.parentElement.clientWidth).length
+"""
+SIDES = "return [...document.querySelectorAll('.panel dl + .sides h4')].map((one) => one.textContent)"
 
 
 def start():
@@ -61,6 +69,26 @@ def violations(browser, axe):
     return len(found["violations"]), len(found["passes"])
 
 
+def unprinted(browser):
+    """Returns the number of parts that a printed page lacks or cuts."""
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    found = browser.execute_script(UNPRINTED)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    return found
+
+
+def follow_change(browser, page):
+    """Opens a changed item of a comparison, then its address. Returns the names of both sides, each time."""
+    load(browser, page)
+    browser.execute_script("document.querySelector('a[data-unit]').click()")
+    wait(browser, LOADED)
+    wait(browser, "location.hash.includes('unit=')")
+    clicked = browser.execute_script(SIDES)
+    browser.refresh()
+    wait(browser, f"document.documentElement.dataset.ready && {LOADED}")
+    return clicked, browser.execute_script(SIDES)
+
+
 def check(browser, page, axe, output):
     failures = 0
     for width, height in WIDTHS:
@@ -82,12 +110,20 @@ def check(browser, page, axe, output):
             for state in states:
                 if state == "item":
                     browser.execute_script("document.querySelector('.scroller tbody a').click()")
-                    wait(browser, "!document.querySelector('.panel').textContent.includes('Loading')")
+                    wait(browser, LOADED)
                     browser.execute_script("document.querySelector('.panel').scrollIntoView()")
                     browser.save_screenshot(str(output / f"{name}-item.png"))
                 count, passes = violations(browser, axe)
                 failures += count
                 print(f"{page} {width} {scheme} {state}: {count} violations, {passes} passes")
+            if parts := unprinted(browser):
+                print(f"{page}: {parts} parts are missing or cut in print at {width}")
+                failures += 1
+    if browser.execute_script("return Boolean(document.querySelector('.scroller') && document.querySelector('a[data-unit]'))"):
+        clicked, reopened = follow_change(browser, page)
+        if len(set(clicked)) != 2 or reopened != clicked:
+            print(f"{page}: a changed item shows {clicked}, its address {reopened}")
+            failures += 1
     for message in browser.get_log("browser"):
         print(f"{page}: console: {message['message']}")
         failures += 1

@@ -5,8 +5,10 @@ use std::io::{self, Write};
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width};
+use unicode_width::UnicodeWidthStr;
 
 use crate::display::thousands;
+use crate::results::Matrix;
 use crate::trajectory::harmless;
 
 use super::model::Report;
@@ -18,6 +20,8 @@ use super::rows::{
 
 /// Minimum width of tables.
 const NARROWEST: u16 = 40;
+/// Minimum width of columns including one space on each side.
+const NARROWEST_COLUMN: usize = 6;
 /// Words up to this length are not broken.
 const LONGEST_WORD: usize = 28;
 /// Maximum length of a metric name used as a column header.
@@ -84,17 +88,17 @@ impl Rows<'_> {
         self.rows.iter().map(move |row| row[column].as_str()).chain([self.header[column]])
     }
 
-    /// Length in characters of a column's longest text.
+    /// Width of a column's longest text.
     fn longest_cell(&self, column: usize) -> usize {
-        self.cells(column).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        self.cells(column).map(UnicodeWidthStr::width).max().unwrap_or(0)
     }
 
-    /// Length in characters of a column's longest unbreakable word.
+    /// Width of a column's longest unbreakable word.
     fn longest_word(&self, column: usize) -> usize {
         let name = self.header[column];
         // A number stays on the same line as its unit.
         let is_whole = column >= self.numbers && !(self.tight && self.wrapped == Some(name));
-        let length = |text: &str| text.chars().count().min(LONGEST_WORD);
+        let length = |text: &str| text.width().min(LONGEST_WORD);
         let longest = |text: &str| text.split_whitespace().map(length).max().unwrap_or(0);
         let cells = self.rows.iter().map(|row| &row[column]);
         let cells = cells.map(|cell| if is_whole { length(cell) } else { longest(cell) });
@@ -102,13 +106,19 @@ impl Rows<'_> {
     }
 
     /// Computes the column widths including one space on each side: as wide as their texts, or narrower if
-    /// the table is too wide. Configuration names are wrapped first, then the last columns.
+    /// the table is too wide. Configuration names are wrapped first, then the last columns. Words are broken
+    /// only if the table is still too wide.
     fn widths(&self, width: u16) -> Vec<u16> {
         let columns = self.header.len();
         let mut widths: Vec<usize> = (0..columns).map(|column| self.longest_cell(column) + 2).collect();
         for column in std::iter::once(0).chain((1..columns).rev()) {
             let excess = widths.iter().sum::<usize>().saturating_sub(usize::from(width));
             widths[column] -= excess.min(widths[column].saturating_sub(self.longest_word(column) + 2));
+        }
+        while widths.iter().sum::<usize>() > usize::from(width) {
+            let widest = widths.iter_mut().max().filter(|widest| **widest > NARROWEST_COLUMN);
+            let Some(widest) = widest else { break };
+            *widest -= 1;
         }
         widths.into_iter().map(|width| u16::try_from(width).unwrap_or(u16::MAX)).collect()
     }
@@ -150,8 +160,8 @@ impl Terminal {
         let width = usize::from(self.width.max(NARROWEST));
         let mut line = String::new();
         for word in text.split_whitespace().map(harmless) {
-            let length = line.chars().count();
-            if length > 3 && length + 1 + word.chars().count() > width {
+            let length = line.width();
+            if length > 3 && length + 1 + word.width() > width {
                 writeln!(out, "{line}")?;
                 line = "  ".to_owned();
             }
@@ -206,16 +216,37 @@ impl Terminal {
         writeln!(out)
     }
 
+    /// Writes the table of models and benchmarks. If it is too wide, writes several tables, each with as many
+    /// of the benchmarks as fit.
+    fn matrix(self, matrix: &Matrix, out: &mut dyn Write) -> io::Result<()> {
+        let (header, rows) = rows::matrix(matrix);
+        // Figures of many benchmarks wrap within their cells.
+        let is_wrapped = header.len() > 3;
+        let part = |start: usize, end: usize| {
+            let columns = || std::iter::once(0).chain(start..end);
+            let names: Vec<&str> = columns().map(|column| header[column].as_str()).collect();
+            let cells = |row: &Vec<String>| columns().map(|column| row[column].clone()).collect::<Vec<_>>();
+            let numbers = if is_wrapped { names.len() } else { 1 };
+            Rows::new(names, numbers, rows.iter().map(cells).collect())
+        };
+        let width = self.width.max(NARROWEST);
+        let mut start = 1;
+        while start < header.len() {
+            let fitting = (start + 1..=header.len()).rev().find(|&end| part(start, end).fits(width));
+            let end = fitting.unwrap_or(start + 1);
+            self.table(out, part(start, end))?;
+            start = end;
+        }
+        Ok(())
+    }
+
     /// Writes the whole report.
     pub(super) fn full(self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let manifest = &report.manifest;
         self.text(out, &format!("run {} ({})", manifest.spec.name, manifest.identity.short()))?;
         writeln!(out)?;
         if let Some(matrix) = &report.matrix {
-            let (header, rows) = rows::matrix(matrix);
-            // Figures of many benchmarks wrap within their cells.
-            let numbers = if header.len() > 3 { header.len() } else { 1 };
-            self.table(out, Rows::new(header.iter().map(String::as_str).collect(), numbers, rows))?;
+            self.matrix(matrix, out)?;
             for note in rows::matrix_notes(matrix) {
                 self.text(out, &note)?;
             }
@@ -263,5 +294,16 @@ mod tests {
         let shown = String::from_utf8(out).unwrap();
         assert!(shown.starts_with(" item 1: \u{fffd}[2JGold A: \u{fffd}\n"), "{shown:?}");
         assert!(shown.chars().all(|character| character == '\n' || !character.is_control()), "{shown:?}");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let (mut out, terminal) = (Vec::new(), Terminal { width: 40 });
+        terminal.text(&mut out, &"한국어 문제 ".repeat(8)).unwrap();
+        let rows = vec![vec!["한국어문제".to_owned(), "한국어 문제 ".repeat(4)]];
+        terminal.table(&mut out, Rows::new(vec!["task", "text"], 2, rows)).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        assert!(shown.lines().all(|line| line.width() <= 40), "{shown}");
+        assert!(shown.contains(" 한국어문제 "), "a word is broken:\n{shown}");
     }
 }

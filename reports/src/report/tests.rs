@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lumos_benchmarks::IntervalMethod;
+use lumos_benchmarks::{IntervalMethod, MetricDefinition};
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::samples::{configuration, item, manifest_of, state};
 use lumos_coordinator::spec::ItemChoice;
@@ -12,10 +12,12 @@ use lumos_tasks::{
     Behaviour, Configuration, ContentHash, Ending, Evidence, Fault, FaultKind, Sampling, ToolBackend,
 };
 use proptest::prelude::*;
+use unicode_width::UnicodeWidthStr;
 
 use super::build::ReportBuilder;
 use super::model::PublishedComparison;
 use super::*;
+use crate::results::{Matrix, MatrixCell, MatrixColumn, MatrixRow};
 use crate::viewer::escaped;
 
 const TABLE: Format = Format::Terminal { width: 80, detail: ReportDetail::Full };
@@ -230,6 +232,42 @@ fn the_most_frequent_faults_are_told() {
     assert_eq!(first["count"], 3, "{first}");
 }
 
+/// Returns a table of two models with long names and all benchmarks.
+fn wide_matrix() -> Matrix {
+    let cell = MatrixCell { value: 0.471, interval: Some((0.444, 0.498)), items: 1319, seeds: 3 };
+    let column = |metric: &MetricDefinition, benchmark: &str| MatrixColumn {
+        benchmark: benchmark.to_owned(),
+        metric: metric.name.to_owned(),
+        unit: metric.unit,
+        best: Some(0),
+        is_distinguishable: true,
+        note: None,
+    };
+    let benchmarks = lumos_benchmarks::all().iter();
+    let columns: Vec<_> =
+        benchmarks.map(|benchmark| column(&benchmark.metrics()[0], benchmark.name())).collect();
+    let row = |label: &str| MatrixRow { label: label.to_owned(), cells: vec![Some(cell); columns.len()] };
+    let rows = vec![row("llama-2-7b-lumos-unified-iterative"), row("llama-2-13b-lumos-unified-iterative")];
+    Matrix { columns, rows }
+}
+
+#[test]
+fn a_wide_table_of_benchmarks_is_printed_in_parts() {
+    let report = Report { matrix: Some(wide_matrix()), ..sample() };
+    let names: Vec<_> = lumos_benchmarks::all().iter().map(|benchmark| benchmark.name()).collect();
+    for (width, count) in [(40, 7), (80, 2), (100, 1), (160, 1)] {
+        let text = rendered(Format::Terminal { width, detail: ReportDetail::Full }, &report);
+        assert!(text.lines().all(|line| line.width() <= usize::from(width)), "{width} columns:\n{text}");
+        let lines: Vec<_> = text.lines().collect();
+        let headers = lines.windows(2).filter(|pair| pair[1].starts_with('─')).map(|pair| pair[0]);
+        let parts: Vec<_> = headers
+            .map(|header| header.split_whitespace().filter(|word| names.contains(word)).collect::<Vec<_>>())
+            .filter(|part| !part.is_empty())
+            .collect();
+        assert_eq!((parts.len(), parts.concat()), (count, names.clone()), "{text}");
+    }
+}
+
 #[test]
 fn tables_fit_eighty_columns_and_break_between_words() {
     let reports = [
@@ -241,6 +279,7 @@ fn tables_fit_eighty_columns_and_break_between_words() {
             ReportBuilder::new(&manifest_of(&[long], &[item(0)]), &[]).unwrap().finish()
         },
         turns(),
+        Report { matrix: Some(wide_matrix()), ..sample() },
     ];
     for report in &reports {
         for width in [80, 100, 160] {
@@ -248,7 +287,7 @@ fn tables_fit_eighty_columns_and_break_between_words() {
             let detail = ReportDetail::Full;
             report.render(Format::Terminal { width, detail }, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
-            let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            let widest = text.lines().map(UnicodeWidthStr::width).max().unwrap();
             assert!(widest <= usize::from(width), "{widest} columns:\n{text}");
             for word in ["configuration", "outstanding", "corrected"] {
                 assert!(text.split_whitespace().any(|found| found == word), "{word} is broken:\n{text}");
@@ -348,7 +387,7 @@ fn the_sums_are_right() {
 #[test]
 fn the_table_reads_well_at_eighty_columns() {
     let text = rendered(TABLE, &sample());
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.lines().all(|line| line.width() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }
 
@@ -357,7 +396,7 @@ fn the_summary_fits_a_screen() {
     let configurations: Vec<_> = (0..12).map(configuration).collect();
     for count in [1, 6, 12] {
         let text = rendered(SUMMARY, &sampled(&configurations[..count], |_| 10));
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.lines().all(|line| line.width() <= 80), "{text}");
         // The path of the report and the next command follow.
         assert!(count > 6 || text.lines().count() <= 21, "{} lines:\n{text}", text.lines().count());
         assert_eq!(text.contains("and 2 more configurations with -v"), count == 12, "{text}");

@@ -12,7 +12,7 @@ const HOSTS: usize = 4;
 
 /// Setup of an engine: its roles, device, data type and mode.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Way {
+struct EngineSetup {
     roles: Vec<&'static str>,
     device: String,
     weights: String,
@@ -48,38 +48,40 @@ impl Sum {
 
 /// Returns one line per setup, and a line with the sum if there are several.
 pub(super) fn lines(workers: &[WorkerComputing]) -> Vec<String> {
-    let mut sums: BTreeMap<(Vec<Way>, u32), Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<(Vec<EngineSetup>, u32), Sum> = BTreeMap::new();
     let mut all = Sum::default();
     for worker in workers.iter().filter(|worker| !worker.engines.is_empty()) {
-        let mut ways: Vec<Way> = worker.engines.iter().map(Way::of).collect();
-        ways.sort();
-        ways.dedup();
-        sums.entry((ways, worker.concurrency)).or_default().add(worker);
+        let mut setups: Vec<EngineSetup> = worker.engines.iter().map(EngineSetup::of).collect();
+        setups.sort();
+        setups.dedup();
+        sums.entry((setups, worker.concurrency)).or_default().add(worker);
         all.add(worker);
     }
     let mut lines: Vec<String> =
-        sums.iter().map(|((ways, concurrency), sum)| line(ways, *concurrency, sum)).collect();
+        sums.iter().map(|((setups, concurrency), sum)| line(setups, *concurrency, sum)).collect();
     if lines.len() > 1 {
         lines.push(format!("all {} workers together: {}", thousands(all.workers()), all.cost()));
     }
     lines
 }
 
-fn line(ways: &[Way], concurrency: u32, sum: &Sum) -> String {
-    let alike: BTreeSet<_> = ways.iter().map(|way| (&way.device, &way.weights)).collect();
+fn line(setups: &[EngineSetup], concurrency: u32, sum: &Sum) -> String {
+    let alike: BTreeSet<_> = setups.iter().map(|setup| (&setup.device, &setup.weights)).collect();
     let mut line = match alike.first() {
         Some((device, weights)) if alike.len() == 1 => format!("models computed on {device} in {weights}"),
         _ => {
-            let one = |way: &Way| format!("{} on {} in {}", way.roles.join(" and "), way.device, way.weights);
-            format!("models computed: {}", ways.iter().map(one).collect::<Vec<_>>().join(", "))
+            let one = |setup: &EngineSetup| {
+                format!("{} on {} in {}", setup.roles.join(" and "), setup.device, setup.weights)
+            };
+            format!("models computed: {}", setups.iter().map(one).collect::<Vec<_>>().join(", "))
         }
     };
     line.push_str(&format!(" by {}", who(&sum.hosts)));
-    let turns: Vec<_> = ways.iter().filter(|way| way.in_turns).collect();
-    if turns.len() == ways.len() {
+    let turns: Vec<_> = setups.iter().filter(|setup| setup.in_turns).collect();
+    if turns.len() == setups.len() {
         line.push_str("; loaded in turns");
     } else if !turns.is_empty() {
-        let roles: Vec<_> = turns.iter().flat_map(|way| &way.roles).copied().collect();
+        let roles: Vec<_> = turns.iter().flat_map(|setup| &setup.roles).copied().collect();
         line.push_str(&format!("; {} loaded in turns", roles.join(" and ")));
     }
     let each = if sum.workers() == 1 { "" } else { " each" };
@@ -110,7 +112,7 @@ fn counted(number: u64, noun: &str) -> String {
     if number == 1 { noun.to_owned() } else { format!("{noun}s") }
 }
 
-impl Way {
+impl EngineSetup {
     fn of(engine: &EngineUse) -> Self {
         Self {
             roles: engine.roles.iter().map(|role| role.name()).collect(),

@@ -1,5 +1,7 @@
 //! Text layout: wrapping and colours.
 
+use unicode_width::UnicodeWidthStr;
+
 /// Replaces control characters with visible ones, so that a text cannot send control sequences to the
 /// terminal.
 pub fn harmless(text: &str) -> String {
@@ -13,7 +15,7 @@ pub fn harmless(text: &str) -> String {
         .collect()
 }
 
-/// Wraps a text at blanks into lines of at most `width` characters. Longer words get their own line. Keeps
+/// Wraps a text at blanks into lines of at most `width` columns. Longer words get their own line. Keeps
 /// line breaks.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
@@ -21,7 +23,7 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
         let mut line = String::new();
         let mut length = 0;
         for word in paragraph.split(' ').filter(|word| !word.is_empty()) {
-            let word_length = word.chars().count();
+            let word_length = word.width();
             if length > 0 && length + 1 + word_length > width {
                 lines.push(std::mem::take(&mut line));
                 length = 0;
@@ -105,15 +107,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wrapping_keeps_the_words(text in "[a-z \n]{0,200}", width in 5usize..40) {
+        fn wrapping_keeps_the_words(text in "[a-z한국어 \n]{0,200}", width in 5usize..40) {
             let lines = wrapped(&text, width);
             let words: Vec<_> = text.split_whitespace().collect();
             let joined = lines.join(" ");
             prop_assert_eq!(joined.split_whitespace().collect::<Vec<_>>(), words);
             for line in &lines {
-                prop_assert!(line.chars().count() <= width || !line.contains(' '));
+                prop_assert!(line.width() <= width || !line.contains(' '));
             }
         }
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!(wrapped("한국어 문제", 11), ["한국어 문제"]);
+        assert_eq!(wrapped("한국어 문제", 10), ["한국어", "문제"]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::report::cause_class;
 use crate::results::Cause;
 
 /// Maximum number of rows. Further units are in the samples only.
-pub(super) const ROWS: usize = 100_000;
+const ROWS: usize = 100_000;
 /// Maximum length of the packed list in bytes before its texts are shortened further.
 const INDEX_BYTES: usize = 1_600_000;
 /// Maximum lengths of texts in characters: a task, another text, and both in a long list.
@@ -43,18 +43,35 @@ pub(super) struct ItemIndex {
     items: BTreeMap<String, ItemColumns>,
     rows: RowColumns,
     notes: Vec<String>,
+    /// Number of units that are not in the list.
+    left_out: u64,
+    /// Maximum number of rows of a run.
+    #[serde(skip)]
+    most: usize,
+    /// Number of rows at which the list has no room for the run in progress.
+    #[serde(skip)]
+    end: usize,
+    /// Numbers of characters of a task and of another text that the list has, once it has shortened one.
+    #[serde(skip)]
+    searched: Option<(usize, usize)>,
     #[serde(skip)]
     positions: HashMap<(String, ItemId), u32>,
     #[serde(skip)]
     group_positions: HashMap<String, u32>,
-    #[serde(skip)]
-    left_out: u64,
+}
+
+/// Returns the number of rows of a run: [`ROWS`], or the same share of them for each run if their units are more.
+pub(super) fn rows_per_run(units: u64, runs: usize) -> usize {
+    if units <= ROWS as u64 { ROWS } else { ROWS / runs.max(1) }
 }
 
 /// A configuration.
 #[derive(Serialize)]
 struct IndexCell {
     label: String,
+    /// Position of its run, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<usize>,
     /// Key of its items.
     items: String,
     /// First row, number of rows, and name of each chunk.
@@ -110,9 +127,17 @@ fn text(text: &str, most: usize) -> String {
     visible_text(&shortened(text, most)).into_owned()
 }
 
+/// Returns a text as the list has it, and sets `searched` if it was shortened.
+fn searchable(full: &str, most: usize, searched: &mut Option<(usize, usize)>) -> String {
+    if full.chars().nth(most).is_some() {
+        *searched = Some((TASK, TEXT));
+    }
+    text(full, most)
+}
+
 impl ItemIndex {
-    /// Creates an empty list.
-    pub(super) fn new() -> Self {
+    /// Creates an empty list with a maximum number of rows per run.
+    pub(super) fn new(most: usize) -> Self {
         let causes = Cause::all().map(|cause| IndexCause {
             name: cause.name(),
             kind: kind(cause),
@@ -126,17 +151,23 @@ impl ItemIndex {
             items: BTreeMap::new(),
             rows: RowColumns::default(),
             notes: Vec::new(),
+            left_out: 0,
+            most,
+            end: 0,
+            searched: None,
             positions: HashMap::new(),
             group_positions: HashMap::new(),
-            left_out: 0,
         }
     }
 
-    /// Adds the configurations of a run. Returns the position of the first. `side` is put before their labels.
-    pub(super) fn add_cells(&mut self, manifest: &Manifest, side: &str) -> usize {
+    /// Adds the configurations of a run, whose units follow. Returns the position of the first. `side` is put before
+    /// their labels; `run` is the position of the run if there are several.
+    pub(super) fn add_cells(&mut self, manifest: &Manifest, side: &str, run: Option<usize>) -> usize {
         let first = self.cells.len();
+        self.end = self.len() + self.most;
         self.cells.extend(manifest.configurations.iter().map(|planned| IndexCell {
             label: visible_text(&format!("{side}{}", planned.label)).into_owned(),
+            run,
             items: planned.configuration.benchmark.clone(),
             chunks: Vec::new(),
         }));
@@ -148,9 +179,9 @@ impl ItemIndex {
         self.rows.cell.len()
     }
 
-    /// Whether another row fits. Counts the unit as left out otherwise.
+    /// Whether another row of the run fits. Counts the unit as left out otherwise.
     pub(super) fn has_room(&mut self) -> bool {
-        let fits = self.len() < ROWS;
+        let fits = self.len() < self.end;
         self.left_out += u64::from(!fits);
         fits
     }
@@ -165,7 +196,8 @@ impl ItemIndex {
         rows.cell.push(number(cell));
         rows.item.push(item);
         rows.unit.push(view.unit.as_str().chars().take(UNIT_DIGITS).collect());
-        rows.prediction.push(outcome.and_then(prediction_text).map(|one| text(&one, TEXT)));
+        let prediction = outcome.and_then(prediction_text);
+        rows.prediction.push(prediction.map(|one| searchable(&one, TEXT, &mut self.searched)));
         rows.cause.push(number(Cause::all().position(|one| one == scored.cause).unwrap_or_default()));
         rows.turn.push(outcome.map_or(0, |outcome| scored.cause.turn(outcome)));
         rows.score.push(scored.main.map(|value| (value * 1e4).round() / 1e4));
@@ -196,9 +228,10 @@ impl ItemIndex {
             });
             columns.group.push(groups.collect());
             columns.index.push(item.index);
-            columns.name.push(item.name.as_ref().map(|name| text(name, TEXT)));
-            columns.task.push(text(task_text(&item.task), TASK));
-            columns.gold.push(text(item.target.text(), TEXT));
+            let mut listed = |text: &str, most| searchable(text, most, &mut self.searched);
+            columns.name.push(item.name.as_ref().map(|name| listed(name, TEXT)));
+            columns.task.push(listed(task_text(&item.task), TASK));
+            columns.gold.push(listed(item.target.text(), TEXT));
         }
         position
     }
@@ -213,10 +246,29 @@ impl ItemIndex {
         self.cells.iter_mut().for_each(|cell| cell.chunks.clear());
     }
 
-    fn note(&mut self, text: &str) {
-        if !self.notes.iter().any(|note| note == text) {
-            self.notes.push(text.to_owned());
-        }
+    /// Packs the list after noting what it and its search lack.
+    fn pack_with_notes(&mut self) -> io::Result<String> {
+        let left_out = (self.left_out > 0).then(|| {
+            let several = self.cells.iter().any(|cell| cell.run.is_some());
+            let of_each = if several { " of each run" } else { "" };
+            let (most, left_out) = (thousands(self.most as u64), thousands(self.left_out));
+            format!("The list has the first {most} units{of_each}; {left_out} further units are left out.")
+        });
+        let searched = self.searched.map(|(task, answer)| match task {
+            0 => format!(
+                "Tasks are omitted and other texts are shortened because the list is long. \
+                 The search covers the first {answer} characters of an answer."
+            ),
+            SHORT => format!(
+                "Texts are shortened because the list is long. \
+                 The search covers the first {task} characters of a task and {answer} of an answer."
+            ),
+            _ => format!(
+                "The search covers the first {task} characters of a task and {answer} of an answer or a name."
+            ),
+        });
+        self.notes = left_out.into_iter().chain(searched).collect();
+        pack(self)
     }
 
     /// Packs the list as JSON, gzip and base64. Shortens texts and omits tasks if it would be too long.
@@ -224,25 +276,19 @@ impl ItemIndex {
     /// # Errors
     /// If a number cannot be written as JSON.
     pub(super) fn pack(&mut self) -> io::Result<String> {
-        if self.left_out > 0 {
-            let (rows, left_out) = (thousands(self.len() as u64), thousands(self.left_out));
-            self.note(&format!(
-                "The list has the first {rows} units; {left_out} further units are left out."
-            ));
-        }
-        let mut packed = pack(self)?;
+        let mut packed = self.pack_with_notes()?;
         if packed.len() > INDEX_BYTES {
-            self.note("Texts are shortened because the list is long.");
+            self.searched = Some((SHORT, SHORT));
             let items = self.items.values_mut().flat_map(|one| one.task.iter_mut().chain(&mut one.gold));
             for long in items.chain(self.rows.prediction.iter_mut().flatten()) {
                 *long = shortened(long, SHORT);
             }
-            packed = pack(self)?;
+            packed = self.pack_with_notes()?;
         }
         if packed.len() > INDEX_BYTES {
-            self.note("Tasks are omitted and cannot be searched because the list is long.");
+            self.searched = Some((0, SHORT));
             self.items.values_mut().flat_map(|one| &mut one.task).for_each(String::clear);
-            packed = pack(self)?;
+            packed = self.pack_with_notes()?;
         }
         Ok(packed)
     }

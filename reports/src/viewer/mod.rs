@@ -5,7 +5,7 @@
 //! ```text
 //! index.html         the report, and the list of items (`index`)
 //! data/0000.js …     trajectories, at most 200 units each (`chunks`, `unit`)
-//! screenshots/…      of episodes in a browser (`screenshots`)
+//! screenshots/…      of episodes in a browser, in a folder per run if there are several (`screenshots`)
 //! ```
 //!
 //! [`write_page`] writes the report as one file, with the list and without trajectories. `page` has the frame and the
@@ -33,7 +33,7 @@ pub use page::PAGE_STYLE;
 pub(crate) use page::{PageMode, escaped, render_page};
 
 use chunks::ChunkWriter;
-use index::ItemIndex;
+use index::{ItemIndex, rows_per_run};
 use lumos_coordinator::atomic_file::{FolderDraft, write_whole};
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::{CheckpointReader, UnitView, for_each_unit};
@@ -111,17 +111,18 @@ impl TrajectorySink<'_> {
 
 impl ViewerSource<'_> {
     /// Adds every unit to a list, and its trajectory to a sink if given. `side` is put before the labels of
-    /// configurations.
+    /// configurations; `run` is the position of the run if there are several.
     fn collect(
         &self,
         side: &str,
+        run: Option<usize>,
         index: &mut ItemIndex,
         mut sink: Option<TrajectorySink<'_>>,
     ) -> Result<(), ExportError> {
         let scorings = if self.scorings.is_empty() { &self.manifest.spec.scoring } else { self.scorings };
         let verdicts = Verdicts::beside(self.checkpoint).map_err(ScoreError::from)?;
         let scorer = Scorer::new(self.manifest, scorings, verdicts)?;
-        let first = index.add_cells(self.manifest, side);
+        let first = index.add_cells(self.manifest, side, run);
         for_each_unit(self.manifest, self.checkpoint, |view| {
             if !index.has_room() {
                 return Ok::<_, ExportError>(());
@@ -187,15 +188,17 @@ fn write_runs(
     render: &dyn Fn(&str, PageMode) -> io::Result<String>,
 ) -> Result<ViewerSize, ExportError> {
     let draft = FolderDraft::new(folder).map_err(ExportError::at(folder))?;
-    let mut index = ItemIndex::new();
+    let units: u64 = runs.iter().map(|(_, source)| source.manifest.planned()).sum();
+    let mut index = ItemIndex::new(rows_per_run(units, runs.len()));
     let mut size = ViewerSize { page: 0, chunks: 0, bytes: 0 };
     for (position, (side, source)) in runs.iter().enumerate() {
+        let run = (runs.len() > 1).then_some(position);
         let screenshots = source.checkpoint.folder().parent();
-        let screenshots = screenshots.and_then(|run| ScreenshotFolder::of(run, draft.folder()));
-        let prefix = if runs.len() > 1 { format!("{position}-") } else { String::new() };
+        let screenshots = screenshots.and_then(|folder| ScreenshotFolder::of(folder, draft.folder(), run));
+        let prefix = run.map_or_else(String::new, |run| format!("{run}-"));
         let written = ChunkWriter::run(draft.folder(), &prefix, |chunks| {
             let sink = TrajectorySink { chunks, screenshots: screenshots.as_ref(), open: None };
-            source.collect(side, &mut index, Some(sink))
+            source.collect(side, run, &mut index, Some(sink))
         })?;
         size.chunks += written.chunks;
         size.bytes += written.bytes;
@@ -223,8 +226,8 @@ pub fn write_page(
     report: &Report,
     source: &ViewerSource<'_>,
 ) -> Result<(), ExportError> {
-    let mut index = ItemIndex::new();
-    source.collect("", &mut index, None)?;
+    let mut index = ItemIndex::new(rows_per_run(source.manifest.planned(), 1));
+    source.collect("", None, &mut index, None)?;
     let page = index.pack().and_then(|index| report_page(report, Some(&index), PageMode::Single));
     page.and_then(|page| out.write_all(page.as_bytes())).map_err(ExportError::at(Path::new("report.html")))
 }

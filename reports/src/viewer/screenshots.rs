@@ -1,6 +1,6 @@
 //! Screenshots of a run's browsers, copied next to the page that shows them.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,10 +18,13 @@ pub(super) struct ScreenshotFolder {
 }
 
 impl ScreenshotFolder {
-    /// Returns the screenshots of a run, if there are any. `page` is the folder of the page.
-    pub(super) fn of(run: &Path, page: &Path) -> Option<Self> {
+    /// Returns the screenshots of a run, if there are any. `page` is the folder of the page, `position` that of the run
+    /// if the page has several, which may have equal units.
+    pub(super) fn of(run: &Path, page: &Path, position: Option<usize>) -> Option<Self> {
         let from = run.join(FOLDER);
-        from.is_dir().then(|| Self { from, to: page.join(FOLDER) })
+        let mut to = page.join(FOLDER);
+        to.extend(position.map(|position| position.to_string()));
+        from.is_dir().then_some(Self { from, to })
     }
 
     /// The folder next to the page.
@@ -48,7 +51,8 @@ impl ScreenshotFolder {
             fs::create_dir_all(&to)?;
             let (from, to) = (entry.path(), to.join(&name));
             if fs::hard_link(&from, &to).is_err() {
-                fs::copy(&from, &to)?;
+                // Only to a new file: an existing one may be a link to a recorded screenshot.
+                io::copy(&mut File::open(&from)?, &mut File::create_new(&to)?)?;
             }
             numbers.push(number);
         }
@@ -75,7 +79,7 @@ mod tests {
     fn only_pictures_named_by_their_number_are_copied() {
         let folder = tempfile::tempdir().unwrap();
         let (run, page) = (folder.path().join("run"), folder.path().join("page"));
-        assert!(ScreenshotFolder::of(&run, &page).is_none());
+        assert!(ScreenshotFolder::of(&run, &page, None).is_none());
         let unit = UnitId::new(ContentHash::of_bytes(b"with"));
         let from = run.join(FOLDER).join(unit.as_str());
         fs::create_dir_all(&from).unwrap();
@@ -84,10 +88,28 @@ mod tests {
         }
         #[cfg(unix)]
         std::os::unix::fs::symlink("/etc/passwd", from.join("0005.png")).unwrap();
-        let screenshots = ScreenshotFolder::of(&run, &page).unwrap();
+        let screenshots = ScreenshotFolder::of(&run, &page, None).unwrap();
         assert_eq!(screenshots.take(&unit).unwrap(), [2, 10, 12345]);
         assert_eq!(fs::read(page.join(FOLDER).join(unit.as_str()).join("0010.png")).unwrap(), b"0010.png");
         assert_eq!(fs::read_dir(page.join(FOLDER).join(unit.as_str())).unwrap().count(), 3);
         assert!(screenshots.take(&UnitId::new(ContentHash::of_bytes(b"without"))).unwrap().is_empty());
+    }
+
+    #[test]
+    fn recorded_screenshots_are_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("page");
+        let unit = UnitId::new(ContentHash::of_bytes(b"unit"));
+        let [a, b] = ["a", "b"].map(|name| {
+            let run = folder.path().join(name);
+            fs::create_dir_all(run.join(FOLDER).join(unit.as_str())).unwrap();
+            fs::write(run.join(FOLDER).join(unit.as_str()).join("0001.png"), name).unwrap();
+            run
+        });
+        let take = |run: &Path| ScreenshotFolder::of(run, &page, None).unwrap().take(&unit);
+        assert_eq!(take(&a).unwrap(), [1]);
+        assert_eq!(take(&b).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(take(&a).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(a.join(FOLDER).join(unit.as_str()).join("0001.png")).unwrap(), b"a");
     }
 }

@@ -237,32 +237,106 @@ fn noise(index: u64, part: &str, length: usize) -> String {
         .collect()
 }
 
+/// Adds the sample unit of an item to a cell of a list.
+fn add_sample(index: &mut ItemIndex, cell: usize, manifest: &Manifest, scorer: &Scorer<'_>, item: &Item) {
+    let configuration = &manifest.configurations[0];
+    let unit = unit_of(configuration, item);
+    let record = state(item.index, &unit);
+    let view = UnitView { position: 0, configuration, item, unit, record, earlier: Vec::new() };
+    let scored = scorer.score(&view);
+    index.add(cell, &view, &scored);
+}
+
 #[test]
 fn a_page_of_twenty_thousand_items_is_below_two_megabytes() {
     let manifest = manifest_of(&[configuration(0)], &[item(0)]);
     let scorer = Scorer::new(&manifest, &[Scoring::Paper], None).unwrap();
-    let mut index = ItemIndex::new();
-    index.add_cells(&manifest, "");
-    let planned = &manifest.configurations[0];
+    let mut index = ItemIndex::new(20_000);
+    index.add_cells(&manifest, "", None);
     for number in 0..20_000u64 {
         let mut item = item(number);
         item.task = lumos_tasks::Task::Maths { question: noise(number, "task", 128) };
         item.target = lumos_tasks::Target::Number { answer: noise(number, "gold", 64) };
-        let unit = unit_of(planned, &item);
-        let record = state(number, &unit);
-        let view =
-            UnitView { position: 0, configuration: planned, item: &item, unit, record, earlier: Vec::new() };
-        let scored = scorer.score(&view);
-        index.add(0, &view, &scored);
+        add_sample(&mut index, 0, &manifest, &scorer, &item);
     }
     let packed = index.pack().unwrap();
     assert!(packed.len() < 1_900_000, "{} bytes", packed.len());
     assert_eq!(index.pack().unwrap(), packed, "notes are not repeated");
     let index = unpacked(&packed);
-    assert!(index["notes"][0].as_str().unwrap().contains("shortened"), "{}", index["notes"]);
+    let note = index["notes"][0].as_str().unwrap();
+    assert!(note.contains("shortened") && note.contains("the first 40 characters of "), "{note}");
     let units = index["rows"]["unit"].as_array().unwrap();
     let distinct: BTreeSet<&str> = units.iter().map(|unit| unit.as_str().unwrap()).collect();
     assert_eq!(distinct.len(), 20_000);
+}
+
+#[test]
+fn a_list_says_how_much_of_its_texts_the_search_covers() {
+    let manifest = manifest_of(&[configuration(0)], &[item(0)]);
+    let scorer = Scorer::new(&manifest, &[Scoring::Paper], None).unwrap();
+    let mut index = ItemIndex::new(2);
+    index.add_cells(&manifest, "", None);
+    add_sample(&mut index, 0, &manifest, &scorer, &item(0));
+    assert_eq!(unpacked(&index.pack().unwrap())["notes"], serde_json::json!([]));
+    let mut long = item(1);
+    long.task = lumos_tasks::Task::Maths { question: noise(1, "task", 128) };
+    add_sample(&mut index, 0, &manifest, &scorer, &long);
+    let note = "The search covers the first 100 characters of a task and 60 of an answer or a name.";
+    assert_eq!(unpacked(&index.pack().unwrap())["notes"], serde_json::json!([note]));
+}
+
+#[test]
+fn a_list_without_room_for_all_units_has_as_many_of_each_run() {
+    assert_eq!([(100_000, 3), (100_001, 1)].map(|(units, runs)| rows_per_run(units, runs)), [100_000; 2]);
+    assert_eq!(rows_per_run(100_001, 2), 50_000);
+    let manifest = manifest_of(&[configuration(0)], &[item(0)]);
+    let scorer = Scorer::new(&manifest, &[Scoring::Paper], None).unwrap();
+    let mut index = ItemIndex::new(2);
+    for run in 0..2 {
+        let cell = index.add_cells(&manifest, "", Some(run));
+        for number in 0..3 {
+            if index.has_room() {
+                add_sample(&mut index, cell, &manifest, &scorer, &item(number));
+            }
+        }
+    }
+    let index = unpacked(&index.pack().unwrap());
+    assert_eq!(index["rows"]["cell"], serde_json::json!([0, 0, 1, 1]));
+    assert_eq!(index["left_out"], 2);
+    let note = "The list has the first 2 units of each run; 2 further units are left out.";
+    assert_eq!(index["notes"], serde_json::json!([note]));
+}
+
+#[tokio::test]
+async fn runs_with_equal_units_keep_their_screenshots() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    let (a, of_a) = recorded(&first, 1, |_| {}).await;
+    let (b, of_b) = recorded(&second, 1, |_| {}).await;
+    let unit = unit_of(&a.configurations[0], &item(0));
+    let shot = format!("{}/0001.png", unit.as_str());
+    let pictures =
+        [(&first, "A"), (&second, "B")].map(|(run, text)| (run.join("screenshots").join(&shot), text));
+    for (path, picture) in &pictures {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, picture).unwrap();
+    }
+    let source_a = ViewerSource { manifest: &a, checkpoint: &of_a, scorings: &[] };
+    let source_b = ViewerSource { manifest: &b, checkpoint: &of_b, scorings: &[] };
+    let runs = [("A: ", source_a), ("B, second: ", source_b), ("B, first: ", source_a)];
+    let viewer = folder.path().join("compared");
+    write_runs(&viewer, None, &runs, &|index, _| Ok(index.to_owned())).unwrap();
+    for (path, picture) in &pictures {
+        assert_eq!(fs::read_to_string(path).unwrap(), *picture);
+    }
+    let shown = |run: u64| fs::read_to_string(viewer.join(format!("screenshots/{run}/{shot}"))).unwrap();
+    assert_eq!([0, 1, 2].map(shown), ["A", "B", "A"]);
+    // The script finds them by the position of the run.
+    let index = unpacked(&fs::read_to_string(viewer.join(PAGE)).unwrap());
+    let cells = index["cells"].as_array().unwrap();
+    let positions: Vec<_> = cells.iter().map(|cell| cell["run"].as_u64().unwrap()).collect();
+    assert_eq!(positions, [0, 0, 1, 1, 2, 2]);
+    assert_eq!(chunk(&viewer, "1-0000")[0]["shots"], serde_json::json!([1]));
 }
 
 #[tokio::test]
@@ -337,6 +411,9 @@ async fn a_comparison_lists_changed_items_and_has_both_trajectories() {
             "{unit}"
         );
     }
+    // Both runs have equal units: the link also names the run of B.
+    assert_eq!(between(&page, "data-run=\"", "\""), "1");
+    assert_eq!((&index["cells"][1]["run"], &index["cells"][2]["run"]), (&0.into(), &1.into()));
     let labels: Vec<_> =
         index["cells"].as_array().unwrap().iter().map(|cell| cell["label"].as_str().unwrap()).collect();
     assert!(labels[0].starts_with("A: svamp") && labels[3].starts_with("B: svamp"), "{labels:?}");

@@ -94,6 +94,7 @@ fn pair(pair: &PairComparison) -> Value {
         notes,
         settings => settings(pair),
         lists,
+        run => pair.sides.1,
     }
 }
 

@@ -93,6 +93,7 @@
     const { cells, causes, groups, items, rows } = index;
     const count = rows.cell.length;
     const failure = (row) => causes[rows.cause[row]].kind !== "correct";
+    const settled = (row) => ["correct", "wrong"].includes(causes[rows.cause[row]].kind);
     const item = (row) => items[cells[rows.cell[row]].items];
     const of = (row, column) => item(row)[column][rows.item[row]];
     const causeText = (row) => {
@@ -101,12 +102,16 @@
     };
     const cellName = (cell) => cells[cell].label;
     const groupsOf = (row) => of(row, "group").map((group) => groups[group]);
-    const rowOfUnit = (unit) => (unit ? rows.unit.findIndex((one) => one.startsWith(unit) || unit.startsWith(one)) : -1);
+    /** Row of a unit, or -1. Runs of the same configuration have equal units: `fits` selects among their rows. */
+    const rowOfUnit = (unit, fits = () => true) =>
+      (unit ? rows.unit.findIndex((one, row) => (one.startsWith(unit) || unit.startsWith(one)) && fits(row)) : -1);
+    const ofRun = (run) => (row) => (cells[rows.cell[row]].run ?? 0) === Number(run);
+    const NOT_LISTED = `is not in this list (it has ${NUMBER.format(count)} of ${NUMBER.format(count + index.left_out)} units).`;
 
     /** Row of the same item in another cell, or -1. */
     const twins = new Map();
     const twin = (row, cell) => {
-      if (cells[cell].items !== cells[rows.cell[row]].items) return -1;
+      if (cell === rows.cell[row] || cells[cell].items !== cells[rows.cell[row]].items) return -1;
       if (!twins.has(cell)) {
         const of = new Map();
         for (let other = 0; other < count; other += 1) if (rows.cell[other] === cell) of.set(rows.item[other], other);
@@ -117,7 +122,7 @@
     const CHANGES = { wrong: "newly wrong", right: "newly right", both: "correct in both", neither: "wrong in both" };
     const change = (row, cell) => {
       const other = twin(row, cell);
-      if (other < 0) return undefined;
+      if (other < 0 || !settled(row) || !settled(other)) return undefined;
       if (failure(row)) return failure(other) ? "neither" : "wrong";
       return failure(other) ? "right" : "both";
     };
@@ -143,7 +148,7 @@
 
     // ---- State, which the fragment of the address repeats ----
 
-    const EMPTY = { q: "", cell: "", result: "", cause: "", turn: "", group: "", with: "", change: "", sort: "", dir: "", unit: "" };
+    const EMPTY = { q: "", cell: "", result: "", cause: "", turn: "", group: "", with: "", change: "", sort: "", dir: "", unit: "", at: "" };
     const state = { ...EMPTY };
     let shown = [];
     let active = -1;
@@ -191,7 +196,8 @@
         if (state.result === "failure" ? kind === "correct" : state.result && kind !== state.result) continue;
         if (compared >= 0 && rows.cell[row] === compared) continue;
         if (compared >= 0 && state.change && change(row, compared) !== state.change) continue;
-        if (words.length && !words.every((word) => haystack(row).includes(word))) continue;
+        // A word may be a whole unit, of which the list has the first digits.
+        if (words.length && !words.every((word) => haystack(row).includes(word) || word.startsWith(rows.unit[row]))) continue;
         found.push(row);
       }
       return found;
@@ -228,7 +234,7 @@
       cells.length > 1 && control("change", "Change", [["", "all"], ...Object.entries(CHANGES)]),
     ].filter(Boolean);
     const matched = element("p", { role: "status" });
-    const clear = element("button", { type: "button", onclick: () => { set({ ...EMPTY, unit: state.unit, sort: state.sort, dir: state.dir }); search.focus(); } }, "Clear filters");
+    const clear = element("button", { type: "button", onclick: () => { set({ ...EMPTY, unit: state.unit, at: state.at, sort: state.sort, dir: state.dir }); search.focus(); } }, "Clear filters");
     const keys = element("details", {}, element("summary", {}, "Keys"), element("p", { class: "quiet" },
       ...[["j", "k"], " next and previous row; ", ["Enter"], " opens it; ", ["n", "p"], " next and previous failure; ",
         ["/"], " search; ", ["Esc"], " closes the item; ", ["?"], " these keys."]
@@ -270,7 +276,7 @@
         const text = column.text ? column.text(row) : column.value(row);
         const kind = `c-${column.key}${column.number ? " number" : ""}`;
         if (column.key === "item") {
-          const link = element("a", { href: `#unit=${rows.unit[row]}`, tabindex: isActive ? 0 : -1, onclick: (event) => {
+          const link = element("a", { href: `#unit=${rows.unit[row]}&at=${rows.cell[row]}`, tabindex: isActive ? 0 : -1, onclick: (event) => {
             if (event.ctrlKey || event.metaKey || event.shiftKey) return;
             event.preventDefault();
             active = at;
@@ -364,6 +370,7 @@
     async function open(row, keepFocus) {
       opened = row;
       state.unit = row < 0 ? "" : rows.unit[row];
+      state.at = row < 0 ? "" : String(rows.cell[row]);
       save();
       panel.hidden = row < 0;
       area.classList.toggle("open", row >= 0);
@@ -373,7 +380,8 @@
       const at = shown.indexOf(row);
       if (at >= 0) activate(at);
       const number = (asked += 1);
-      const compared = state.with === "" ? -1 : twin(row, Number(state.with));
+      const cell = state.with === "" ? rows.cell[row] : Number(state.with);
+      const compared = twin(row, cell);
       const sides = [row, compared].filter((one) => one >= 0);
       const title = element("h3", { tabindex: -1 }, `Item ${of(row, "index")}: ${causeText(row)}`);
       const bar = element("div", { class: "bar" },
@@ -396,10 +404,13 @@
       }
       if (number !== asked) return;
       if (units instanceof Error) replace(contents, element("p", { class: "alarm" }, units.message));
-      else if (state.with !== "" && compared < 0) replace(contents, note(row), trajectories(sides, units));
+      else if (cell !== rows.cell[row] && compared < 0) replace(contents, note(row, cell), trajectories(sides, units));
       else replace(contents, trajectories(sides, units));
     }
-    const note = (row) => element("p", { class: "alarm" }, `${cellName(Number(state.with))} does not have item ${of(row, "index")}.`);
+    const note = (row, cell) => {
+      const number = of(row, "index");
+      return element("p", { class: "alarm" }, index.left_out ? `Item ${number} of ${cellName(cell)} ${NOT_LISTED}` : `${cellName(cell)} does not have item ${number}.`);
+    };
     const step = (text, key, direction) => element("button", { type: "button", onclick: () => failureFrom(direction) }, `${text} `, element("kbd", {}, key));
     function close() {
       const row = opened;
@@ -453,7 +464,7 @@
       return byTurn;
     }
     const essence = (steps) => JSON.stringify((steps ?? []).map((one) => [one.k, one.reply, one.call, one.action, one.observation]));
-    function stepOf(one, unit) {
+    function stepOf(one, row, unit) {
       const block = (who, text, kind) => [element("p", { class: "who" }, who), element("pre", { class: kind }, text)];
       const made = element("div", { class: "step" });
       if (one.k === "g") {
@@ -466,12 +477,14 @@
       } else {
         append(made, [block("action", one.action), block(one.refused ? "refused" : "observation", one.observation, one.refused ? "refused" : undefined)]);
       }
-      if (one.shot) made.append(picture(unit, one.shot));
+      if (one.shot) made.append(picture(row, unit, one.shot));
       return made;
     }
-    const picture = (unit, number) => {
+    const picture = (row, unit, number) => {
+      const { run } = cells[rows.cell[row]];
+      const folder = run === undefined ? "screenshots" : `screenshots/${run}`;
       const name = String(number).padStart(4, "0");
-      return element("img", { src: `screenshots/${unit.unit}/${name}.png`, alt: `Screenshot after step ${number}`, loading: "lazy" });
+      return element("img", { src: `${folder}/${unit.unit}/${name}.png`, alt: `Screenshot after step ${number}`, loading: "lazy" });
     };
     function trajectories(sides, units) {
       const first = units.find(Boolean);
@@ -495,11 +508,11 @@
         const differs = two && essence(byTurn[0].get(number)) !== essence(byTurn[1].get(number));
         parts.push(element("section", { class: "turn" },
           element("div", { class: "bar" }, element("h4", {}, `Turn ${number}`), differs ? element("span", { class: "differs" }, "differs") : undefined),
-          grid(...byTurn.map((steps, side) => element("div", {}, (steps.get(number) ?? []).map((one) => stepOf(one, units[side])))))));
+          grid(...byTurn.map((steps, side) => element("div", {}, (steps.get(number) ?? []).map((one) => stepOf(one, sides[side], units[side])))))));
       }
       parts.push(element("section", { class: "turn" }, element("h4", {}, "Ending"),
         grid(...records.map((record) => element("p", {}, record ? record.ending : "outstanding")))));
-      const left = units.flatMap((unit) => (unit?.shots ?? []).map((number) => picture(unit, number)));
+      const left = units.flatMap((unit, side) => (unit?.shots ?? []).map((number) => picture(sides[side], unit, number)));
       if (left.length) parts.push(element("section", { class: "turn" }, element("h4", {}, "Further screenshots"), element("div", { class: "step" }, left)));
       return parts;
     }
@@ -542,21 +555,23 @@
     }
     for (const link of document.querySelectorAll("a[data-unit]")) {
       link.addEventListener("click", (event) => {
-        // The same configuration on both sides has equal units: the first row is that of A.
-        const compared = rowOfUnit(link.dataset.other);
-        const row = compared < 0 ? rowOfUnit(link.dataset.unit) : rows.unit.findLastIndex((one) => link.dataset.unit.startsWith(one));
-        if (row < 0) return;
         event.preventDefault();
-        if (compared >= 0) set({ ...EMPTY, cell: String(rows.cell[row]), with: String(rows.cell[compared]) });
+        // A is the first run.
+        const compared = rowOfUnit(link.dataset.other, ofRun(0));
+        const row = rowOfUnit(link.dataset.unit, ofRun(link.dataset.run));
+        if (row >= 0) set({ ...EMPTY, cell: String(rows.cell[row]), with: compared < 0 ? "" : String(rows.cell[compared]) });
         section.scrollIntoView({ block: "start" });
-        open(row);
+        if (row >= 0) open(row);
+        if (row < 0 || compared < 0) replace(matched, `Item ${link.textContent} of ${row < 0 ? "B" : "A"} ${NOT_LISTED}`);
       });
     }
     function load() {
       if (!read()) return false;
       update();
-      const row = rowOfUnit(state.unit);
-      if (row >= 0) open(row, true);
+      const row = rowOfUnit(state.unit, (row) => rows.cell[row] === Number(state.at));
+      // Addresses of earlier versions have only the unit.
+      const found = row < 0 ? rowOfUnit(state.unit) : row;
+      if (found >= 0) open(found, true);
       else if (opened >= 0) open(-1);
       return true;
     }
