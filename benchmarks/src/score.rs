@@ -68,14 +68,14 @@ impl Share {
         Self { numerator: value, denominator: 1.0 }
     }
 
-    /// The achieved value per weight.
+    /// The achieved value per weight; NaN for weight 0.
     pub fn value(self) -> f64 {
         self.numerator / self.denominator
     }
 
-    /// Whether this is the full score.
+    /// Whether this is the full score. Weight 0 has none.
     pub fn is_full(self) -> bool {
-        self.numerator >= self.denominator
+        self.denominator > 0.0 && self.numerator >= self.denominator
     }
 }
 
@@ -141,6 +141,7 @@ mod tests {
         let text = serde_json::to_string(&score).unwrap();
         assert_eq!(text, r#"{"exact_match":{"numerator":1.0,"denominator":1.0}}"#);
         assert!(score.is_full("exact_match") && !score.is_full("reward"));
+        assert!(!Share { numerator: 0.0, denominator: 0.0 }.is_full());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `lumos doctor`: checks this machine and this build.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bytesize::ByteSize;
@@ -50,8 +50,10 @@ struct Program {
     name: &'static str,
     /// The command.
     command: PathBuf,
-    /// Reported version; `None` if the program was not found.
+    /// Reported version; `None` if the program was not found or its settings are invalid.
     version: Option<String>,
+    /// Why the settings of the program are invalid.
+    error: Option<String>,
     /// Purpose of the program.
     needed_for: &'static str,
 }
@@ -62,6 +64,8 @@ struct Folder {
     name: &'static str,
     path: Option<PathBuf>,
     exists: bool,
+    /// Why the path is unknown.
+    error: Option<String>,
 }
 
 pub(crate) fn run(arguments: &DoctorArgs) -> CommandResult {
@@ -95,10 +99,9 @@ fn examine() -> Report {
         Ok(gpus) => (gpus, None),
         Err(reason) => (Vec::new(), Some(reason.to_string())),
     };
-    let usual = || BrowserSettings::new(BrowserName::Chromedriver);
-    let browser = BrowserSettings::from_environment(BrowserName::Chromedriver).unwrap_or_else(|_| usual());
-    let hub = HubSettings::from_environment().ok();
-    let exists = hub.as_ref().is_some_and(|hub| hub.cache.is_dir());
+    let browser = BrowserSettings::from_environment(BrowserName::Chromedriver);
+    let [chromium, chromedriver] = browser_programs(browser);
+    let cache = HubSettings::from_environment().map(|hub| hub.cache).map_err(|error| error.to_string());
     let features = |enabled| FEATURES.iter().filter(move |one| one.1 == enabled).map(|one| one.0).collect();
     Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -117,16 +120,42 @@ fn examine() -> Report {
         no_gpu,
         programs: vec![
             program("nats-server", PathBuf::from("nats-server"), "queues between machines"),
-            program(
-                "chromium",
-                browser.chromium.unwrap_or_else(|| PathBuf::from("chromium")),
-                "pages in a browser",
-            ),
-            program("chromedriver", browser.chromedriver, "pages in a browser"),
+            chromium,
+            chromedriver,
             program("mariadbd", PathBuf::from("mariadbd"), "InterCode SQL on MySQL, as in the original"),
         ],
-        folders: vec![Folder { name: "models of the hub", path: hub.map(|hub| hub.cache), exists }],
+        folders: vec![folder("models of the hub", cache)],
     }
+}
+
+/// Returns the browser and its driver.
+fn browser_programs(settings: Result<BrowserSettings, String>) -> [Program; 2] {
+    const NEEDED_FOR: &str = "pages in a browser";
+    match settings {
+        Ok(browser) => {
+            let chromium = browser.chromium.unwrap_or_else(|| PathBuf::from("chromium"));
+            [
+                program("chromium", chromium, NEEDED_FOR),
+                program("chromedriver", browser.chromedriver, NEEDED_FOR),
+            ]
+        }
+        Err(error) => ["chromium", "chromedriver"].map(|name| Program {
+            name,
+            command: PathBuf::from(name),
+            version: None,
+            error: Some(error.clone()),
+            needed_for: NEEDED_FOR,
+        }),
+    }
+}
+
+/// Returns a folder whose path is set in the environment.
+fn folder(name: &'static str, path: Result<PathBuf, String>) -> Folder {
+    let (path, error) = match path {
+        Ok(path) => (Some(path), None),
+        Err(error) => (None, Some(error)),
+    };
+    Folder { name, exists: path.as_deref().is_some_and(Path::is_dir), path, error }
 }
 
 /// Runs a program to get its version.
@@ -136,7 +165,7 @@ fn program(name: &'static str, command: PathBuf, needed_for: &'static str) -> Pr
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
     });
-    Program { name, command, version, needed_for }
+    Program { name, command, version, error: None, needed_for }
 }
 
 fn text(report: &Report) -> String {
@@ -166,14 +195,14 @@ fn text(report: &Report) -> String {
     if let Some(reason) = &report.no_gpu {
         lines.push(format!("no GPU: {reason}"));
     }
-    for Program { name, version, needed_for, .. } in &report.programs {
-        let found = version.as_deref().unwrap_or("not found");
+    for Program { name, version, error, needed_for, .. } in &report.programs {
+        let found = version.as_deref().or(error.as_deref()).unwrap_or("not found");
         lines.push(format!("{name}: {found} ({needed_for})"));
     }
-    for Folder { name, path, exists } in &report.folders {
-        let place = path.as_ref().map_or("unknown".to_owned(), |path| path.display().to_string());
+    for Folder { name, path, exists, error } in &report.folders {
         let state = if *exists { "" } else { " (not found)" };
-        lines.push(format!("{name}: {place}{state}"));
+        let found = path.as_ref().map(|path| format!("{}{state}", path.display()));
+        lines.push(format!("{name}: {}", found.as_deref().or(error.as_deref()).unwrap_or("unknown")));
     }
     lines.join("\n") + "\n"
 }
@@ -186,6 +215,26 @@ mod tests {
     fn a_program_that_is_not_there_has_no_version() {
         assert_eq!(program("none", PathBuf::from("/nowhere/none"), "nothing").version, None);
         assert_eq!(program("false", PathBuf::from("false"), "nothing").version, None);
+    }
+
+    #[test]
+    fn invalid_settings_are_in_the_lines_of_what_they_set() {
+        let programs = browser_programs(Err("invalid value `0` for LUMOS_BROWSER_SESSIONS".to_owned()));
+        let folders = vec![folder("models of the hub", Err("invalid value for HF_ENDPOINT".to_owned()))];
+        let report = Report { programs: programs.into(), folders, ..examine() };
+        let shown = text(&report);
+        for line in [
+            "chromium: invalid value `0` for LUMOS_BROWSER_SESSIONS (pages in a browser)\n",
+            "chromedriver: invalid value `0` for LUMOS_BROWSER_SESSIONS (pages in a browser)\n",
+            "models of the hub: invalid value for HF_ENDPOINT\n",
+        ] {
+            assert!(shown.contains(line), "{shown}");
+        }
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["programs"][1]["error"], "invalid value `0` for LUMOS_BROWSER_SESSIONS");
+        assert_eq!(json["folders"][0]["error"], "invalid value for HF_ENDPOINT");
+        let found = folder("system", Ok(std::env::temp_dir()));
+        assert!(found.exists && found.error.is_none());
     }
 
     #[test]

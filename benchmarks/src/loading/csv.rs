@@ -1,55 +1,70 @@
 //! Reads comma-separated values (RFC 4180): the first line names the fields, and every value is a string.
 
 use std::collections::HashSet;
-use std::io::{self, BufRead, Read};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::{self, BufRead, Chain, Read};
 
 use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
 use serde_json::Value;
 
 use super::{Flaw, Located, MAX_RECORD, too_long};
 
+/// Read after the file, because the parser accepts an open quote at the end: a record, or a part of the last value if
+/// its quote is open.
+const AFTER_END: &[u8] = b"\n\0";
+
 /// Iterator over the records of a file of comma-separated values.
 pub(crate) struct Rows<R> {
-    reader: Reader<Bounded<R>>,
+    reader: Reader<Chain<Bounded<R>, &'static [u8]>>,
     /// Names of the fields; `None` before the first line.
     header: Option<StringRecord>,
-    left: Arc<AtomicU64>,
     ended: bool,
 }
 
 /// Fails after too many bytes without the end of a record, so that an open quote does not fill the memory.
 struct Bounded<R> {
     inner: R,
-    left: Arc<AtomicU64>,
+    /// Number of bytes that were read.
+    read: u64,
+    /// Largest number of bytes that may be read.
+    most: u64,
 }
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        let left = self.left.load(Ordering::Relaxed).checked_sub(count as u64);
-        self.left.store(left.ok_or(io::ErrorKind::FileTooLarge)?, Ordering::Relaxed);
+        self.read += count as u64;
+        if self.read > self.most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         Ok(count)
     }
 }
 
 impl<R: BufRead> Rows<R> {
     pub(crate) fn new(inner: R) -> Self {
-        let left = Arc::new(AtomicU64::new(MAX_RECORD));
-        let bounded = Bounded { inner, left: Arc::clone(&left) };
-        let reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bounded);
-        Self { reader, header: None, left, ended: false }
+        let file = Bounded { inner, read: 0, most: MAX_RECORD }.chain(AFTER_END);
+        let reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
+        Self { reader, header: None, ended: false }
     }
 
     /// Reads the next record and the line in which it starts. `None` at the end of the file.
     fn row(&mut self) -> Option<(u64, Result<StringRecord, Flaw>)> {
-        self.left.store(MAX_RECORD, Ordering::Relaxed);
+        let (file, _) = self.reader.get_mut().get_mut();
+        file.most = file.read + MAX_RECORD;
         let mut row = StringRecord::new();
         let read = self.reader.read_record(&mut row);
         let line = row.position().map_or_else(|| self.reader.position().line(), csv::Position::line);
+        let (file, _) = self.reader.get_ref().get_ref();
+        let is_after_end = self.reader.position().byte() == file.read + AFTER_END.len() as u64;
         match read {
             Ok(false) => None,
+            Ok(true) if is_after_end && row.iter().eq(["\0"]) => None,
+            _ if is_after_end => {
+                self.ended = true;
+                let expected = "a closing quote".to_owned();
+                let found = format!("the end of the file in the record that starts at line {line}");
+                Some((line, Err(Flaw::Broken { expected, found })))
+            }
             Ok(true) => Some((line, Ok(row))),
             Err(error) => {
                 let line = error.position().map_or(line, csv::Position::line);
@@ -130,6 +145,54 @@ mod tests {
         assert_eq!(rows[1].content, Err(flaw(4, "2 values, as in the first line", "1")));
         assert_eq!(rows[3].content, Err(flaw(6, "UTF-8", "other bytes")));
         assert_eq!(rows[4].content, Ok(json!({"question": "last", "answer": "a \"b\""})));
+    }
+
+    #[test]
+    fn an_open_quote_at_the_end_is_an_error() {
+        let open = |line: u64| Flaw::Broken {
+            expected: "a closing quote".to_owned(),
+            found: format!("the end of the file in the record that starts at line {line}"),
+        };
+        // One that also hides records, cut files, and one with bytes that are not UTF-8.
+        for text in [
+            &b"q,a\nA?,1\nB?,\"42\nC?,17\nD?,3\n"[..],
+            b"q,a\nA?,1\nB?,\"4",
+            b"q,a\nA?,1\nB?,\"",
+            b"q,a\nA?,1\n\"B?,2\r\n",
+            b"q,a\nA?,1\nB?,\"\"\"4\"\"",
+            b"q,a\nA?,1\nB?,\"\xff\n",
+        ] {
+            let mut rows = Rows::new(text);
+            assert_eq!(rows.next().unwrap().content, Ok(json!({"q": "A?", "a": "1"})));
+            let last = rows.next().unwrap();
+            assert_eq!((last.line, last.content), (3, Err(open(3))), "{text:?}");
+            assert!(rows.next().is_none());
+        }
+        let mut rows = Rows::new(&b"q,\"a\n"[..]);
+        assert_eq!(rows.next().unwrap().content, Err(open(1)));
+        assert!(rows.next().is_none());
+    }
+
+    #[test]
+    fn nothing_is_read_after_the_end_of_the_file() {
+        let read = |text: &[u8]| -> Vec<Value> { Rows::new(text).map(|row| row.content.unwrap()).collect() };
+        for end in ["", "\n", "\r\n", "\r", "\n\n\n", "\r\n\r\n"] {
+            for (text, expected) in [
+                ("q,a\nA?,1", json!({"q": "A?", "a": "1"})),
+                ("q,a\r\nA?,\"1\"", json!({"q": "A?", "a": "1"})),
+                ("q,a\nA?,", json!({"q": "A?", "a": ""})),
+                ("q\nA?", json!({"q": "A?"})),
+                ("q\n\0", json!({"q": "\0"})),
+                ("q\n\"A?\n\0\"", json!({"q": "A?\n\0"})),
+            ] {
+                assert_eq!(read(format!("{text}{end}").as_bytes()), [expected], "{text:?} {end:?}");
+            }
+            assert_eq!(read(format!("q,a{end}").as_bytes()), [] as [Value; 0]);
+            assert_eq!(read(end.as_bytes()), [] as [Value; 0]);
+        }
+        assert_eq!(read(b"\xef\xbb\xbfq\n1\n"), [json!({"q": "1"})]);
+        let mut rows = Rows::new(&b"q\n1\n"[..]);
+        assert_eq!((rows.next().is_some(), rows.next().is_none(), rows.next().is_none()), (true, true, true));
     }
 
     #[test]

@@ -24,15 +24,15 @@ pub(crate) struct Many {
 }
 
 impl Many {
-    fn empty(self) -> DataError {
-        DataError::Empty { file: self.about.name.to_owned(), remedy: self.remedy.to_owned() }
+    fn empty(self, file: &str) -> DataError {
+        DataError::Empty { file: file.to_owned(), remedy: self.remedy.to_owned() }
     }
 }
 
 /// Opens the first file; opens each further file after the previous one has been read.
 pub(crate) fn open_many(many: Many, files: Vec<DataSource>) -> Result<Items, DataError> {
     let mut files = VecDeque::from(files);
-    let first = files.pop_front().ok_or_else(|| many.empty())?;
+    let first = files.pop_front().ok_or_else(|| many.empty(many.about.name))?;
     let opened = open_one(many, first)?;
     let mut builder = Builder::new(many.about, opened.name.clone());
     let mut open = Some(opened);
@@ -40,10 +40,15 @@ pub(crate) fn open_many(many: Many, files: Vec<DataSource>) -> Result<Items, Dat
         loop {
             if let Some(file) = &mut open {
                 if let Some(mut record) = file.records.next() {
+                    file.is_empty = false;
                     record.content = record.content.map(|value| (many.prepare)(file.path(), value));
                     return Some(builder.build(record));
                 }
+                let empty = file.is_empty.then(|| Err(many.empty(&file.name)));
                 open = None;
+                if empty.is_some() {
+                    return empty;
+                }
             }
             let next = files.pop_front()?;
             match open_one(many, next) {
@@ -59,8 +64,8 @@ pub(crate) fn open_many(many: Many, files: Vec<DataSource>) -> Result<Items, Dat
         }
     });
     match items.next() {
-        None => Err(many.empty()),
-        Some(first) => Ok(Box::new(std::iter::once(first).chain(items))),
+        Some(Err(error @ DataError::Empty { .. })) => Err(error),
+        first => Ok(Box::new(first.into_iter().chain(items))),
     }
 }
 
@@ -69,6 +74,8 @@ struct OpenFile {
     name: String,
     source: DataSource,
     records: Elements<Box<dyn std::io::BufRead + Send>>,
+    /// Whether no record was read.
+    is_empty: bool,
 }
 
 impl OpenFile {
@@ -83,5 +90,6 @@ impl OpenFile {
 fn open_one(many: Many, source: DataSource) -> Result<OpenFile, DataError> {
     let opened = source::open(many.about, &source);
     let Opened { name, reader } = opened.map_err(|error| error.with_remedy(many.remedy))?;
-    Ok(OpenFile { name, source, records: Elements::new(reader).at_most(many.longest) })
+    let records = Elements::new(reader).at_most(many.longest);
+    Ok(OpenFile { name, source, records, is_empty: true })
 }

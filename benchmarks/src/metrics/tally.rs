@@ -42,6 +42,7 @@ impl std::ops::AddAssign for Fixed {
 /// Sums of one metric.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sums {
+    /// Number of items with a weight above 0.
     items: u64,
     numerator: Fixed,
     denominator: Fixed,
@@ -75,7 +76,7 @@ pub struct Estimate {
     pub numerator: f64,
     /// Sum of weights.
     pub denominator: f64,
-    /// Number of scored items.
+    /// Number of scored items with a weight above 0.
     pub items: u64,
     /// Standard error, for at least two items.
     pub standard_error: Option<f64>,
@@ -110,7 +111,7 @@ impl Tally {
     pub fn add(&mut self, score: &ItemScore) {
         for (metric, share) in score.shares() {
             let sums = self.sums.entry(metric.to_owned()).or_default();
-            sums.items += 1;
+            sums.items += u64::from(share.denominator > 0.0);
             sums.numerator += Fixed::from(share.numerator);
             sums.denominator += Fixed::from(share.denominator);
             sums.squares += Fixed::from(share.numerator * share.numerator);
@@ -238,6 +239,21 @@ mod tests {
         assert!(width(&clustered) > 2.0 * width(&alike), "{clustered:?} {alike:?}");
         assert_eq!(alike.interval, wilson(20.0, 40.0, 0.95));
         assert_eq!(alike.method, Some(IntervalMethod::ClusteredWilson));
+    }
+
+    #[test]
+    fn items_without_weight_do_not_count() {
+        let share = |weight: f64| {
+            ItemScore::default().with("steps", Share { numerator: weight, denominator: weight })
+        };
+        let mut tally = Tally::default();
+        for weight in [1.0, 0.0, 1.0, 0.0, 1.0, 0.0] {
+            tally.add(&share(weight));
+        }
+        assert_eq!(tally.finish(&STEPS), Estimate::of_share(3, 3));
+        let mut tally = Tally::default();
+        tally.add(&share(0.0));
+        assert_eq!(tally.finish(&STEPS), None);
     }
 
     #[test]

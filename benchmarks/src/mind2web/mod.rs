@@ -176,4 +176,22 @@ mod tests {
         let expected = ["test_domain_0.json", "test_domain_2.json", "test_domain_10.json"];
         assert_eq!(names, expected.map(|name| (name.to_owned(), split)));
     }
+
+    #[test]
+    fn an_empty_file_of_a_split_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &[u8]| std::fs::write(folder.path().join(name), text).unwrap();
+        let open = || open_split(&MIND2WEB, DataSource::File(folder.path().to_owned()));
+        let empty = |error: DataError| match error {
+            DataError::Empty { file, .. } => file,
+            other => panic!("{other}"),
+        };
+        write("test_domain_0.json", MIND2WEB.samples);
+        write("test_domain_1.json", b"");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let errors: Vec<_> = open().unwrap().filter_map(Result::err).map(empty).collect();
+        assert_eq!(errors, [path("test_domain_1.json")]);
+        write("test_domain_0.json", b"[]");
+        assert_eq!(open().err().map(empty), Some(path("test_domain_0.json")));
+    }
 }

@@ -42,9 +42,13 @@ fn read(
     };
     let name = fields.id.as_deref().map(|name| plain(record, name)).transpose()?;
     let group = match fields.group.as_deref() {
-        Some(name) => Some(plain(record, name)?).filter(|group| !is_blank(group)),
+        Some(name) => optional(record, name)?,
         None => content.group,
     };
+    // Reports read the cluster, without errors.
+    if let Some(name) = fields.cluster.as_deref() {
+        optional(record, name)?;
+    }
     Ok(Content { name: name.or(content.name), group, ..content })
 }
 
@@ -89,10 +93,9 @@ pub(super) fn read_as_original(
     Ok(Content { task, ..answered(Target::Text { answer }) })
 }
 
-/// Returns the cluster of a record, if the definition names a field for it and the record has a value there. Blank
-/// texts, such as empty cells of a CSV file, do not count as values.
+/// Returns the cluster of a record, if the definition names a field for it and the record has a value there.
 pub(super) fn cluster(definition: &'static TaskDefinition, record: &Value) -> Option<String> {
-    plain(record, definition.fields.cluster.as_deref()?).ok().filter(|cluster| !is_blank(cluster))
+    optional(record, definition.fields.cluster.as_deref()?).ok().flatten()
 }
 
 fn is_blank(text: &str) -> bool {
@@ -130,6 +133,14 @@ fn plain(record: &Value, name: &'static str) -> Result<String, RecordError> {
         Value::Number(number) => Ok(digits(number)),
         Value::Bool(value) => Ok(value.to_string()),
         other => Err(RecordError::new(name, EXPECTED, describe(other), "TypeError")),
+    }
+}
+
+/// Returns the text of a required field; `None` for null and for blank texts, such as empty cells of a CSV file.
+fn optional(record: &Value, name: &'static str) -> Result<Option<String>, RecordError> {
+    match field(record, name, "a string or a number")? {
+        Value::Null => Ok(None),
+        _ => Ok(Some(plain(record, name)?).filter(|text| !is_blank(text))),
     }
 }
 

@@ -213,6 +213,36 @@ fn blank_cells_are_no_group_and_no_cluster() {
 }
 
 #[test]
+fn null_is_ignored_and_a_missing_field_is_an_error() {
+    let definition = with(TaskFamily::Maths, |own| {
+        own.fields.group = Some("kind".to_owned());
+        own.fields.cluster = Some("story".to_owned());
+    });
+    let lines = [
+        r#"{"question": "a", "answer": "1", "kind": null, "story": null}"#,
+        r#"{"question": "b", "answer": "1", "kind": 3, "story": "apples"}"#,
+        r#"{"question": "c", "answer": "1", "story": "apples"}"#,
+        r#"{"question": "d", "answer": "1", "kind": "sums"}"#,
+        r#"{"question": "e", "answer": "1", "kind": "sums", "story": []}"#,
+    ];
+    let items = read(definition.clone(), &lines.join("\n"));
+    let benchmark = TaskFile { path: "task.toml".into(), definition: definition.clone() }.benchmark();
+    let valid = items.iter().filter_map(|item| item.as_ref().ok());
+    let found: Vec<_> = valid.map(|item| (item.group.as_deref(), benchmark.cluster(item))).collect();
+    assert_eq!(found, [(None, None), (Some("3"), Some("apples".to_owned()))]);
+    assert_eq!(
+        messages(definition, &lines.join("\n")),
+        [
+            "jsonl:3: field `kind`: expected a string or a number, found no such field; the record has \
+             question, answer, story",
+            "jsonl:4: field `story`: expected a string or a number, found no such field; the record has \
+             question, answer, kind",
+            "jsonl:5: field `story`: expected a string or a number, found a list",
+        ]
+    );
+}
+
+#[test]
 fn problems_name_their_keys() {
     let keys = |definition: &TaskDefinition| {
         definition.problems().into_iter().map(|(key, _)| key).collect::<Vec<_>>()
