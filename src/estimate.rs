@@ -3,7 +3,7 @@
 //! [`predict`] uses rates measured by `lumos bench engine` and [`TokensPerItem`], which are recorded in a run
 //! or, for the published benchmarks, taken from the recorded cases of the original scripts.
 //!
-//! [`fit`] evaluates every [`Way`] for measured rates and returns a [`Fitting`] with the recommended one.
+//! [`fit`] evaluates every [`MemoryOption`] for measured rates and returns a [`Fitting`] with the recommended one.
 
 use lumos_engine::bench::{BenchCell, BenchReport};
 use lumos_models::{Arrangement, Need, arrange};
@@ -116,7 +116,7 @@ const LOADING_SHARE: f64 = 0.1;
 /// Option for computing models in limited memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Way {
+pub(crate) enum MemoryOption {
     /// All models are loaded.
     Together,
     /// One model is loaded at a time and computes all its waiting requests before the next is loaded. Same
@@ -130,7 +130,7 @@ pub(crate) enum Way {
     Q4K,
 }
 
-impl Way {
+impl MemoryOption {
     const ALL: [Self; 4] = [Self::Together, Self::InPhases, Self::Q8_0, Self::Q4K];
 
     /// Returns the name.
@@ -157,7 +157,7 @@ impl Way {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Candidate {
     /// The option.
-    pub(crate) way: Way,
+    pub(crate) option: MemoryOption,
     /// Whether it fits.
     pub(crate) fits: bool,
     /// Required memory in bytes: weights, and the KV cache of one sequence of full length per model.
@@ -197,7 +197,7 @@ pub(crate) struct Fitting {
     /// All options.
     pub(crate) candidates: Vec<Candidate>,
     /// The best option that fits; `None` if none fits.
-    pub(crate) recommended: Option<Way>,
+    pub(crate) recommended: Option<MemoryOption>,
 }
 
 /// Number of times that each model is loaded. In one cycle every concurrent episode completes one round, and
@@ -212,19 +212,19 @@ pub(crate) fn cycles(rounds: f64, longest: u32, concurrency: usize) -> u64 {
 pub(crate) fn fit(report: &BenchReport, case: Use) -> Fitting {
     let context_length = report.model.context_length;
     let cache_bytes = report.cache_bytes_per_token.saturating_mul(context_length as u64);
-    let candidate = |way: Way| {
-        let weight_bytes = match way.bits() {
+    let candidate = |option: MemoryOption| {
+        let weight_bytes = match option.bits() {
             None => report.weight_bytes,
             Some(bits) => (report.model.parameters as f64 * bits / 8.0) as u64,
         };
         let need = |number: u64| Need { name: format!("model {}", number + 1), weight_bytes, cache_bytes };
         let needs: Vec<Need> = (0..case.models).map(need).collect();
         let arrangement = arrange(&needs, Some(case.memory), Swap::Auto).ok();
-        let in_phases = way == Way::InPhases;
+        let in_phases = option == MemoryOption::InPhases;
         let at_once = if in_phases { 1 } else { case.models };
         let loads = in_phases.then(|| case.cycles.saturating_mul(case.models));
         Candidate {
-            way,
+            option,
             fits: if in_phases { arrangement.is_some() } else { arrangement == Some(Arrangement::Together) },
             bytes: at_once.saturating_mul(weight_bytes.saturating_add(cache_bytes)),
             loads,
@@ -233,23 +233,24 @@ pub(crate) fn fit(report: &BenchReport, case: Use) -> Fitting {
         }
     };
     // A single model does not take turns.
-    let ways = Way::ALL.into_iter().filter(|way| *way != Way::InPhases || case.models > 1);
-    let candidates: Vec<Candidate> = ways.map(candidate).collect();
+    let options =
+        MemoryOption::ALL.into_iter().filter(|option| *option != MemoryOption::InPhases || case.models > 1);
+    let candidates: Vec<Candidate> = options.map(candidate).collect();
     let recommended = recommend(&candidates, case.seconds);
     Fitting { memory: case.memory, context_length, load_rate: case.load_rate, candidates, recommended }
 }
 
 /// Recommends, in this order: all models together if they fit; phases if loading is cheap; the larger
 /// quantization that fits; phases at any cost.
-fn recommend(candidates: &[Candidate], seconds: f64) -> Option<Way> {
-    let fitting = |way: Way| candidates.iter().find(|one| one.way == way && one.fits);
+fn recommend(candidates: &[Candidate], seconds: f64) -> Option<MemoryOption> {
+    let fitting = |option: MemoryOption| candidates.iter().find(|one| one.option == option && one.fits);
     let cheap = |one: &&Candidate| one.load_seconds.is_some_and(|loading| loading <= LOADING_SHARE * seconds);
-    fitting(Way::Together)
-        .or_else(|| fitting(Way::InPhases).filter(cheap))
-        .or_else(|| fitting(Way::Q8_0))
-        .or_else(|| fitting(Way::Q4K))
-        .or_else(|| fitting(Way::InPhases))
-        .map(|one| one.way)
+    fitting(MemoryOption::Together)
+        .or_else(|| fitting(MemoryOption::InPhases).filter(cheap))
+        .or_else(|| fitting(MemoryOption::Q8_0))
+        .or_else(|| fitting(MemoryOption::Q4K))
+        .or_else(|| fitting(MemoryOption::InPhases))
+        .map(|one| one.option)
 }
 
 #[cfg(test)]
@@ -335,8 +336,8 @@ mod tests {
         Use { models: 2, memory, cycles, load_rate: 500_000_000, seconds }
     }
 
-    fn fits(fitting: &Fitting) -> Vec<(Way, bool, u64)> {
-        let tenths = |one: &Candidate| (one.way, one.fits, one.bytes / 100_000_000);
+    fn fits(fitting: &Fitting) -> Vec<(MemoryOption, bool, u64)> {
+        let tenths = |one: &Candidate| (one.option, one.fits, one.bytes / 100_000_000);
         fitting.candidates.iter().map(tenths).collect()
     }
 
@@ -346,31 +347,31 @@ mod tests {
         assert_eq!(
             fits(&fitting),
             [
-                (Way::Together, false, 360),
-                (Way::InPhases, true, 180),
-                (Way::Q8_0, true, 229),
-                (Way::Q4K, true, 161),
+                (MemoryOption::Together, false, 360),
+                (MemoryOption::InPhases, true, 180),
+                (MemoryOption::Q8_0, true, 229),
+                (MemoryOption::Q4K, true, 161),
             ]
         );
         let phases = &fitting.candidates[1];
         // 18 cycles of two loads, each of 27.48 s.
         assert_eq!(phases.loads, Some(36));
         assert!((phases.load_seconds.unwrap() - 989.28).abs() < 0.01, "{phases:?}");
-        assert_eq!(fitting.recommended, Some(Way::InPhases));
+        assert_eq!(fitting.recommended, Some(MemoryOption::InPhases));
         // If the models compute for only a few minutes, repeated loading is not worth its time.
         let hasty = fit(&seven_billion(), pair(24_000_000_000, 600.0));
-        assert_eq!(hasty.recommended, Some(Way::Q8_0));
+        assert_eq!(hasty.recommended, Some(MemoryOption::Q8_0));
     }
 
     #[test]
     fn other_memories_have_other_ways() {
         let recommended = |memory: u64| fit(&seven_billion(), pair(memory, 600.0)).recommended;
-        assert_eq!(recommended(40_000_000_000), Some(Way::Together));
-        assert_eq!(recommended(20_000_000_000), Some(Way::Q4K));
+        assert_eq!(recommended(40_000_000_000), Some(MemoryOption::Together));
+        assert_eq!(recommended(20_000_000_000), Some(MemoryOption::Q4K));
         assert_eq!(recommended(15_000_000_000), None);
         let alone = fit(&seven_billion(), Use { models: 1, ..pair(24_000_000_000, 600.0) });
-        assert_eq!(alone.recommended, Some(Way::Together));
-        assert!(alone.candidates.iter().all(|one| one.way != Way::InPhases));
+        assert_eq!(alone.recommended, Some(MemoryOption::Together));
+        assert!(alone.candidates.iter().all(|one| one.option != MemoryOption::InPhases));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::bench::measure_shape;
 use super::results::open;
 use crate::cli::EstimateArgs;
 use crate::estimate::{
-    Candidate, Fitting, Prediction, TokensPerItem, Use, Way, cycles, fit, nearest, predict, recorded,
+    Candidate, Fitting, MemoryOption, Prediction, TokensPerItem, Use, cycles, fit, nearest, predict, recorded,
 };
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::pace::{Pace, Span};
@@ -273,7 +273,7 @@ fn show_fitting(fitting: &Fitting, seconds: f64, out: &mut impl Write) -> io::Re
     if let Some(column) = table.column_mut(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let cost = |one: &Candidate| match (one.load_seconds, one.way.bits()) {
+    let cost = |one: &Candidate| match (one.load_seconds, one.option.bits()) {
         (Some(loading), _) => format!(
             "about {} loads, {}, {:.0} % of the computing time; same results",
             one.loads.unwrap_or(0),
@@ -286,18 +286,20 @@ fn show_fitting(fitting: &Fitting, seconds: f64, out: &mut impl Write) -> io::Re
     for one in &fitting.candidates {
         let fits = if one.fits { "fits" } else { "does not fit" };
         table.add_row([
-            one.way.name().to_owned(),
+            one.option.name().to_owned(),
             ByteSize(one.bytes).to_string(),
             fits.to_owned(),
             cost(one),
         ]);
     }
     let advice = match fitting.recommended {
-        Some(Way::Together) => "together: no change needed".to_owned(),
-        Some(Way::InPhases) => {
+        Some(MemoryOption::Together) => "together: no change needed".to_owned(),
+        Some(MemoryOption::InPhases) => {
             format!("in phases: `lumos run --memory {}B` does this automatically", fitting.memory)
         }
-        Some(way) => format!("quantized: pass planner and grounder as GGUF files of type {}", way.name()),
+        Some(option) => {
+            format!("quantized: pass planner and grounder as GGUF files of type {}", option.name())
+        }
         None => "none of these: use more memory, smaller models or one device per role".to_owned(),
     };
     writeln!(
