@@ -24,8 +24,8 @@ export LUMOS_SKIPPED
 touch "$LUMOS_SKIPPED"
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$logs"' EXIT
 
-# What the tests need is installed while they are compiled.
-tests/tools/install.sh >"$logs/installed" &
+# What the tests need is installed while they are compiled. Ctrl-C also ends it: a simple command with `&` would ignore SIGINT.
+{ exec tests/tools/install.sh >"$logs/installed"; } &
 installing=$!
 cargo test --workspace --locked --no-run
 wait "$installing"

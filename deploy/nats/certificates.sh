@@ -5,7 +5,7 @@
 #
 # Writes to FOLDER: ca.pem (for everyone), ca.key (keep it offline), server.pem and server.key (for the server). An
 # existing authority is reused: for another server of a cluster, run the script with another folder that contains the
-# same ca.pem and ca.key. Needs openssl.
+# same ca.pem and ca.key. If it fails, it writes none of them. Needs openssl.
 set -euo pipefail
 umask 077
 
@@ -23,10 +23,25 @@ if [ -e server.pem ] || [ -e server.key ]; then
   echo "$folder already contains a server certificate; move it to create another" >&2
   exit 1
 fi
+# Clients do not trust the certificates of a new authority, so that an incomplete one is not replaced.
+for file in ca.pem ca.key; do
+  if [ ! -e "$file" ] && { [ -e ca.pem ] || [ -e ca.key ]; }; then
+    echo "$folder: $file of the existing authority not found; copy it there, or move the other file to create another" >&2
+    exit 1
+  fi
+done
 
-if [ ! -e ca.pem ] || [ ! -e ca.key ]; then
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -sha256 \
-    -subj "/CN=lumos certificate authority" -keyout ca.key -out ca.pem 2>/dev/null
+# Files are moved to their places once all of them are complete.
+work=$(mktemp -d ./new.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+# Runs a command and prints its messages only if it fails.
+quiet() { "$@" 2>"$work/messages" || { cat "$work/messages" >&2; return 1; }; }
+
+authority=.
+if [ ! -e ca.pem ]; then
+  authority=$work
+  quiet openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -sha256 \
+    -subj "/CN=lumos certificate authority" -keyout "$work/ca.key" -out "$work/ca.pem"
 fi
 
 names=""
@@ -39,17 +54,16 @@ for name in "$@"; do
   names="$names${names:+,}$kind:$name"
 done
 
-extensions=$(mktemp)
-request=$(mktemp)
-trap 'rm -f "$extensions" "$request"' EXIT
 printf 'basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth,clientAuth\nsubjectAltName=%s\n' \
-  "$names" >"$extensions"
-openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -sha256 -subj "/CN=$1" \
-  -keyout server.key -out "$request" 2>/dev/null
-openssl x509 -req -in "$request" -CA ca.pem -CAkey ca.key -set_serial "0x$(openssl rand -hex 16)" -days "$days" -sha256 \
-  -extfile "$extensions" -out server.pem 2>/dev/null
+  "$names" >"$work/extensions"
+quiet openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -sha256 -subj "/CN=$1" \
+  -keyout "$work/server.key" -out "$work/request"
+quiet openssl x509 -req -in "$work/request" -CA "$authority/ca.pem" -CAkey "$authority/ca.key" \
+  -set_serial "0x$(openssl rand -hex 16)" -days "$days" -sha256 -extfile "$work/extensions" -out "$work/server.pem"
 
 # Certificates are public; keys are not.
-chmod 644 ca.pem server.pem
-chmod 600 ca.key server.key
+chmod 644 "$authority/ca.pem" "$work/server.pem"
+chmod 600 "$authority/ca.key" "$work/server.key"
+[ "$authority" = . ] || mv "$work/ca.key" "$work/ca.pem" .
+mv "$work/server.key" "$work/server.pem" .
 echo "$folder: ca.pem, ca.key, server.pem, server.key for $names, valid for $days days"

@@ -87,11 +87,20 @@ start() { # program, configuration
   return 1
 }
 
+certificates() { DAYS=2 bash certificates.sh "$@" >/dev/null 2>&1; }
+verified() { openssl verify -CAfile "$work/tls/ca.pem" "$@" >/dev/null; }
 DAYS=2 bash certificates.sh "$work/tls" localhost nats-1 127.0.0.1 >/dev/null
-assert "certificates.sh makes a certificate for a name" openssl verify -CAfile "$work/tls/ca.pem" -purpose sslserver \
-  -verify_hostname localhost "$work/tls/server.pem" >/dev/null
-assert "certificates.sh makes a certificate for an address" openssl verify -CAfile "$work/tls/ca.pem" -purpose sslclient \
-  -verify_ip 127.0.0.1 "$work/tls/server.pem" >/dev/null
+assert "certificates.sh makes a certificate for a name" verified -purpose sslserver -verify_hostname localhost \
+  "$work/tls/server.pem"
+assert "certificates.sh makes a certificate for an address" verified -purpose sslclient -verify_ip 127.0.0.1 \
+  "$work/tls/server.pem"
+mkdir "$work/other"
+cp "$work/tls/ca.pem" "$work/other/"
+assert "certificates.sh does not replace an authority whose key is elsewhere" not certificates "$work/other" localhost
+cp "$work/tls/ca.key" "$work/other/"
+assert "certificates.sh rejects an invalid address" not certificates "$work/other" 999.0.0.1
+assert "certificates.sh can be repeated after an error" certificates "$work/other" localhost
+assert "certificates.sh reuses an authority" verified "$work/other/server.pem"
 
 # Copies of the configuration files with the paths and port of this check.
 port=$((20000 + RANDOM % 20000))

@@ -22,12 +22,13 @@ if [ -z "$lumos" ]; then
   lumos=${CARGO_TARGET_DIR:-$root/target}/release/lumos
 fi
 
-if [ ! -x "$readers/bin/python" ]; then
+if [ ! -e "$readers/installed" ]; then
   "${PYTHON:-python3}" -m venv "$readers"
   "$readers/bin/pip" install --quiet inspect_ai==0.3.285 lm_eval==0.4.13 pandas polars duckdb pyarrow datasets
   if "$readers/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then
     "$readers/bin/pip" install --quiet every-eval-ever==0.3.0
   fi
+  touch "$readers/installed"
 fi
 export PATH="$readers/bin:$PATH" HF_HUB_OFFLINE=1 HF_DATASETS_CACHE="$out/cache"
 
