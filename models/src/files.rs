@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use lumos_engine::ModelSource;
 use lumos_http::sha256_of_file;
@@ -30,6 +31,55 @@ impl ModelFile {
     pub(crate) fn is_weights(&self) -> bool {
         is_weights(&self.name)
     }
+}
+
+/// Names, sizes, modification times and, on Unix, inodes of a model's files. While they stay the same, the files are not
+/// hashed again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileStamp(Vec<(String, u64, Option<SystemTime>, u64)>);
+
+impl FileStamp {
+    /// Returns the stamp of the files that a loaded model depends on.
+    ///
+    /// # Errors
+    /// If a folder or the metadata of a file cannot be read.
+    pub(crate) fn of(source: &ModelSource) -> io::Result<Self> {
+        match source {
+            ModelSource::Folder(folder) => Self::of_files(listed(folder)?),
+            ModelSource::Gguf(file) => Self::of_file(file),
+            ModelSource::Adapted { base, adapter } => {
+                Self::of_files([listed(base)?, adapter_listed(adapter)?].concat())
+            }
+            ModelSource::Memory(_) | ModelSource::Random { .. } => Ok(Self(Vec::new())),
+        }
+    }
+
+    /// Returns the stamp of a single file.
+    ///
+    /// # Errors
+    /// If its metadata cannot be read.
+    pub(crate) fn of_file(file: &Path) -> io::Result<Self> {
+        Self::of_files(vec![(String::new(), file.to_owned())])
+    }
+
+    fn of_files(files: Vec<(String, PathBuf)>) -> io::Result<Self> {
+        let mut stamps = Vec::new();
+        for (name, path) in files {
+            let metadata = fs::metadata(&path)?;
+            stamps.push((name, metadata.len(), metadata.modified().ok(), inode(&metadata)));
+        }
+        Ok(Self(stamps))
+    }
+}
+
+#[cfg(unix)]
+fn inode(metadata: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn inode(_metadata: &fs::Metadata) -> u64 {
+    0
 }
 
 /// Returns the identity of a model: a hash over the names and hashes of its files. The name of a GGUF file,

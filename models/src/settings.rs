@@ -143,7 +143,7 @@ impl EngineSettings {
     }
 
     /// Whether a GPU computes.
-    fn is_on_gpu(&self) -> bool {
+    pub(super) fn is_on_gpu(&self) -> bool {
         match self.device {
             Device::Cpu => false,
             Device::Cuda(_) => true,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use lumos_tasks::{Completion, Request};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::swap_scheduler::{Decision, SwapScheduler, SwapTicket};
 use super::{ModelBackend, ModelError};
@@ -47,6 +47,8 @@ impl std::ops::AddAssign for Swapping {
 /// The models that share one memory.
 pub(super) struct ModelSwapLock<K: Key> {
     state: Mutex<State<K>>,
+    /// Notified when a load has ended.
+    load_ended: Notify,
 }
 
 struct State<K: Key> {
@@ -88,12 +90,13 @@ impl<K: Key> ModelSwapLock<K> {
                 swapping: Swapping::default(),
                 went_on: tokio::time::Instant::now(),
             }),
+            load_ended: Notify::new(),
         })
     }
 
-    /// Creates the backend of a model. Nothing is loaded yet.
+    /// Creates the backend of a model, which replaces the loader of an earlier one. Nothing is loaded yet.
     pub(super) fn backend(self: &Arc<Self>, model: K, loader: Arc<dyn Load>) -> SwappedModel<K> {
-        self.lock().loaders.entry(model.clone()).or_insert(loader);
+        self.lock().loaders.insert(model.clone(), loader);
         SwappedModel { gate: Arc::clone(self), model }
     }
 
@@ -112,13 +115,26 @@ impl<K: Key> ModelSwapLock<K> {
         self.lock().phases.resident().cloned()
     }
 
-    /// Unloads the resident model, unless requests are running on it.
+    /// The model that is loaded or being loaded.
+    pub(super) fn present(&self) -> Option<K> {
+        let state = self.lock();
+        state.phases.resident().or_else(|| state.phases.loading()).cloned()
+    }
+
+    /// Unloads the resident model, unless requests are running on it. If a model is being loaded, waits for that and
+    /// unloads it, unless requests wait for it.
     pub(super) async fn unload(&self) {
-        let backend = {
+        // Created before the state is read, so that the end of the load is not missed.
+        let load_ended = self.load_ended.notified();
+        let (backend, is_loading) = {
             let mut state = self.lock();
-            if state.phases.clear() { state.resident.take() } else { None }
+            let backend = if state.phases.clear() { state.resident.take() } else { None };
+            (backend, state.phases.loading().is_some())
         };
         give_back(backend).await;
+        if is_loading {
+            load_ended.await;
+        }
     }
 
     /// Waits until the model is loaded and the request is admitted.
@@ -182,15 +198,14 @@ impl<K: Key> ModelSwapLock<K> {
             None => Err("no loader is registered for the model".to_owned()),
         };
         let mut refused = Vec::new();
+        let mut discarded = None;
         {
             let mut state = self.lock();
             state.went_on = tokio::time::Instant::now();
             state.swapping += Swapping { loads: 1, time: began.elapsed() };
             match loaded {
-                Ok(backend) => {
-                    state.resident = Some(backend);
-                    state.phases.loaded();
-                }
+                Ok(backend) if state.phases.loaded() => state.resident = Some(backend),
+                Ok(backend) => discarded = Some(backend),
                 Err(message) => {
                     for ticket in state.phases.failed() {
                         refused.extend(state.waiting.remove(&ticket).map(|sender| (sender, message.clone())));
@@ -201,6 +216,11 @@ impl<K: Key> ModelSwapLock<K> {
         for (sender, message) in refused {
             let _ = sender.send(Err(ModelError::Failed(message)));
         }
+        if discarded.is_some() {
+            give_back(discarded).await;
+            self.lock().phases.freed();
+        }
+        self.load_ended.notify_waiters();
         self.settle();
     }
 

@@ -127,6 +127,34 @@ async fn futures_that_are_dropped_hold_nobody_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_model_that_is_unloaded_while_it_loads_does_not_stay() {
+    let (room, gate, planner, grounder) = pair();
+    let cancelled = tokio::spawn(async move { planner.complete(request(0)).await });
+    sleep(Duration::from_secs(1)).await;
+    cancelled.abort();
+    assert!(cancelled.await.unwrap_err().is_cancelled());
+    assert_eq!((gate.resident(), gate.present()), (None, Some("planner")));
+    timeout(Duration::from_secs(60), gate.unload()).await.unwrap();
+    assert_eq!((room.loads.load(Ordering::SeqCst), room.resident.load(Ordering::SeqCst)), (1, 0));
+    assert_eq!(gate.present(), None);
+    // A request that waits keeps its model.
+    let waiting = tokio::spawn(async move { grounder.complete(request(0)).await });
+    sleep(Duration::from_secs(1)).await;
+    timeout(Duration::from_secs(60), gate.unload()).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap().text, "grounder");
+    assert_eq!(gate.resident(), Some("grounder"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_loader_replaces_an_earlier_one() {
+    let (room, gate, planner, _) = pair();
+    assert_eq!(planner.complete(request(0)).await.unwrap().text, "planner");
+    gate.unload().await;
+    let moved = gate.backend("planner", Arc::new(Loader { room, name: "moved" }));
+    assert_eq!(moved.complete(request(0)).await.unwrap().text, "moved");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_model_that_cannot_be_loaded_fails_its_turns_and_no_others() {
     let (room, _, planner, grounder) = pair();
     room.failing.store(1, Ordering::SeqCst);

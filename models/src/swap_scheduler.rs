@@ -47,6 +47,8 @@ pub(super) struct SwapScheduler<K> {
     /// Requests for the resident model that were admitted while another model's requests waited.
     overtaken: usize,
     longest: usize,
+    /// Whether the loading model is removed once it is loaded, unless a request waits for it.
+    discard: bool,
     next: SwapTicket,
 }
 
@@ -60,6 +62,7 @@ impl<K: Clone + PartialEq> SwapScheduler<K> {
             waiting: VecDeque::new(),
             overtaken: 0,
             longest: longest.max(1),
+            discard: false,
             next: 0,
         }
     }
@@ -82,16 +85,27 @@ impl<K: Clone + PartialEq> SwapScheduler<K> {
         self.running = self.running.saturating_sub(1);
     }
 
-    /// Records that the model was loaded.
-    pub(super) fn loaded(&mut self) {
-        if let Memory::Loading(model) = &self.memory {
-            self.memory = Memory::Resident(model.clone());
-            self.overtaken = 0;
+    /// Records that the model was loaded. Returns whether it is kept. Otherwise it counts as loading until
+    /// [`SwapScheduler::freed`].
+    pub(super) fn loaded(&mut self) -> bool {
+        let Memory::Loading(loaded) = &self.memory else { return false };
+        if std::mem::take(&mut self.discard) && !self.waiting.iter().any(|(_, model)| model == loaded) {
+            return false;
         }
+        self.memory = Memory::Resident(loaded.clone());
+        self.overtaken = 0;
+        true
+    }
+
+    /// Records that a loaded model that is not kept was freed.
+    pub(super) fn freed(&mut self) {
+        self.memory = Memory::Empty;
+        self.discard = false;
     }
 
     /// Records that loading failed. Removes and returns the requests that waited for the model.
     pub(super) fn failed(&mut self) -> Vec<SwapTicket> {
+        self.discard = false;
         let Memory::Loading(failed) = std::mem::replace(&mut self.memory, Memory::Empty) else {
             return Vec::new();
         };
@@ -109,8 +123,18 @@ impl<K: Clone + PartialEq> SwapScheduler<K> {
         }
     }
 
-    /// Removes the resident model if no request is running on it. Returns whether it was removed.
+    /// The model that is being loaded.
+    pub(super) fn loading(&self) -> Option<&K> {
+        match &self.memory {
+            Memory::Loading(model) => Some(model),
+            Memory::Empty | Memory::Resident(_) => None,
+        }
+    }
+
+    /// Removes the resident model if no request is running on it. Returns whether it was removed. A model that is
+    /// being loaded is removed once it is loaded, unless a request waits for it then.
     pub(super) fn clear(&mut self) -> bool {
+        self.discard |= self.loading().is_some();
         let idle = self.running == 0 && matches!(self.memory, Memory::Resident(_));
         if idle {
             self.memory = Memory::Empty;
@@ -307,7 +331,7 @@ mod tests {
             loop {
                 match phases.decide() {
                     Decision::Hold => break,
-                    Decision::Swap { .. } => phases.loaded(),
+                    Decision::Swap { .. } => assert!(phases.loaded()),
                     Decision::Admit(tickets) => {
                         for ticket in tickets {
                             served.insert(ticket);
@@ -361,5 +385,22 @@ mod tests {
         assert!(!phases.clear());
         phases.ended();
         assert!(phases.clear() && phases.resident().is_none());
+    }
+
+    #[test]
+    fn a_model_that_is_cleared_while_it_loads_is_kept_only_for_a_waiting_request() {
+        let mut phases = SwapScheduler::new(9);
+        let withdrawn = phases.ask('a');
+        assert_eq!(phases.decide(), Decision::Swap { unload: None, load: 'a' });
+        assert!(!phases.clear());
+        phases.withdraw(withdrawn);
+        phases.ask('b');
+        assert!(!phases.loaded());
+        assert_eq!(phases.decide(), Decision::Hold, "its memory is not free yet");
+        phases.freed();
+        assert_eq!(phases.decide(), Decision::Swap { unload: None, load: 'b' });
+        assert!(!phases.clear());
+        assert!(phases.loaded(), "a request waits for it");
+        assert_eq!((phases.resident(), phases.loading()), (Some(&'b'), None));
     }
 }

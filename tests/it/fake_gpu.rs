@@ -7,7 +7,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Lumos, content, files, lumos, program, rows};
+use crate::support::nats::NatsServer;
+use crate::support::{Fleet, Lumos, content, files, lumos, program, rows, unwrapped};
 
 /// A command with a fake GPU; `None` (and the test is skipped) without a C++ compiler.
 #[track_caller]
@@ -175,6 +176,25 @@ fn two_models_share_a_card_or_take_turns() {
     assert_eq!(replies(&third), expected);
     let refused = run(folder.path(), "never").unwrap().args("--swap never");
     refused.env("LUMOS_FAKE_BYTES", TOGETHER_TOO_SMALL).exits(2).reports(["on cuda:0"]);
+}
+
+/// The first model that a worker loads leaves the other one its memory.
+#[test]
+fn two_models_of_a_worker_take_turns() {
+    let Some(worker) = on_gpu() else { return };
+    let Some(nats) = NatsServer::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "alone").unwrap().ok();
+    let fleet = Fleet::new(folder.path(), &nats.url());
+    let worker = fleet.worker_with(worker.env("LUMOS_FAKE_BYTES", TOGETHER_TOO_SMALL), "--device cuda:0");
+    let arguments = format!("{} --device cuda:0", RUN.trim_start_matches("run "));
+    let mut coordinator = fleet.coordinator_with(on_gpu().unwrap(), "together", arguments);
+    coordinator.exits(0);
+    let worker = worker.drained();
+    assert!(!worker.contains("fake driver:"), "{worker}");
+    let said = unwrapped(&coordinator.said());
+    assert!(said.contains("loaded in turns"), "{said}\n{worker}");
+    assert_eq!(replies(&folder.path().join("together")), replies(&folder.path().join("alone")));
 }
 
 /// Families that the kernels do not compute are refused by name.

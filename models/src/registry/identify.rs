@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use lumos_engine::{ModelFiles, ModelSource, Tokenizer};
 use lumos_http::AccessPolicy;
-use lumos_tasks::{Formulation, ModelIdentity, Role};
+use lumos_tasks::{ContentHash, Formulation, ModelIdentity, Role};
 
 use super::ModelRegistry;
 use crate::builtin::{BuiltinDomain, builtin_files, builtin_listed, builtin_with};
 use crate::error::{IdentifyError, LoadModelError};
-use crate::files::{self, ModelFile};
+use crate::files::{self, FileStamp, ModelFile};
 use crate::in_process;
 use crate::located::{LocateError, locate};
 use crate::name::ModelName;
@@ -124,11 +124,41 @@ impl ModelRegistry {
                 self.located(name, Path::new(&asked.to_string()), engine, &mut known_as)?
             }
             ModelName::Script(file) => {
-                (vec![ModelFile::read(&file).map_err(|source| unreadable(name, &file, source))?], None)
+                let stamp = FileStamp::of_file(&file);
+                let files = vec![ModelFile::read(&file).map_err(|source| unreadable(name, &file, source))?];
+                self.verified.record(files::identity(&files), stamp.ok());
+                (files, None)
             }
         };
         let identity = ModelIdentity { name: known_as, content: files::identity(&files), dtype };
         Ok(Identified { identity, files })
+    }
+
+    /// Whether the files that a name means on this host are still those that were identified with this content: their
+    /// names, sizes, modification times and inodes are compared. Models without files count as unchanged. Blocks, as
+    /// [`ModelRegistry::identify_for`].
+    pub fn is_unchanged(
+        &self,
+        name: &str,
+        role: Role,
+        formulation: Formulation,
+        content: &ContentHash,
+    ) -> bool {
+        let stamp_at = |path: &Path| {
+            let located = locate(path, &self.hub, self.pinned_only(name), &self.access_of(name)).ok()?;
+            FileStamp::of(&located.source).ok()
+        };
+        let stamp = match self.permitted(name) {
+            Ok(ModelName::OpenAi(_) | ModelName::Added(_) | ModelName::BuiltinTiny) => return true,
+            Ok(ModelName::Candle(path)) => stamp_at(&path),
+            Ok(ModelName::Lumos(pair)) => {
+                let asked = pair.resolve(role, formulation).ok();
+                asked.and_then(|asked| stamp_at(Path::new(&asked.to_string())))
+            }
+            Ok(ModelName::Script(file)) => FileStamp::of_file(&file).ok(),
+            Err(_) => None,
+        };
+        stamp.is_some_and(|stamp| self.verified.contains(content, &stamp))
     }
 
     /// Resolves a name on this host and checks that it may be used. Files of the engine's models are checked
@@ -179,12 +209,16 @@ impl ModelRegistry {
         if let Some(pinned) = located.pinned.filter(|_| self.settings.here(name) == name) {
             *known_as = pinned;
         }
+        // Read before the files are hashed, so that a change in the meantime is noticed later.
+        let stamp = FileStamp::of(&located.source);
         let backend = in_process::resolved(engine.backend, &located.source);
         // A model without a valid tokenizer fails when it is loaded.
         let is_unique =
             Tokenizer::of(&located.source).map_or(true, |tokenizer| tokenizer.newline_is_unique());
         let computed_in = EngineSettings { backend, ..engine }.computed_in(is_unique);
-        Ok((files_of(name, located.source)?, Some(computed_in)))
+        let files = files_of(name, located.source)?;
+        self.verified.record(files::identity(&files), stamp.ok());
+        Ok((files, Some(computed_in)))
     }
 
     /// Returns the identity of a server's model: its name and address, because its weights cannot be hashed.
@@ -228,7 +262,7 @@ impl ModelRegistry {
 }
 
 /// Returns the files of a model: those of its folder, those of a base and an adapter, or the single file.
-fn files_of(name: &str, source: ModelSource) -> Result<Vec<ModelFile>, IdentifyError> {
+pub(super) fn files_of(name: &str, source: ModelSource) -> Result<Vec<ModelFile>, IdentifyError> {
     type Read = fn(&Path) -> io::Result<Vec<ModelFile>>;
     let places: Vec<(PathBuf, Read)> = match source {
         ModelSource::Folder(folder) => vec![(folder, files::of_folder)],

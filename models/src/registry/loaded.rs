@@ -13,7 +13,7 @@ use lumos_tasks::{
 };
 use tokio::sync::{Mutex, OnceCell};
 
-use super::loading::{Blocking, Loaded, blocking};
+use super::loading::{Blocking, Loaded, VerifiedFiles, blocking};
 use super::placing::Placed;
 use super::uses::Uses;
 use crate::ModelBackend;
@@ -63,6 +63,7 @@ pub struct ModelRegistry {
     /// The engines' shares of limited memory.
     pub(super) placed: Placed,
     pub(super) uses: Arc<Uses>,
+    pub(super) verified: Arc<VerifiedFiles>,
     engines: Mutex<HashMap<Key, Slot<EngineBackend>>>,
     scripts: Mutex<HashMap<ContentHash, Slot<Script>>>,
     remotes: Mutex<HashMap<ContentHash, Slot<OpenAiBackend>>>,
@@ -80,6 +81,7 @@ impl ModelRegistry {
             settings,
             placed: Placed::default(),
             uses: Arc::default(),
+            verified: Arc::default(),
             engines: Mutex::default(),
             scripts: Mutex::default(),
             remotes: Mutex::default(),

@@ -1,25 +1,27 @@
 //! Loads models outside the threads that run futures. [`EngineLoad`] is how the engine of a model is loaded, from local
 //! files or files that are downloaded first.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use lumos_engine::{LoadError, ModelSource};
 use lumos_http::AccessPolicy;
-use lumos_tasks::{Formulation, ModelIdentity, Role};
+use lumos_tasks::{ContentHash, Formulation, ModelIdentity, Role};
 use thiserror::Error;
 
 use super::ModelRegistry;
+use super::identify::files_of;
 use super::loaded::Key;
 use super::uses::Uses;
 use crate::ModelBackend;
 use crate::builtin::{BuiltinDomain, builtin_files, builtin_with};
 use crate::engine::EngineBackend;
 use crate::error::LoadModelError;
-use crate::files;
+use crate::files::{self, FileStamp};
 use crate::hub::Hub;
 use crate::located::{LocateError, locate};
 use crate::name::ModelName;
@@ -81,7 +83,39 @@ impl ModelRegistry {
             settings: self.settings.engine,
             key: self.key(identity, role),
             uses: Arc::clone(&self.uses),
+            verified: Arc::clone(&self.verified),
         })
+    }
+
+    /// Whether loading a model with this content found other files than those that were identified with it. It must be
+    /// identified again before its next use.
+    pub fn has_changed(&self, content: &ContentHash) -> bool {
+        self.verified.lock().get(content).is_some_and(Vec::is_empty)
+    }
+}
+
+/// The stamps of the files that were identified, by content. A model whose files have changed since has none.
+#[derive(Debug, Default)]
+pub(super) struct VerifiedFiles(Mutex<HashMap<ContentHash, Vec<FileStamp>>>);
+
+impl VerifiedFiles {
+    /// Records the stamp of files with this content. Without a stamp, they are hashed again when they are needed.
+    pub(super) fn record(&self, content: ContentHash, stamp: Option<FileStamp>) {
+        let Some(stamp) = stamp else { return };
+        let mut stamps = self.lock();
+        let known = stamps.entry(content).or_default();
+        if !known.contains(&stamp) {
+            known.push(stamp);
+        }
+    }
+
+    /// Whether files with this stamp had this content.
+    pub(super) fn contains(&self, content: &ContentHash, stamp: &FileStamp) -> bool {
+        self.lock().get(content).is_some_and(|known| known.contains(stamp))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ContentHash, Vec<FileStamp>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,6 +130,7 @@ pub(super) struct EngineLoad {
     pub(super) settings: EngineSettings,
     key: Key,
     uses: Arc<Uses>,
+    verified: Arc<VerifiedFiles>,
 }
 
 impl EngineLoad {
@@ -107,15 +142,41 @@ impl EngineLoad {
         })
     }
 
+    /// Checks that the files are those that were identified with the planned content, if any were. Files with another
+    /// stamp are hashed again. Returns their stamp.
+    fn verify(&self, source: &ModelSource) -> Result<Option<FileStamp>, Blocking> {
+        let content = &self.key.0;
+        let is_known = self.verified.lock().contains_key(content);
+        if !is_known || matches!(self.place, Place::Known(_)) {
+            return Ok(None);
+        }
+        let has_content = || {
+            let files = files_of(&self.name, source.clone());
+            files.is_ok_and(|files| files::identity(&files) == *content)
+        };
+        let stamp = FileStamp::of(source).ok();
+        let stamp = stamp.filter(|stamp| self.verified.contains(content, stamp) || has_content());
+        if stamp.is_none() {
+            self.verified.lock().insert(content.clone(), Vec::new());
+            return Err(Blocking::Changed);
+        }
+        self.verified.record(content.clone(), stamp.clone());
+        Ok(stamp)
+    }
+
     /// Loads the engine. Returns it with the size of its weights in bytes, as stored. Blocks.
     pub(super) fn load(&self) -> Result<(EngineBackend, u64), Blocking> {
         let source = self.source()?;
+        let stamp = self.verify(&source)?;
         let bytes = weights(&source)?;
         // Download time is not included.
         let began = Instant::now();
-        let loaded = EngineBackend::load(source, self.settings);
+        let loaded = EngineBackend::load(source.clone(), self.settings);
         self.uses.loaded(&self.key, loaded.as_ref().ok(), began.elapsed());
         let loaded = loaded?;
+        if stamp.is_some() && FileStamp::of(&source).ok() != stamp {
+            return Err(Blocking::Changed);
+        }
         EngineSettings::check_line_ends(self.key.1.as_deref(), loaded.model.newline_is_unique())
             .map_err(Blocking::Planned)?;
         Ok((loaded, bytes))
@@ -152,6 +213,11 @@ pub(super) enum Blocking {
     Io(#[from] io::Error),
     #[error("{0}")]
     Planned(String),
+    #[error(
+        "the files changed since they were verified; hint: restore the files that the run was planned with, or \
+         start another run with `lumos run --name <NAME>`"
+    )]
+    Changed,
     #[error("loading was interrupted: {0}")]
     Join(#[from] tokio::task::JoinError),
 }
@@ -188,4 +254,41 @@ where
 {
     let (backend, bytes) = tokio::task::spawn_blocking(load).await??;
     Ok(Loaded { backend: Arc::new(backend), bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::settings::ModelsSettings;
+
+    #[tokio::test]
+    async fn files_that_changed_since_they_were_identified_are_not_loaded() {
+        let (role, formulation) = (Role::Planner, Formulation::Iterative);
+        let files = builtin_files(BuiltinDomain::Maths, role, formulation).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &[u8]| fs::write(folder.path().join(name), content).unwrap();
+        write("config.json", files.config);
+        write("tokenizer.json", files.tokenizer);
+        write("model.safetensors", files.weights);
+        let models = ModelRegistry::new(ModelsSettings::default());
+        let name = format!("candle:{}", folder.path().display());
+        let identity = models.identify(&name, role, formulation).unwrap().identity;
+        let is_unchanged = || models.is_unchanged(&name, role, formulation, &identity.content);
+        let load = || models.engine_source(&identity, role, formulation).unwrap().load();
+        assert!(is_unchanged());
+        load().unwrap();
+
+        write("config.json", &[files.config, b"\n"].concat());
+        assert!(!is_unchanged() && !models.has_changed(&identity.content));
+        let error = load().unwrap_err();
+        assert!(matches!(error, Blocking::Changed), "{error}");
+        assert!(models.has_changed(&identity.content));
+
+        // Other files with the same content.
+        write("config.json", files.config);
+        load().unwrap();
+        assert!(is_unchanged() && !models.has_changed(&identity.content));
+    }
 }

@@ -99,14 +99,14 @@ impl Placed {
             .collect()
     }
 
-    /// Removes engines that are loaded in phases.
+    /// Removes engines that are loaded in phases. Waits for one that is being loaded.
     pub(super) async fn unload(&self, same: impl Fn(&Key) -> bool) {
         let gates = {
             let mut state = self.lock();
             state.phased.retain(|key, _| !same(key));
             state.shares.retain(|key, _| !same(key));
-            let resident = |gate: &&Arc<ModelSwapLock<Key>>| gate.resident().is_some_and(|key| same(&key));
-            state.gates.values().filter(resident).cloned().collect::<Vec<_>>()
+            let present = |gate: &&Arc<ModelSwapLock<Key>>| gate.present().is_some_and(|key| same(&key));
+            state.gates.values().filter(present).cloned().collect::<Vec<_>>()
         };
         for gate in gates {
             gate.unload().await;
@@ -140,22 +140,11 @@ impl ModelRegistry {
         memory: Option<u64>,
         swap: Swap,
     ) -> Result<Arranged, PlacingError> {
-        let has_gpu = self.settings.placement.devices().iter().any(|device| *device != Device::Cpu);
-        if memory.is_none() && swap != Swap::Always && !has_gpu {
+        if memory.is_none() && swap != Swap::Always && !self.has_gpu() {
             return Ok(Arranged::default());
         }
-        let mut devices: BTreeMap<Device, Vec<Engine>> = BTreeMap::new();
-        for configuration in configurations {
-            for (role, identity) in &configuration.models {
-                let key = self.key(identity, *role);
-                let engines = devices.entry(key.2).or_default();
-                if self.is_engine(identity)? && !engines.iter().any(|engine| engine.key == key) {
-                    engines.push(self.measured(key, identity, *role, configuration)?);
-                }
-            }
-        }
         let mut arranged = Arranged::default();
-        for (device, engines) in devices {
+        for (device, engines) in self.by_device(configurations)? {
             let memory = limit(device, memory, engines.len())?;
             let needs: Vec<Need> = engines.iter().map(|engine| engine.need.clone()).collect();
             let arrangement =
@@ -173,6 +162,48 @@ impl ModelRegistry {
             }
         }
         Ok(arranged)
+    }
+
+    /// Checks that [`ModelRegistry::arrange`] can arrange the engines of configurations in `memory` bytes on each device,
+    /// whatever a GPU has free at the moment. Blocks in the same way.
+    ///
+    /// # Errors
+    /// If the models do not fit, or their needs cannot be determined.
+    pub fn check_memory<'a>(
+        &self,
+        configurations: impl IntoIterator<Item = &'a Configuration>,
+        memory: u64,
+        swap: Swap,
+    ) -> Result<(), PlacingError> {
+        for (device, engines) in self.by_device(configurations)? {
+            let needs: Vec<Need> = engines.into_iter().map(|engine| engine.need).collect();
+            arrange(&needs, Some(memory), swap).map_err(|source| PlacingError::Memory { device, source })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a GPU computes the models of some roles. Blocks while its driver starts.
+    pub fn has_gpu(&self) -> bool {
+        let is_gpu = |device| EngineSettings { device, ..self.settings.engine }.is_on_gpu();
+        self.settings.placement.devices().into_iter().any(is_gpu)
+    }
+
+    /// Determines the memory needs of the engines of configurations, by device.
+    fn by_device<'a>(
+        &self,
+        configurations: impl IntoIterator<Item = &'a Configuration>,
+    ) -> Result<BTreeMap<Device, Vec<Engine>>, PlacingError> {
+        let mut devices: BTreeMap<Device, Vec<Engine>> = BTreeMap::new();
+        for configuration in configurations {
+            for (role, identity) in &configuration.models {
+                let key = self.key(identity, *role);
+                let engines = devices.entry(key.2).or_default();
+                if self.is_engine(identity)? && !engines.iter().any(|engine| engine.key == key) {
+                    engines.push(self.measured(key, identity, *role, configuration)?);
+                }
+            }
+        }
+        Ok(devices)
     }
 
     /// Determines the memory needs of an engine.
@@ -324,9 +355,57 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use lumos_tasks::ContentHash;
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use lumos_tasks::{Completion, ContentHash, Input, Request, Sampling, Stop};
+    use tokio::time::{sleep, timeout};
 
     use super::*;
+    use crate::ModelError;
+
+    /// A model that takes 5 s to load, and its loader.
+    struct Slow;
+
+    #[async_trait]
+    impl Load for Slow {
+        async fn load(&self) -> Result<Arc<dyn ModelBackend>, String> {
+            sleep(Duration::from_secs(5)).await;
+            Ok(Arc::new(Self))
+        }
+    }
+
+    #[async_trait]
+    impl ModelBackend for Slow {
+        async fn complete(&self, _: Request) -> Result<Completion, ModelError> {
+            Ok(Completion::recorded("text"))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_engine_that_is_unloaded_while_it_loads_does_not_stay() {
+        let placed = Placed::default();
+        let key: Key = (ContentHash::of_bytes(b"weights"), None, Device::Cpu);
+        let identity = ModelIdentity { name: "planner".to_owned(), content: key.0.clone(), dtype: None };
+        placed.lock().phased.insert(key.clone(), None);
+        let backend = placed.phased(&key, &identity, || Arc::new(Slow)).unwrap();
+        let gate = Arc::clone(&placed.lock().gates[&Device::Cpu]);
+        let request = Request {
+            role: Role::Planner,
+            input: Input::Raw(String::new()),
+            stop: Stop::Newline,
+            max_new_tokens: 1,
+            sampling: Sampling::Greedy,
+            seed: 0,
+        };
+        let cancelled = tokio::spawn(async move { backend.complete(request).await });
+        sleep(Duration::from_secs(1)).await;
+        cancelled.abort();
+        assert!(cancelled.await.unwrap_err().is_cancelled());
+        timeout(Duration::from_secs(60), placed.unload(|one| *one == key)).await.unwrap();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!((gate.present(), gate.swapping().loads), (None, 1));
+    }
 
     /// The memory of the machine limits the caches on the CPU, and not those on a GPU.
     #[test]

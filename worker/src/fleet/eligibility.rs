@@ -1,7 +1,7 @@
 //! Checks whether this worker can serve a shard: its models and tools must be available on this host and
 //! identical to those that the run was planned with. The check runs once per shard, on a blocking thread,
-//! because hashing weights takes long. Refused shards are checked again later. What was found is kept for later runs,
-//! within limits, because runs choose the names of models.
+//! because hashing weights takes long. Refused shards are checked again later, and those whose files had changed when a
+//! model was loaded. What was found is kept for later runs, within limits, because runs choose the names of models.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,16 +41,26 @@ pub(crate) struct ShardModel {
     pub(crate) bytes: u64,
 }
 
+impl ShardModel {
+    /// Returns its configuration without the other models, whose names in it may be unknown on this host.
+    pub(crate) fn alone(&self) -> Configuration {
+        let key = ModelKey::from(&self.identity);
+        let mut configuration = (*self.configuration).clone();
+        configuration.models.retain(|_, identity| ModelKey::from(&*identity) == key);
+        configuration
+    }
+}
+
 /// The requirements of a shard, all available on this host.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
     /// Its models.
     pub(crate) models: Vec<ShardModel>,
-    /// Their keys. If they are swapped with each other, the single key of all of them together.
+    /// Their keys. If they are a group, its key.
     pub(crate) keys: Arc<BTreeSet<ModelKey>>,
-    /// Key of all models together if they are swapped with each other within the whole memory. They are then
-    /// loaded and unloaded as one.
-    pub(crate) turns: Option<ModelKey>,
+    /// Key of all models together if they share the whole memory, which is limited. They are then loaded and unloaded as
+    /// one.
+    pub(crate) group: Option<ModelKey>,
 }
 
 /// Whether a shard can be served.
@@ -88,7 +98,7 @@ pub(crate) struct Eligibility {
     /// The memory for models in bytes, and whether they may be swapped; `None` for no limit.
     memory: Option<(u64, Swap)>,
     judged: Mutex<BTreeMap<RunToken, Judged>>,
-    /// Content and size in bytes of the models found on this host. Each is hashed once.
+    /// Content and size in bytes of the models found on this host. Each is hashed once, and again when its files change.
     found: Mutex<BTreeMap<Asked, (ContentHash, u64)>>,
     /// The shard that is being verified.
     looking: Mutex<Option<Verification>>,
@@ -198,7 +208,8 @@ impl Eligibility {
         let looked_at = looked_at(&shard.configurations);
         let mut before = None;
         if let Some(judged) = self.judged().get(&shard.id.needs) {
-            let fits = matches!(judged.verdict, ShardVerdict::Fits(_));
+            let has_changed = looked_at.iter().any(|(.., content)| self.models.has_changed(content));
+            let fits = matches!(judged.verdict, ShardVerdict::Fits(_)) && !has_changed;
             if judged.looked_at == looked_at && (fits || judged.at.elapsed() < AGAIN) {
                 return;
             }
@@ -241,21 +252,22 @@ impl Eligibility {
         }
         let keys: BTreeSet<ModelKey> = needs.keys().cloned().collect();
         let models: Vec<ShardModel> = needs.into_values().collect::<Result<_, _>>()?;
-        let bytes = models.iter().map(|model| model.bytes);
-        let take_turns = self.memory.is_some_and(|(memory, swap)| {
-            swap != Swap::Never
-                && models.len() > 1
-                && bytes.clone().max().is_some_and(|largest| largest <= memory)
-                && (swap == Swap::Always || bytes.sum::<u64>() > memory)
-        });
-        let turns = take_turns.then(|| ModelKey {
+        if let Some((memory, swap)) = self.memory {
+            let configurations: Vec<Configuration> = models.iter().map(ShardModel::alone).collect();
+            let fit = self.models.check_memory(&configurations, memory, swap);
+            fit.map_err(|error| error.to_string())?;
+        }
+        // The memory of a GPU is always limited, and an engine takes what it finds there.
+        let is_group =
+            models.iter().any(|model| model.bytes > 0) && (self.memory.is_some() || self.models.has_gpu());
+        let group = is_group.then(|| ModelKey {
             content: ContentHash::of_json(
                 &keys.iter().map(|key| (&key.content, &key.dtype)).collect::<Vec<_>>(),
             ),
             dtype: None,
         });
-        let keys = Arc::new(turns.clone().map_or(keys, |turns| BTreeSet::from([turns])));
-        Ok(Needs { models, keys, turns })
+        let keys = Arc::new(group.clone().map_or(keys, |group| BTreeSet::from([group])));
+        Ok(Needs { models, keys, group })
     }
 
     fn locate(
@@ -269,7 +281,9 @@ impl Eligibility {
         let asked =
             (identity.name.clone(), use_matters.then(|| (role, formulation, identity.content.clone())));
         let known = self.found().get(&asked).cloned();
-        let (content, bytes) = match known {
+        let is_unchanged =
+            |content: &ContentHash| self.models.is_unchanged(&identity.name, role, formulation, content);
+        let (content, bytes) = match known.filter(|(content, _)| is_unchanged(content)) {
             Some(found) => found,
             None => {
                 let identified = self.models.identify_planned(identity, role, formulation).map_err(

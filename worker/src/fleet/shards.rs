@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use lumos_models::{LoadModelError, ModelRegistry};
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ShardId, WorkMessage};
-use lumos_tasks::{Assignment, ModelIdentity, Swap};
+use lumos_tasks::{Assignment, ModelIdentity};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::catalogue::{Catalogue, Unpacking};
-use super::eligibility::{Eligibility, Needs, ShardVerdict};
+use super::eligibility::{Eligibility, Needs, ShardModel, ShardVerdict};
 use super::lease_table::LeaseTable;
 use super::policy::{self, Decision, Holding, ModelKey, Moment, PullHistory, Shard, Switch};
 use super::source::{ShardQueue, ShardSource};
@@ -32,6 +32,8 @@ const UNKNOWN: Duration = Duration::from_secs(5);
 /// Redelivery delay of units that this worker cannot execute now, so that other workers take them. As long as the
 /// longest delay before the shared inputs of a run are fetched again.
 const LEFT_TO_OTHERS: Duration = Duration::from_secs(15);
+/// Memory in bytes without a limit: more than any models need.
+const UNLIMITED: u64 = 1 << 60;
 
 /// The result of a claim from one shard.
 type Claimed = Result<Vec<Lease<WorkMessage>>, QueueError>;
@@ -56,8 +58,8 @@ struct State {
     last_switch: Option<Moment>,
     /// Deleted shards that were not recreated yet.
     gone: BTreeSet<ShardId>,
-    /// The models that are currently swapped with each other.
-    turns: Option<Turns>,
+    /// The loaded group.
+    group: Option<Group>,
     /// The last decision, if there was only one shard to pull from.
     steady: Option<RecentDecision>,
 }
@@ -77,10 +79,10 @@ impl RecentDecision {
     }
 }
 
-/// Models that are swapped with each other within the whole memory.
-#[derive(Clone)]
-struct Turns {
+/// Models of a shard that share the whole memory.
+struct Group {
     key: ModelKey,
+    /// Those of its models that take memory.
     models: Vec<ModelIdentity>,
 }
 
@@ -340,9 +342,9 @@ impl Shards {
     }
 
     async fn load(&self, needs: &Needs, switch: &Switch) -> Result<(), LoadModelError> {
-        let turns = self.state().turns.take_if(|turns| switch.unload.contains(&turns.key));
-        for identity in turns.iter().flat_map(|turns| &turns.models) {
-            tracing::info!(model = identity.name, "model no longer swapped with others");
+        let group = self.state().group.take_if(|group| switch.unload.contains(&group.key));
+        for identity in group.iter().flat_map(|group| &group.models) {
+            tracing::info!(model = identity.name, "unloading");
             self.models.unload(identity).await;
         }
         for loaded in self.models.list().await {
@@ -351,11 +353,19 @@ impl Shards {
                 self.models.unload(&loaded.identity).await;
             }
         }
-        if let Some(key) = needs.turns.as_ref().filter(|key| switch.load.contains(key)) {
-            self.take_turns(needs).await?;
-            let models = needs.models.iter().map(|model| model.identity.clone()).collect();
-            self.state().turns = Some(Turns { key: key.clone(), models });
-            return Ok(());
+        if let Some(key) = needs.group.as_ref().filter(|key| switch.load.contains(key)) {
+            let in_memory = needs.models.iter().filter(|model| model.bytes > 0);
+            let models: Vec<ModelIdentity> = in_memory.map(|model| model.identity.clone()).collect();
+            let loaded = self.load_group(needs).await;
+            if loaded.is_ok() {
+                self.state().group = Some(Group { key: key.clone(), models });
+            } else {
+                // Otherwise those that were loaded would keep the memory of other groups.
+                for identity in &models {
+                    self.models.unload(identity).await;
+                }
+            }
+            return loaded;
         }
         for model in &needs.models {
             if switch.load.contains(&ModelKey::from(&model.identity)) {
@@ -366,21 +376,21 @@ impl Shards {
         Ok(())
     }
 
-    /// Arranges models to be swapped with each other within the whole memory.
-    async fn take_turns(&self, needs: &Needs) -> Result<(), LoadModelError> {
-        let configurations: Vec<_> =
-            needs.models.iter().map(|model| Arc::clone(&model.configuration)).collect();
-        let (models, memory) = (Arc::clone(&self.models), self.settings.memory);
-        let arranging = tokio::task::spawn_blocking(move || {
-            models.arrange(configurations.iter().map(AsRef::as_ref), memory, Swap::Always)
-        });
+    /// Loads the models of a group, each with its share of the whole memory, or arranges them to be swapped within it.
+    async fn load_group(&self, needs: &Needs) -> Result<(), LoadModelError> {
+        let configurations: Vec<_> = needs.models.iter().map(ShardModel::alone).collect();
+        let models = Arc::clone(&self.models);
+        let (memory, swap) = (self.settings.memory, self.settings.swap);
+        let arranging = tokio::task::spawn_blocking(move || models.arrange(&configurations, memory, swap));
         let name = needs.models.first().map(|model| model.identity.name.as_str()).unwrap_or_default();
         let failed = |message: String| LoadModelError::new(name, message);
         let arranged = arranging.await.map_err(|error| failed(error.to_string()))?;
-        arranged.map_err(|error| failed(error.to_string()))?;
-        // In reverse order, so that the first one stays loaded.
+        for device in arranged.map_err(|error| failed(error.to_string()))?.in_phases {
+            tracing::info!("models are loaded in turns on {device}");
+        }
+        // In reverse order, so that the first one stays loaded if they are swapped.
         for model in needs.models.iter().rev() {
-            tracing::info!(model = model.identity.name, "model swapped with others");
+            tracing::info!(model = model.identity.name, bytes = model.bytes, "loading");
             self.models.check(&model.identity, model.role, &model.configuration).await?;
         }
         Ok(())
@@ -395,6 +405,7 @@ impl Shards {
             .map(|model| (ModelKey::from(&model.identity), model.bytes))
             .collect();
         let known = self.catalogue.shards();
+        let memory = self.settings.memory.unwrap_or(UNLIMITED);
         let mut needs = BTreeMap::new();
         let mut shards = Vec::with_capacity(known.len());
         let mut state = self.state();
@@ -414,9 +425,11 @@ impl Shards {
                 Some(ShardVerdict::Fits(fits)) => {
                     let sizes =
                         fits.models.iter().map(|model| (ModelKey::from(&model.identity), model.bytes));
-                    models = match &fits.turns {
-                        // Swapped models are loaded and unloaded as one, which uses the whole memory.
-                        Some(turns) => BTreeMap::from([(turns.clone(), self.settings.memory.unwrap_or(0))]),
+                    models = match &fits.group {
+                        Some(group) => {
+                            let bytes: u64 = sizes.map(|(_, bytes)| bytes).sum();
+                            BTreeMap::from([(group.clone(), bytes.min(memory))])
+                        }
                         None => sizes.collect(),
                     };
                     needs.insert(shard.id.clone(), fits);
@@ -432,18 +445,19 @@ impl Shards {
                 history: state.history.get(&shard.id).copied().unwrap_or_default(),
             });
         }
-        if let Some(turns) = &state.turns {
-            for model in &turns.models {
-                loaded.remove(&ModelKey::from(model));
-            }
-            loaded.insert(turns.key.clone(), self.settings.memory.unwrap_or(0));
-        }
         // Loaded models use the sizes that were found during verification.
         for (key, bytes) in shards.iter().flat_map(|shard| &shard.models) {
             loaded.entry(key.clone()).and_modify(|known| *known = *bytes);
         }
+        if let Some(group) = &state.group {
+            for model in &group.models {
+                loaded.remove(&ModelKey::from(model));
+            }
+            // Another group is loaded only after this one was unloaded.
+            loaded.insert(group.key.clone(), memory);
+        }
         let holding = Holding {
-            memory: self.settings.memory,
+            memory: Some(memory),
             loaded,
             in_use: self.held.models(),
             last_switch: state.last_switch,

@@ -60,7 +60,7 @@ impl Bench {
         let eligibility = Arc::new(eligibility);
         let held = Arc::new(LeaseTable::default());
         let shards = Shards::new(
-            settings(memory),
+            WorkerSettings { swap, ..settings(memory) },
             Arc::new(source.clone()),
             Arc::clone(&catalogue),
             Arc::clone(&eligibility),
@@ -189,6 +189,22 @@ async fn a_model_that_is_another_or_not_here_is_refused() {
     // The shard does not depend on the name of the model.
     let found = ModelIdentity { content: missing.content.clone(), ..identity(&name) };
     assert_eq!(ShardId::of(&configuration(found), 5), ShardId::of(&configuration(missing), 5));
+}
+
+#[tokio::test]
+async fn files_that_are_replaced_are_verified_again() {
+    let bench = Bench::new(None);
+    let write = |count| identity(&script(bench.folder.path(), "one", count, 0));
+    let planned = write(2);
+    write(1);
+    let run = bench.run("run", &planned, 5, 0).await;
+    assert_eq!(bench.eligibility.refusals().len(), 1);
+    write(2);
+    tokio::time::pause();
+    tokio::time::advance(SETTLED).await;
+    bench.note(&run).await;
+    let needs = &run.notice.shards[0].needs;
+    assert!(matches!(bench.eligibility.of(needs), Some(ShardVerdict::Fits(_))));
 }
 
 #[tokio::test]
@@ -354,8 +370,8 @@ async fn closed_shards_end_a_claim_that_waits() {
     assert_eq!(timeout(LONG, claiming).await.unwrap().unwrap(), 0);
 }
 
-/// Planner and grounder of `builtin:tiny` in the one-time formulation, whose tokenizers differ. They need 33 MB each.
-fn pair() -> Arc<Configuration> {
+/// Models of `builtin:tiny` in the one-time formulation.
+fn builtin(roles: impl IntoIterator<Item = Role>) -> Arc<Configuration> {
     let of = |role| {
         let found = models().identify("builtin:tiny", role, Formulation::OneTime).unwrap();
         (role, found.identity)
@@ -363,9 +379,33 @@ fn pair() -> Arc<Configuration> {
     let usual = configuration(of(Role::Planner).1);
     Arc::new(Configuration {
         formulation: Formulation::OneTime,
-        models: [of(Role::Planner), of(Role::Grounder)].into(),
+        models: roles.into_iter().map(of).collect(),
         ..(*usual).clone()
     })
+}
+
+/// Planner and grounder, whose tokenizers differ. They need 33 MB each.
+fn pair() -> Arc<Configuration> {
+    builtin([Role::Planner, Role::Grounder])
+}
+
+/// The caches of a shard's models take the memory that models of other shards would need.
+#[tokio::test]
+async fn engines_of_different_shards_do_not_share_a_limited_memory() {
+    let bench = Bench::new(Some(100_000_000));
+    for role in [Role::Planner, Role::Grounder] {
+        let run = Run::new(&role.to_string(), vec![builtin([role])]);
+        bench.note(&run).await;
+        bench.source.publish(&run.notice.shards[0], run.message(0, 0)).await;
+        let leases = bench.claim(1).await;
+        assert_eq!(leases[0].body().run.as_ref(), Some(run.token()));
+        let loaded: Vec<ContentHash> =
+            bench.models.list().await.into_iter().map(|model| model.identity.content).collect();
+        assert_eq!(loaded, [run.configurations[0].models[&role].content.clone()]);
+        for lease in leases {
+            lease.acknowledge().await.unwrap();
+        }
+    }
 }
 
 #[tokio::test]
@@ -402,6 +442,20 @@ async fn models_that_may_not_take_turns_are_left_to_others() {
     bench.note(&run).await;
     bench.source.publish(&run.notice.shards[0], run.message(0, 0)).await;
     assert!(timeout(Duration::from_millis(500), bench.shards.claim(1)).await.is_err());
+    let refusals = bench.eligibility.refusals();
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    for part in ["on cpu: the models need", "together", "planner builtin:tiny", "omit `--swap never`"] {
+        assert!(refusals[0].contains(part), "{refusals:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_does_not_fit_alone_is_refused_with_its_size() {
+    let bench = Bench::new(Some(8_000_000));
+    bench.note(&Run::new("planner", vec![builtin([Role::Planner])])).await;
+    let refusals = bench.eligibility.refusals();
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    assert!(refusals[0].contains("for weights and at least"), "{refusals:?}");
 }
 
 /// Earlier versions rounded the rotary frequencies of half-precision folders; the runs they planned lack the
