@@ -78,14 +78,12 @@ impl Plan {
                 Ok::<_, IdentifyError>(model.identity)
             },
             |benchmark, rules| {
-                let mut backends = backends.get(benchmark.name()).cloned().unwrap_or_default();
-                for backend in &mut backends {
-                    let rule = rules.get_key_value(&backend.tool);
-                    if let Some(other) = rule.and_then(|rule| replaced.get(&rule)) {
-                        *backend = other.clone();
-                    }
-                }
-                backends
+                let of_run = backends.get(benchmark.name());
+                let backend_of = |tool: &&str| {
+                    let of_rule = rules.get_key_value(*tool).and_then(|rule| replaced.get(&rule));
+                    of_rule.or_else(|| of_run?.iter().find(|backend| backend.tool == *tool)).cloned()
+                };
+                benchmark.tools().iter().filter_map(backend_of).collect()
             },
         )
         .map_err(Failure::usage)?;

@@ -13,7 +13,8 @@ use super::quoted;
 use crate::exit::Failure;
 use crate::settings;
 
-/// Returns the backends of the tools that each benchmark of the run calls. The error lists all missing ones.
+/// Returns the run's backends of the tools that configurations of each benchmark call, without tools that rules set in
+/// all of these configurations. The error lists all missing ones.
 pub(super) fn tool_backends<'a>(
     spec: &'a ResolvedSpec,
     tools: &ToolSets,
@@ -22,14 +23,13 @@ pub(super) fn tool_backends<'a>(
     for (tool, backend) in &spec.tools {
         set.insert(tool, tools.identify(tool, backend).map_err(Failure::usage)?);
     }
-    let calls_tools = spec.formulation.iter().any(|formulation| formulation.calls_tools());
     let mut backends: BTreeMap<&str, Vec<ToolBackend>> = BTreeMap::new();
     let mut identified: BTreeMap<(&str, String), ToolBackend> = BTreeMap::new();
     let mut missing: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
-    for task in spec.tasks.iter().filter(|_| calls_tools) {
+    for task in &spec.tasks {
         let benchmark = spec.benchmark(task).map_err(Failure::usage)?;
         let of_task = backends.entry(task).or_default();
-        for &tool in benchmark.tools() {
+        for &tool in benchmark.tools().iter().filter(|tool| spec.needs_backend(task, tool)) {
             if let Some(backend) = set.get(tool) {
                 of_task.push(backend.clone());
                 continue;

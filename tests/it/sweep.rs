@@ -294,6 +294,68 @@ fn a_configuration_without_its_stop_rule_is_resumed() {
     assert_eq!(content(&folder.join("runs/stopped")).0["svamp"].len(), 18);
 }
 
+/// With data that is not built in, `wiki` and `rank` of HotpotQA have no default backend.
+#[test]
+fn backends_are_required_only_where_a_configuration_calls_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for name in ["gsm8k", "hotpotqa"] {
+        let benchmark = lumos_benchmarks::get(name).unwrap();
+        let data = folder.join("data").join(benchmark.data_file());
+        fs::create_dir_all(data.parent().unwrap()).unwrap();
+        let sample = Path::new("benchmarks/samples").join(name).with_extension(data.extension().unwrap());
+        fs::copy(repository(sample.to_str().unwrap()), &data).unwrap();
+    }
+    for name in ["a", "b"] {
+        let page = json!({"title": name, "text": "A page."});
+        fs::write(folder.join(name).with_extension("jsonl"), format!("{page}\n")).unwrap();
+    }
+    let plan = |settings: &str| {
+        sweep(folder, &format!("data = 'data'\nlimit = 2\nmodels = ['checkpoints/step-*']\n{settings}"));
+        run(folder, "--dry-run --json")
+    };
+    let rule =
+        |model: &str, tools: &str| format!("[[override]]\nmatch.model = '{model}'\ntools = {{ {tools} }}\n");
+    let tools = |planned: &Value| {
+        let tools = planned["tools"].as_object().unwrap().iter();
+        tools.map(|(tool, backend)| format!("{tool}={}", backend.as_str().unwrap())).collect::<Vec<_>>()
+    };
+
+    // Each configuration has them from a rule.
+    let first = rule("step-2", "wiki = 'corpus:a.jsonl', rank = 'bm25'");
+    let second = rule("step-10", "wiki = 'corpus:b.jsonl', rank = 'bm25'");
+    let document = plan(&format!("tasks = ['hotpotqa']\n{first}{second}")).ok().json();
+    for (number, corpus) in ["wiki=corpus:a.jsonl#", "wiki=corpus:b.jsonl#"].into_iter().enumerate() {
+        let tools = tools(&document["configurations"][number]);
+        assert_eq!(tools[..2], ["maths=native", "rank=bm25"]);
+        assert!(tools.len() == 3 && tools[2].starts_with(corpus), "{tools:?}");
+    }
+
+    // HotpotQA runs only without tools.
+    let lists = "tasks = ['gsm8k', 'hotpotqa']\nformulation = ['iterative', 'cot']\n";
+    let excluded = "[[exclude]]\ntask = 'hotpotqa'\nformulation = 'iterative'\n";
+    let document = plan(&format!("{lists}{excluded}")).ok().json();
+    for planned in document["configurations"].as_array().unwrap() {
+        let label = (planned["benchmark"].as_str().unwrap(), planned["formulation"].as_str().unwrap());
+        match label {
+            ("gsm8k", "iterative") => assert_eq!(tools(planned), ["maths=native"]),
+            ("gsm8k" | "hotpotqa", "cot") => assert!(tools(planned).is_empty(), "{planned}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    // A configuration without a rule, or without a backend in its rule, lacks them.
+    plan(&format!("tasks = ['hotpotqa']\n{first}")).exits(2).reports([
+        "2 tools have no backend",
+        "rank (called by hotpotqa): no backend is set",
+        "wiki (called by hotpotqa): no backend is set",
+    ]);
+    let second = rule("step-10", "wiki = 'corpus:b.jsonl'");
+    let ended = plan(&format!("tasks = ['hotpotqa']\n{first}{second}")).exits(2);
+    ended.reports(["tool `rank` has no backend", "rank (called by hotpotqa): no backend is set"]);
+    plan(lists).exits(2).reports(["wiki (called by hotpotqa): no backend is set"]);
+}
+
 #[test]
 fn a_sweep_without_rules_is_the_run_of_its_flags() {
     let folder = tempfile::tempdir().unwrap();

@@ -87,6 +87,13 @@ impl ResolvedSpec {
         self.overrides.iter().map(plain).filter(OverrideRule::has_settings).collect()
     }
 
+    /// Whether a configuration of a benchmark calls a tool with the backend of the run: no rule sets another one.
+    pub fn needs_backend(&self, task: &str, tool: &str) -> bool {
+        self.cells()
+            .filter(|(_, cell)| cell.task == task && cell.formulation.calls_tools())
+            .any(|(_, cell)| !self.settings_of(&cell).tools.contains_key(tool))
+    }
+
     /// Returns the items of a benchmark that any of its configurations needs.
     pub fn needed_items(&self, task: &str) -> ItemChoice {
         let choice = self.items.get(task).cloned().unwrap_or(ItemChoice::All);

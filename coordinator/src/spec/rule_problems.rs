@@ -391,6 +391,22 @@ mod tests {
     }
 
     #[test]
+    fn backends_are_needed_where_tools_are_called_and_no_rule_sets_them() {
+        let needed = |rules: &str| {
+            let spec = sweep(rules).resolve_against(&known()).unwrap();
+            ["gsm8k", "hotpotqa"].map(|task| spec.needs_backend(task, "maths"))
+        };
+        let rule = |filter: &str| format!("[[override]]\nmatch.{filter}\ntools = {{ maths = 'wolfram' }}\n");
+        assert_eq!(needed(""), [true, true]);
+        assert_eq!(needed("[[exclude]]\ntask = 'hotpotqa'\nformulation = 'iterative'"), [true, false]);
+        assert_eq!(needed(&rule("task = 'hotpotqa'")), [true, false]);
+        assert_eq!(needed(&rule("model = 'a'")), [true, true]);
+        let both = rule("model = 'a'") + &rule("model = 'b'");
+        assert_eq!(needed(&both), [false, false]);
+        assert_eq!(needed(&both.replace("maths", "rank")), [true, true]);
+    }
+
+    #[test]
     fn only_rules_that_affect_results_change_the_name() {
         let name = |rules: &str| sweep(rules).resolve_against(&known()).unwrap().name;
         let rule = |setting: &str| format!("[[override]]\nmatch.task = 'gsm8k'\n{setting}");
