@@ -16,6 +16,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use minijinja::machinery::{
@@ -172,8 +173,13 @@ impl Template {
         BUDGET.set(budget);
         LEFT.set(budget);
         READABLE.set(budget.saturating_mul(READS_PER_BYTE));
+        let instructions = metered(&instructions);
         let mut output = make_string_output(&mut text);
-        eval(&self.environment, &metered(&instructions), context, &blocks, &mut output, AutoEscape::None)?;
+        let rendering =
+            || eval(&self.environment, &instructions, context, &blocks, &mut output, AutoEscape::None);
+        // minijinja divides by zero for `loop.cycle()` and `1 is divisibleby(0)`.
+        catch_unwind(AssertUnwindSafe(rendering))
+            .map_err(|_| Error::new(ErrorKind::InvalidOperation, "rendering panicked"))??;
         Ok(text)
     }
 
@@ -723,6 +729,13 @@ mod tests {
             let source = format!("{long}{{% for i in range(9000) %}}{{% set x = {step} %}}{{% endfor %}}");
             let error = render(&source).err().unwrap_or_else(|| panic!("{step}")).to_string();
             assert!(error.contains("reads more than"), "{step}: {error}");
+        }
+    }
+
+    #[test]
+    fn panics_are_errors() {
+        for source in ["{% for i in [1] %}{{ loop.cycle() }}{% endfor %}", "{{ 1 is divisibleby(0) }}"] {
+            assert!(render(source).is_err(), "{source}");
         }
     }
 

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Around;
 use super::announce::close_shards;
+use super::worker_registry::first_of;
 use crate::dispatch::Command;
 
 /// Interval at which completion is checked.
@@ -66,7 +67,10 @@ pub(super) async fn drain(around: Around, drain: CancellationToken) {
 fn left_over(around: &Around) -> String {
     match around.registry().holders(&around.run) {
         holders if holders.is_empty() => "results are still on the NATS server".to_owned(),
-        holders => format!("workers still hold units ({})", holders.join(", ")),
+        holders => {
+            let named = first_of(holders.iter().map(String::as_str), ", ");
+            format!("workers still hold units ({named})")
+        }
     }
 }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use lumos_tasks::{Reminder, stall_message};
 
+use super::worker_registry::first_of;
+
 /// State of a run without progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Situation {
@@ -137,12 +139,10 @@ impl Wait {
                 return (what, format!("{hint} {address}"));
             }
             Self::Held { count, holders } => {
-                let more = holders.len().saturating_sub(NAMED);
-                let others = if more > 0 { format!(" and {more} others") } else { String::new() };
-                let named = holders.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+                let named = first_of(holders.iter().map(String::as_str), ", ");
                 let hint = "check the logs of these workers; units of a stopped worker are redelivered, and \
                             --stall-limit of a worker abandons an episode without a reply";
-                (format!("{count} units that workers hold: {named}{others}"), hint)
+                (format!("{count} units that workers hold: {named}"), hint)
             }
             Self::Queued { count, workers } => {
                 let what = format!("{count} queued units that none of {workers} workers requests");
@@ -157,9 +157,6 @@ impl Wait {
         (what, hint.to_owned())
     }
 }
-
-/// Maximum number of workers named in a message.
-const NAMED: usize = 4;
 
 /// Warns about a wait if a warning is due.
 pub(super) fn remind(reminder: &mut Reminder, silence: Duration, wait: impl FnOnce() -> Wait, address: &str) {

@@ -42,7 +42,7 @@ const MOST_BYTES: usize = 128 << 20;
 /// Maximum number of refusals kept per worker, and maximum length of one in bytes.
 const MOST_REFUSALS: usize = 16;
 const LONGEST_REFUSAL: usize = 1024;
-/// Maximum number of refusals named in a message.
+/// Maximum number of refusals or workers named in a message.
 const NAMED: usize = 4;
 
 /// Maximum concurrency counted per worker, because the number of published units depends on it.
@@ -176,9 +176,7 @@ impl WorkerRegistry {
     pub(super) fn refusals(&self) -> String {
         let refusals = self.members.values().flat_map(|member| &member.notice.refusals);
         let refusals: BTreeSet<&str> = refusals.map(String::as_str).collect();
-        let named: Vec<&str> = refusals.iter().copied().take(NAMED).collect();
-        let (more, named) = (refusals.len() - named.len(), named.join("; "));
-        if more > 0 { format!("{named}; and {more} more") } else { named }
+        first_of(refusals.into_iter(), "; ")
     }
 
     /// Leases of a run held by live workers.
@@ -208,6 +206,13 @@ impl WorkerRegistry {
         let fresh = self.members.values().all(|member| member.heard > since && member.notice.spooled == 0);
         fresh && self.held(run).next().is_none()
     }
+}
+
+/// Lists the first texts, and the number of others.
+pub(super) fn first_of<'a>(texts: impl ExactSizeIterator<Item = &'a str>, separator: &str) -> String {
+    let more = texts.len().saturating_sub(NAMED);
+    let named = texts.take(NAMED).collect::<Vec<_>>().join(separator);
+    if more > 0 { format!("{named}{separator}and {more} more") } else { named }
 }
 
 #[cfg(test)]
