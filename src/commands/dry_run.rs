@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
-use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
+use lumos_coordinator::manifest::{Manifest, ManifestError, PlannedConfiguration};
 use lumos_coordinator::spec::StopRule;
 use lumos_engine::bench::BenchReport;
 use lumos_reports::thousands;
@@ -140,10 +140,11 @@ pub(crate) async fn run(arguments: &RunArgs) -> CommandResult {
         Ok(found) if found.identity == manifest.identity => true,
         // Returns the error with the differences.
         Ok(_) => manifest.open_or_create(&folder).map_err(manifest_failure)?.is_some(),
-        Err(_) => {
+        Err(ManifestError::Missing { .. }) => {
             check_vacant(&folder)?;
             false
         }
+        Err(_) => false,
     };
     let out = io::stdout().lock();
     if arguments.output.json {

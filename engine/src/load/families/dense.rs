@@ -8,7 +8,7 @@ use crate::load::config::{Problem, RawConfig};
 /// The window of Mistral's configuration class.
 const MISTRAL_WINDOW: usize = 4096;
 /// The window of Qwen's configuration classes.
-pub(super) const QWEN_WINDOW: usize = 4096;
+const QWEN_WINDOW: usize = 4096;
 /// The first layer with a window in Qwen's configuration classes.
 const QWEN_FIRST_WINDOW: usize = 28;
 
@@ -46,10 +46,14 @@ pub(super) fn qwen3(raw: &RawConfig, problem: &Problem<'_>) -> Result<ModelConfi
 
 /// Windows are off unless `use_sliding_window` is set, and then start with `max_window_layers`.
 fn qwen_windows(config: &mut ModelConfig, raw: &RawConfig, problem: &Problem<'_>) -> Result<(), LoadError> {
-    let used = raw.use_sliding_window.unwrap_or(false);
-    let window = raw.sliding_window.unwrap_or(Some(QWEN_WINDOW)).filter(|_| used);
     let first = raw.max_window_layers.unwrap_or(QWEN_FIRST_WINDOW);
-    set_windows(config, raw, problem, window, |layer| layer >= first)
+    set_windows(config, raw, problem, qwen_window(raw), |layer| layer >= first)
+}
+
+/// The window, if `use_sliding_window` is set.
+pub(super) fn qwen_window(raw: &RawConfig) -> Option<usize> {
+    let used = raw.use_sliding_window.unwrap_or(false);
+    raw.sliding_window.unwrap_or(Some(QWEN_WINDOW)).filter(|_| used)
 }
 
 /// Phi-3, Phi-3.5, Phi-4 and Phi-4-mini.

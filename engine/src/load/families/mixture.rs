@@ -1,6 +1,6 @@
 //! Mixtures of experts: Mixtral and Qwen3-MoE.
 
-use super::dense::QWEN_WINDOW;
+use super::dense::qwen_window;
 use super::{DEFAULTS, Defaults, biases, plain, set_windows};
 use crate::error::LoadError;
 use crate::load::block::{Biases, ExpertConfig, ExpertNames, Family, FeedForward, ModelConfig, QueryKeyNorm};
@@ -26,9 +26,7 @@ pub(super) fn qwen3_moe(raw: &RawConfig, problem: &Problem<'_>) -> Result<ModelC
     config.block.biases = Biases { feed_forward: false, ..biases(raw) };
     config.block.query_key_norm = QueryKeyNorm::PerHead;
     // Unlike in Qwen2 and Qwen3, `max_window_layers` has no effect.
-    let used = raw.use_sliding_window.unwrap_or(false);
-    let window = raw.sliding_window.unwrap_or(Some(QWEN_WINDOW)).filter(|_| used);
-    set_windows(&mut config, raw, problem, window, |_| true)?;
+    set_windows(&mut config, raw, problem, qwen_window(raw), |_| true)?;
     let (count, active) = experts(raw, problem, 128, 8)?;
     let width = raw.moe_intermediate_size.unwrap_or(768);
     let normalised = raw.norm_topk_prob.unwrap_or(false);
