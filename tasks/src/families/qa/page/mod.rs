@@ -53,7 +53,7 @@ pub enum WikiPage {
         /// Its first sentences, at most [`MOST_SENTENCES`].
         sentences: Vec<String>,
     },
-    /// The page's text cannot be read (escapes, in paper behaviour only, or a limit), or there is no page at
+    /// The page's text cannot be read (escapes, in paper behaviour only, or a limit), or no page exists at
     /// such an address: the original raises.
     Unreadable {
         /// The reason, for people.
