@@ -2,15 +2,15 @@
 //!
 //! minijinja counts steps only, and one step can double a string (`x ~ x`), multiply it (`replace`, `indent`,
 //! `join`, `*`) or copy a literal in a loop's body. [`Template`] therefore charges every value that a
-//! template builds, and all text that it writes, to a [budget]. The compiled instructions are
-//! [rewritten](metered) so that each one that builds a value is followed by a charge, and operations whose result can be
+//! template builds, and all text that it writes, to a [budget](mod@budget). The compiled instructions are
+//! [rewritten](mod@metered) so that each one that builds a value is followed by a charge, and operations whose result can be
 //! much larger than their operands are estimated before they run. Values that are nested too deeply are also
 //! rejected, since printing or dropping them would exhaust the stack.
 //!
 //! One step can also read a long value for a short result (`s.count('a')`, `x in list`). Operands of comparisons,
 //! filters, tests and methods are therefore charged to a second budget before they are read.
 //!
-//! minijinja's parser and compiler recurse for each operator, so long tags are [rejected](tokens) before they are parsed.
+//! minijinja's parser and compiler recurse for each operator, so long tags are [rejected](mod@tokens) before they are parsed.
 //!
 //! The rewriting uses minijinja's unstable machinery, so `Cargo.toml` pins its exact version.
 
