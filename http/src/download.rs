@@ -1,11 +1,12 @@
 //! Downloads a file: resumes a partial one, verifies its size and checksum, and moves it into place.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use reqwest::StatusCode;
 use reqwest::header::CONTENT_RANGE;
+use sha1::{Digest as _, Sha1};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -15,6 +16,35 @@ use crate::{HttpClient, HttpError, HttpRequest};
 /// Downloads of a file with the wrong content before the download fails. The first may have resumed an old partial
 /// file.
 const ROUNDS: usize = 2;
+/// Bytes by which the file must grow to restart the count of retries. With a smaller value, a server that closes each
+/// connection early would be retried almost without limit.
+const PROGRESS: u64 = if cfg!(test) { 1 } else { 1 << 20 };
+
+/// Hash of a file's content in lowercase hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DownloadHash<'a> {
+    /// SHA-256.
+    Sha256(&'a str),
+    /// Hash by which git identifies the content (`git hash-object`): SHA-1 of its size and itself.
+    GitBlob(&'a str),
+}
+
+impl<'a> DownloadHash<'a> {
+    /// Returns the digits.
+    pub fn digits(self) -> &'a str {
+        match self {
+            Self::Sha256(digits) | Self::GitBlob(digits) => digits,
+        }
+    }
+
+    /// Returns the digits of the same kind of hash of a file.
+    fn of_file(self, path: &Path) -> io::Result<String> {
+        match self {
+            Self::Sha256(_) => sha256_of_file(path),
+            Self::GitBlob(_) => git_blob_of_file(path),
+        }
+    }
+}
 
 /// A file to download.
 #[derive(Clone, Copy)]
@@ -27,8 +57,8 @@ pub struct HttpDownload<'a> {
     pub destination: &'a Path,
     /// Size in bytes, if it is known.
     pub bytes: Option<u64>,
-    /// SHA-256 in lowercase hexadecimal digits, if it is known.
-    pub sha256: Option<&'a str>,
+    /// Hash of the content, if it is known.
+    pub hash: Option<DownloadHash<'a>>,
 }
 
 /// Error of a download.
@@ -46,9 +76,9 @@ pub enum DownloadError {
         source: io::Error,
     },
     /// The content is not the expected one. The file was deleted.
-    #[error("the file has SHA-256 {found}")]
+    #[error("the file has the hash {found}")]
     Damaged {
-        /// SHA-256 of the content, or a description with its size if only the size is known.
+        /// Hash of the content, or a description with its size if only the size is known.
         found: String,
     },
 }
@@ -61,8 +91,9 @@ impl DownloadError {
 }
 
 impl HttpClient {
-    /// Downloads a file, with retries that resume where the last attempt ended. `progress` gets the number of bytes
-    /// present, and the total if it is known. Returns the size in bytes.
+    /// Downloads a file, with retries that resume where the last attempt ended. The count of retries restarts whenever
+    /// the file has grown by 1 MiB since the last restart. `progress` gets the number of bytes present, and the total
+    /// if it is known. Returns the size in bytes.
     ///
     /// Files are written and hashed on the calling thread, which must not be one of a runtime with other tasks.
     ///
@@ -77,18 +108,30 @@ impl HttpClient {
         let mut damaged = String::new();
         for _ in 0..ROUNDS {
             let mut retries = Retries::new(self, url, false);
+            // Length at the last restart. A server that does not resume sends the same beginning each time, which is
+            // no growth.
+            let mut counted_from = length(partial);
             while let Err(error) = self.resume(file, &mut progress).await {
-                match error {
-                    DownloadError::Http(error) => retries.pause(error).await?,
-                    error => return Err(error),
+                let DownloadError::Http(error) = error else { return Err(error) };
+                let have = length(partial);
+                if have >= counted_from + PROGRESS {
+                    counted_from = have;
+                    retries = Retries::new(self, url, false);
                 }
+                retries.pause(error).await?;
             }
             let bytes = fs::metadata(partial).map_err(DownloadError::local(partial))?.len();
-            let found = match file.sha256 {
-                Some(_) => sha256_of_file(partial).map_err(DownloadError::local(partial))?,
-                None => format!("unknown, {bytes} bytes"),
+            let (is_right, found) = match file.hash {
+                Some(hash) => {
+                    let found = hash.of_file(partial).map_err(DownloadError::local(partial))?;
+                    (found == hash.digits(), found)
+                }
+                None => {
+                    let is_right = file.bytes.is_none_or(|expected| expected == bytes);
+                    (is_right, format!("unknown, {bytes} bytes"))
+                }
             };
-            if file.sha256.map_or(file.bytes.is_none_or(|expected| expected == bytes), |hash| hash == found) {
+            if is_right {
                 fs::rename(partial, destination).map_err(DownloadError::local(destination))?;
                 return Ok(bytes);
             }
@@ -104,7 +147,7 @@ impl HttpClient {
         HttpDownload { url, partial, bytes, .. }: HttpDownload<'_>,
         progress: &mut impl FnMut(u64, Option<u64>),
     ) -> Result<(), DownloadError> {
-        let have = fs::metadata(partial).map_or(0, |metadata| metadata.len());
+        let have = length(partial);
         if have > 0 && bytes == Some(have) {
             return Ok(());
         }
@@ -139,6 +182,27 @@ impl HttpClient {
             return Err(HttpError::again("the connection was closed before the end of the file").into());
         }
         Ok(())
+    }
+}
+
+/// Returns the length of a file, or 0 if it cannot be read.
+fn length(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+/// Returns git's hash of a file in hexadecimal digits.
+fn git_blob_of_file(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    let mut hasher = Sha1::new_with_prefix(format!("blob {}\0", file.metadata()?.len()));
+    let mut file = BufReader::new(file);
+    loop {
+        let read = file.fill_buf()?;
+        if read.is_empty() {
+            return Ok(hex::encode(hasher.finalize()));
+        }
+        hasher.update(read);
+        let length = read.len();
+        file.consume(length);
     }
 }
 
@@ -227,10 +291,15 @@ mod tests {
         let url = format!("http://{}/file", listener.local_addr().unwrap());
         let app = Router::new().route("/file", get(serve)).with_state(server.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });
-        let first_pause = Duration::from_millis(5);
-        let client = HttpClient::new(HttpSettings { timeout: None, first_pause, ..HttpSettings::default() });
         let sha256 = hex::encode(Sha256::digest(CONTENT));
-        Fixture { server, client: client.unwrap(), url, sha256, folder: tempfile::tempdir().unwrap() }
+        let folder = tempfile::tempdir().unwrap();
+        Fixture { server, client: client(HttpSettings::default().retries), url, sha256, folder }
+    }
+
+    fn client(retries: usize) -> HttpClient {
+        let first_pause = Duration::from_millis(5);
+        let settings = HttpSettings { timeout: None, retries, first_pause, ..HttpSettings::default() };
+        HttpClient::new(settings).unwrap()
     }
 
     impl Fixture {
@@ -239,12 +308,16 @@ mod tests {
         }
 
         async fn download(&self) -> Result<u64, DownloadError> {
+            self.download_with(DownloadHash::Sha256(&self.sha256)).await
+        }
+
+        async fn download_with(&self, hash: DownloadHash<'_>) -> Result<u64, DownloadError> {
             let file = HttpDownload {
                 url: &self.url,
                 partial: &self.path("file.part"),
                 destination: &self.path("file"),
                 bytes: None,
-                sha256: Some(&self.sha256),
+                hash: Some(hash),
             };
             let mut last = 0;
             let downloaded = self.client.download(file, |written, _| last = written).await;
@@ -274,6 +347,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn retries_are_counted_from_the_last_progress() {
+        // 10, 15, 17, 18 and 19 bytes, then all.
+        let server = Server { broken: 5, ranges: true, ..Server::default() };
+        let site = Fixture { client: client(1), ..start(server).await };
+        assert_eq!(site.download().await.unwrap(), 20);
+        assert_eq!(fs::read(site.path("file")).unwrap(), CONTENT);
+        // The same 10 bytes each time.
+        let server = Server { broken: u32::MAX, ranges: false, ..Server::default() };
+        let site = Fixture { client: client(1), ..start(server).await };
+        let error = site.download().await.unwrap_err();
+        assert!(matches!(error, DownloadError::Http(_)), "{error}");
+        assert_eq!(site.requests(), 2);
+    }
+
+    #[tokio::test]
     async fn a_partial_file_that_is_complete_or_wrong_is_detected() {
         let site = start(Server { ranges: true, ..Server::default() }).await;
         fs::write(site.path("file.part"), &CONTENT[..15]).unwrap();
@@ -283,6 +371,20 @@ mod tests {
         site.download().await.unwrap();
         assert_eq!(site.requests(), 3, "the old partial file, then the whole file");
         assert_eq!(fs::read(site.path("file")).unwrap(), CONTENT);
+    }
+
+    #[tokio::test]
+    async fn a_file_is_verified_by_its_git_hash() {
+        let site = start(Server { ranges: true, ..Server::default() }).await;
+        // As `git hash-object` prints it.
+        let digits = "4b96cf430e4f0dbd471328a114783194b4482731";
+        fs::write(site.path("file.part"), "an earlier version").unwrap();
+        site.download_with(DownloadHash::GitBlob(digits)).await.unwrap();
+        assert_eq!(site.requests(), 2, "the old partial file, then the whole file");
+        assert_eq!(fs::read(site.path("file")).unwrap(), CONTENT);
+        let other = "0".repeat(40);
+        let error = site.download_with(DownloadHash::GitBlob(&other)).await.unwrap_err();
+        assert!(matches!(&error, DownloadError::Damaged { found } if found == digits), "{error}");
     }
 
     #[tokio::test]

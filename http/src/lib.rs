@@ -20,7 +20,7 @@ mod server;
 pub use access::{AccessPolicy, AccessRefusal};
 pub use api_key::ApiKey;
 pub use client::{HttpClient, HttpSettings, RedirectRule};
-pub use download::{DownloadError, HttpDownload, sha256_of_file};
+pub use download::{DownloadError, DownloadHash, HttpDownload, sha256_of_file};
 pub use hosts::{AllowedHosts, host_and_port, is_loopback, is_private};
 pub use key::ServerKey;
 pub use limiter::{ConcurrencyBounds, LimiterSummary, ServerLoad};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use lumos_benchmarks::Benchmark;
-use lumos_http::{DownloadError, HttpClient, HttpDownload, HttpSettings, sha256_of_file};
+use lumos_http::{DownloadError, DownloadHash, HttpClient, HttpDownload, HttpSettings, sha256_of_file};
 use lumos_tools::sessions::sql::{Imported, MySqlSettings, SAMPLES, into_mysql, into_sqlite};
 
 use crate::cli::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs};
@@ -67,7 +67,7 @@ pub(crate) async fn fetch(arguments: &FetchArgs, quiet: bool) -> CommandResult {
                 partial: &destination.with_added_extension("part"),
                 destination: &destination,
                 bytes: None,
-                sha256: Some(source.sha256),
+                hash: Some(DownloadHash::Sha256(source.sha256)),
             };
             let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::no_length() };
             if let Ok(style) =
@@ -106,7 +106,7 @@ async fn download(
     }
     if !force && destination.try_exists().map_err(DownloadError::local(destination))? {
         let found = sha256_of_file(destination).map_err(DownloadError::local(destination))?;
-        if file.sha256 == Some(found.as_str()) {
+        if file.hash == Some(DownloadHash::Sha256(&found)) {
             return Ok(None);
         }
     }
@@ -129,7 +129,7 @@ fn download_failure(error: DownloadError, file: HttpDownload<'_>) -> Failure {
         DownloadError::Http(error) => anyhow!("failed to download `{url}`: {error}"),
         DownloadError::Damaged { found } => anyhow!(
             "`{url}` has SHA-256 {found}, expected {}: the downloaded file was deleted; the source may have changed",
-            file.sha256.unwrap_or_default()
+            file.hash.map_or("", DownloadHash::digits)
         ),
     };
     Failure::from(failed)
@@ -199,7 +199,7 @@ mod tests {
             partial: &partial,
             destination: &path,
             bytes: None,
-            sha256: Some(SHA256),
+            hash: Some(DownloadHash::Sha256(SHA256)),
         };
         let error = download(&client, file, false, |_, _| {}).await.unwrap_err();
         let failure = download_failure(error, file);

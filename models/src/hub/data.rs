@@ -56,8 +56,7 @@ pub(super) async fn fetch(site: &Site, name: &HubName, file: &str) -> Result<Hub
     let pinned = name.at(listing.commit());
     transfer::ensure(site, &layout, &pinned, file).await?;
     if name.commit().is_none() {
-        let cache = &site.settings.cache;
-        layout.note(name.revision(), listing.commit()).map_err(HubError::file(cache.clone()))?;
+        layout.note(name.revision(), listing.commit());
     }
     Ok(at(listing.commit()))
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use lumos_engine::LoadError;
 use thiserror::Error;
 
 use super::name::RepositoryKind;
@@ -142,9 +143,24 @@ pub enum HubError {
         /// Time over which the rate is measured, in seconds.
         seconds: u64,
     },
+    /// A download was interrupted, and its retries failed as well.
+    #[error(
+        "download of {file} of {id} from {host} was interrupted: {message}; hint: check the network and try again; \
+         the download resumes where it stopped"
+    )]
+    Interrupted {
+        /// The model or data set.
+        id: String,
+        /// The file.
+        file: String,
+        /// The hub.
+        host: String,
+        /// Cause of the failure.
+        message: String,
+    },
     /// A file does not match the hash that the hub announced.
     #[error(
-        "checksum mismatch: {file} of {id} was downloaded twice with sha256 {found}, expected {expected}; \
+        "checksum mismatch: {file} of {id} was downloaded twice with the hash {found}, expected {expected}; \
          the file was not kept"
     )]
     Damaged {
@@ -177,6 +193,9 @@ pub enum HubError {
         /// The system's error.
         source: io::Error,
     },
+    /// The index of the weights is invalid.
+    #[error(transparent)]
+    Index(Box<LoadError>),
     /// The model has no weights that the engine supports.
     #[error(
         "unsupported model {id}: no weights as safetensors, pytorch_model*.bin or GGUF, and no LoRA adapter"

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lumos_engine::shard_names;
 
+use super::listing::INDEX_SUFFIX;
 use super::name::HubName;
 
 /// Cache folders of one model or data set.
@@ -58,9 +59,11 @@ impl Layout {
         self.root().join("refs").join(revision)
     }
 
-    /// Records the commit of a branch or tag.
-    pub(super) fn note(&self, revision: &str, commit: &str) -> io::Result<()> {
-        write(&self.reference(revision), commit)
+    /// Records the commit of a branch or tag, if the cache can be written.
+    pub(super) fn note(&self, revision: &str, commit: &str) {
+        if self.noted(revision).as_deref() != Some(commit) {
+            record(&self.reference(revision), commit);
+        }
     }
 
     /// Returns the recorded commit of a branch or tag.
@@ -89,16 +92,20 @@ impl Layout {
         }
     }
 
-    /// Records that all files of a commit are downloaded.
-    pub(super) fn complete(&self, commit: &str, files: &[String]) -> io::Result<()> {
-        write(&self.list(commit), &files.join("\n"))
+    /// Records that all files of a commit are downloaded, if the cache can be written.
+    pub(super) fn complete(&self, commit: &str, files: &[String]) {
+        record(&self.list(commit), &files.join("\n"));
     }
 
-    /// Returns the commit's folder if it was recorded as complete and all of its recorded files still exist.
+    /// Returns the commit's folder if it was recorded as complete, and all of its recorded files and the shards of its
+    /// index exist.
     pub(super) fn completed(&self, commit: &str) -> Option<PathBuf> {
         let files = fs::read_to_string(self.list(commit)).ok()?;
         let folder = self.snapshot(commit);
-        files.lines().all(|file| folder.join(file).is_file()).then_some(folder)
+        let exists = |file: &str| {
+            folder.join(file).is_file() && (!file.ends_with(INDEX_SUFFIX) || has_shards(&folder, file))
+        };
+        files.lines().all(exists).then_some(folder)
     }
 
     /// Returns the commit's folder if it contains a file.
@@ -113,14 +120,25 @@ impl Layout {
         let folder = self.snapshot(commit);
         let has = |file: &str| folder.join(file).is_file();
         let tokenizer = has("tokenizer.json") || has("tokenizer.model");
-        let weights = ["model.safetensors", "pytorch_model.bin"].into_iter().any(|file| {
-            has(file)
-                || shard_names(&folder.join(format!("{file}.index.json")))
-                    .is_ok_and(|shards| shards.iter().all(|shard| has(shard)))
-        });
+        let weights = ["model.safetensors", "pytorch_model.bin"]
+            .into_iter()
+            .any(|file| has(file) || has_shards(&folder, &format!("{file}{INDEX_SUFFIX}")));
         let adapter =
             has("adapter_config.json") && (has("adapter_model.safetensors") || has("adapter_model.bin"));
         ((has("config.json") && tokenizer && weights) || adapter).then_some(folder)
+    }
+}
+
+/// Whether a folder contains the index, and the shards that it names.
+fn has_shards(folder: &Path, index: &str) -> bool {
+    let shards = shard_names(&folder.join(index));
+    shards.is_ok_and(|shards| shards.iter().all(|shard| folder.join(shard).is_file()))
+}
+
+/// Writes a small file that saves later requests. Failures are ignored, because a read-only cache may be complete.
+fn record(path: &Path, text: &str) {
+    if let Err(error) = write(path, text) {
+        tracing::debug!(path = %path.display(), %error, "failed to write to the hub cache");
     }
 }
 
@@ -175,10 +193,10 @@ mod tests {
         let nested =
             cache.path().join("datasets--org--model/snapshots").join(COMMIT).join("data/part/test.json");
         assert_eq!(fs::read_to_string(nested).unwrap(), "[]");
-        layout.note("refs/pr/1", COMMIT).unwrap();
+        layout.note("refs/pr/1", COMMIT);
         assert_eq!(layout.noted("refs/pr/1").as_deref(), Some(COMMIT));
         assert_eq!(layout.noted("main"), None);
-        layout.complete(COMMIT, &["config.json".to_owned()]).unwrap();
+        layout.complete(COMMIT, &["config.json".to_owned()]);
         assert_eq!(layout.completed(COMMIT), Some(layout.snapshot(COMMIT)));
         // A dangling link is replaced.
         fs::remove_file(layout.blob("ab")).unwrap();

@@ -4,6 +4,8 @@ use serde::Deserialize;
 
 use super::name::{is_commit, is_gguf};
 
+/// Suffix of an index file, after the name of the unsharded weights file.
+pub(super) const INDEX_SUFFIX: &str = ".index.json";
 /// Files that the engine reads in addition to the weights.
 const SMALL: [&str; 8] = [
     "config.json",
@@ -54,48 +56,33 @@ impl Listing {
     }
 
     /// Returns the files that the engine needs, weights last: safetensors, or PyTorch files if there are
-    /// none, and the files of a LoRA adapter. Empty if there are no weights.
+    /// none, and the files of a LoRA adapter. Of weights in shards it returns the index, which names them.
+    /// Empty if there are no weights.
     pub(super) fn wanted(&self) -> Vec<String> {
-        let names: Vec<&str> = self.siblings.iter().map(|file| file.rfilename.as_str()).collect();
-        // Shards are named model-00001-of-00002.safetensors. The index lists them.
-        let weights = |stem: &str, extension: &str| -> Vec<&str> {
-            let whole = format!("{stem}.{extension}");
-            let index = format!("{whole}.index.json");
-            let is_part = |name: &str| {
-                name.starts_with(&format!("{stem}-")) && name.ends_with(&format!(".{extension}"))
-            };
-            let parts: Vec<&str> =
-                names.iter().copied().filter(|name| is_plain(name) && is_part(name)).collect();
-            // transformers reads the whole file, if there is one, and ignores the index.
-            if let Some(whole) = names.iter().copied().find(|name| *name == whole) {
-                return vec![whole];
-            }
-            let index = names.iter().copied().find(|name| *name == index);
-            index.map_or(Vec::new(), |index| [vec![index], parts].concat())
-        };
-        let mut weights = Some(weights("model", "safetensors"))
-            .filter(|files| !files.is_empty())
-            .unwrap_or_else(|| weights("pytorch_model", "bin"));
-        weights.extend(adapter(&names));
+        let names: Vec<&str> = self.files().collect();
+        // transformers reads the whole file, if there is one, and ignores the index.
+        let weights =
+            |whole: &str| find(&names, whole).or_else(|| find(&names, &format!("{whole}{INDEX_SUFFIX}")));
+        let weights = weights("model.safetensors").or_else(|| weights("pytorch_model.bin"));
+        let weights: Vec<&str> = weights.into_iter().chain(adapter(&names)).collect();
         if weights.is_empty() {
             return Vec::new();
         }
-        weights.dedup();
         let small = SMALL.into_iter().filter(|name| names.contains(name));
         small.chain(weights).map(str::to_owned).collect()
     }
 }
 
-/// Returns the files of a LoRA adapter, if there is one.
-fn adapter<'a>(names: &[&'a str]) -> Vec<&'a str> {
-    let find = |wanted: &str| names.iter().copied().find(|name| *name == wanted);
-    let weights = find("adapter_model.safetensors").or_else(|| find("adapter_model.bin"));
-    find("adapter_config.json").zip(weights).map_or(Vec::new(), |(config, weights)| vec![config, weights])
+/// Returns a name from a list, if the list contains it.
+fn find<'a>(names: &[&'a str], wanted: &str) -> Option<&'a str> {
+    names.iter().copied().find(|name| *name == wanted)
 }
 
-/// Whether a name is that of a file directly in the folder.
-fn is_plain(name: &str) -> bool {
-    !name.starts_with('.') && !name.contains(['/', '\\'])
+/// Returns the files of a LoRA adapter, if there is one.
+fn adapter<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    let weights = find(names, "adapter_model.safetensors").or_else(|| find(names, "adapter_model.bin"));
+    let config = find(names, "adapter_config.json");
+    config.zip(weights).map_or(Vec::new(), |(config, weights)| vec![config, weights])
 }
 
 #[cfg(test)]
@@ -129,15 +116,9 @@ mod tests {
                 "pytorch_model-00002-of-00002.bin",
                 "pytorch_model.bin.index.json",
                 "training_args.bin",
-                "pytorch_model-/../../x.bin",
                 "config.json",
             ]),
-            [
-                "config.json",
-                "pytorch_model.bin.index.json",
-                "pytorch_model-00001-of-00002.bin",
-                "pytorch_model-00002-of-00002.bin"
-            ]
+            ["config.json", "pytorch_model.bin.index.json"]
         );
         let whole_and_shards = [
             "model.safetensors.index.json",

@@ -16,8 +16,10 @@ mod site;
 mod transfer;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use lumos_engine::shard_names;
 
 pub use cached::{CachedModel, cached};
 pub use error::HubError;
@@ -25,7 +27,7 @@ pub use name::{HubName, RepositoryKind};
 pub use settings::HubSettings;
 
 use layout::Layout;
-use listing::Listing;
+use listing::{INDEX_SUFFIX, Listing};
 use site::Site;
 
 /// Number of files that an error about a missing one lists.
@@ -182,19 +184,45 @@ async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
         Err(error) => return Err(error),
     };
     let listing = Listing::read(&body).map_err(|message| site.answer(&message))?;
-    let files = wanted(&listing, name, site)?;
+    let mut files = wanted(&listing, name, site)?;
     let pinned = name.at(listing.commit());
+    let folder = layout.snapshot(listing.commit());
     for file in &files {
         transfer::ensure(site, &layout, &pinned, file).await?;
     }
-    let cache = || site.settings.cache.clone();
+    for shard in shards(&listing, name, site, &folder, &files)? {
+        transfer::ensure(site, &layout, &pinned, &shard).await?;
+        files.push(shard);
+    }
     if name.commit().is_none() {
-        layout.note(name.revision(), listing.commit()).map_err(HubError::file(cache()))?;
+        layout.note(name.revision(), listing.commit());
     }
     if name.file().is_none() {
-        layout.complete(listing.commit(), &files).map_err(HubError::file(cache()))?;
+        layout.complete(listing.commit(), &files);
     }
-    Ok(here(listing.commit(), layout.snapshot(listing.commit())))
+    Ok(here(listing.commit(), folder))
+}
+
+/// Returns the names of the shards that the downloaded index lists; empty without an index. Fails if the hub lacks
+/// one of them.
+fn shards(
+    listing: &Listing,
+    name: &HubName,
+    site: &Site,
+    folder: &Path,
+    files: &[String],
+) -> Result<Vec<String>, HubError> {
+    let Some(index) = files.iter().find(|file| file.ends_with(INDEX_SUFFIX)) else { return Ok(Vec::new()) };
+    let shards = shard_names(&folder.join(index)).map_err(|error| HubError::Index(Box::new(error)))?;
+    match shards.iter().find(|shard| !listing.files().any(|file| file == *shard)) {
+        Some(missing) => Err(HubError::Missing {
+            id: name.id().to_owned(),
+            host: site.host(),
+            what: missing.clone(),
+            known: Vec::new(),
+        }),
+        None => Ok(shards),
+    }
 }
 
 /// Selects the files to download: the named file, the files that the engine needs, or the only GGUF file.

@@ -31,7 +31,7 @@ pub(super) struct Site {
 /// Metadata of a file, from a HEAD request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Hash of the content: SHA-256 for large files, git's hash for small ones.
+    /// Hash of the content: SHA-256 for large files, git's for small ones, which is shorter.
     pub(super) etag: String,
     /// Size in bytes.
     pub(super) bytes: Option<u64>,

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lumos_http::{DownloadError, HttpDownload};
+use lumos_http::{DownloadError, DownloadHash, HttpDownload};
 use tokio::sync::Notify;
 
 use super::error::HubError;
@@ -113,12 +113,14 @@ async fn download(
 ) -> Result<(), HubError> {
     let url = site.file_url(name, file);
     let (partial, destination) = (layout.partial(&head.etag), layout.blob(&head.etag));
+    let etag = head.etag.as_str();
+    let hash = if etag.len() == SHA256 { DownloadHash::Sha256(etag) } else { DownloadHash::GitBlob(etag) };
     let download = HttpDownload {
         url: &url,
         partial: &partial,
         destination: &destination,
         bytes: head.bytes,
-        sha256: Some(head.etag.as_str()).filter(|etag| etag.len() == SHA256),
+        hash: Some(hash),
     };
     let mut told: Option<Instant> = None;
     let (mut rate, too_slow) = (Rate::new(), Notify::new());
@@ -144,6 +146,13 @@ async fn download(
         }
     };
     downloaded.map(|_| ()).map_err(|error| match error {
+        // The hub can be reached: it sent the metadata of the file.
+        DownloadError::Http(error) if error.again && error.response.is_none() => HubError::Interrupted {
+            id: name.id().to_owned(),
+            file: file.to_owned(),
+            host: site.host(),
+            message: error.message,
+        },
         DownloadError::Http(error) => site.error(error, name, file),
         DownloadError::Local { path, source }
             if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>

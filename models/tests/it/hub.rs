@@ -18,6 +18,7 @@ use lumos_models::hub::{Hub, HubError, HubName, HubSettings};
 use lumos_models::{ModelsSettings, ServerKey};
 use lumos_tasks::{Formulation, Role};
 use serde_json::json;
+use sha1::{Digest as _, Sha1};
 use sha2::{Digest, Sha256};
 
 const TOKEN: &str = "hf_0123456789secret";
@@ -46,6 +47,11 @@ struct Site {
     hangs: Mutex<Option<&'static str>>,
     /// Origin of large files, which differs from the hub's.
     elsewhere: Mutex<String>,
+}
+
+/// Returns git's hash of a content, the ETag of small files.
+fn git_blob(content: &[u8]) -> String {
+    hex::encode(Sha1::new_with_prefix(format!("blob {}\0", content.len())).chain_update(content).finalize())
 }
 
 fn answer(status: u16) -> axum::http::response::Builder {
@@ -107,7 +113,7 @@ impl Site {
                 about.status(302).header("x-linked-etag", etag).header("x-linked-size", content.len());
             return about.header(header::LOCATION, elsewhere).body(Body::empty()).unwrap();
         }
-        let etag = format!("W/\"{:040x}\"", content.len());
+        let etag = format!("W/\"{}\"", git_blob(content));
         let about = about.header(header::ETAG, etag).header(header::CONTENT_LENGTH, content.len());
         let body = if method == Method::HEAD { Body::empty() } else { Body::from(content.clone()) };
         about.body(body).unwrap()
@@ -251,6 +257,70 @@ fn a_busy_hub_and_a_broken_line_cost_time_only() {
     assert!(hub.site.requests.lock().unwrap().is_empty());
     assert_eq!(hub.fetch("org/model").unwrap(), model);
     assert_eq!(hub.site.requests.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn an_interrupted_download_is_not_reported_as_a_missing_folder() {
+    let files = BTreeMap::from([("config.json", b"{}".to_vec()), ("model.safetensors", vec![1; 16])]);
+    let hub = start_with(files, Site { breaks: AtomicUsize::new(usize::MAX), ..Site::default() });
+    let error = hub.fetch("org/model").unwrap_err();
+    assert!(matches!(error, HubError::Interrupted { .. }), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("model.safetensors of org/model") && !error.contains("not found"), "{error}");
+    hub.site.breaks.store(0, Ordering::SeqCst);
+    let model = hub.fetch("org/model").unwrap();
+    assert_eq!(std::fs::read(model.folder.join("model.safetensors")).unwrap(), [1; 16]);
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_serves_what_it_has() {
+    let data = BTreeMap::from([("test.jsonl", b"{}".to_vec())]);
+    let hub = start(Site { data, ..Site::default() });
+    let name = HubName::data_set("org/data", None).unwrap();
+    let fetch = || {
+        let data = Hub::new(Some(hub.settings.clone())).fetch_data(&name, "test.jsonl").unwrap();
+        (hub.fetch("org/model").unwrap(), data)
+    };
+    let expected = fetch();
+    // A file in the place of a folder prevents writing, whatever the user's permissions are.
+    for folder in [".locks", "models--org--model/refs", "datasets--org--data/refs"] {
+        let folder = hub.cache.path().join(folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::write(&folder, "").unwrap();
+    }
+    assert_eq!(fetch(), expected);
+}
+
+#[test]
+fn shards_are_those_of_the_index() {
+    let files = |second: &str| {
+        let index = json!({"weight_map": {"a": "first.safetensors", "b": second}});
+        BTreeMap::from([
+            ("config.json", b"{}".to_vec()),
+            ("tokenizer.json", b"{}".to_vec()),
+            ("model.safetensors.index.json", index.to_string().into_bytes()),
+            ("model-of-another-index.safetensors", vec![3; 10]),
+            ("first.safetensors", vec![1; 10]),
+            ("second.safetensors", vec![2; 10]),
+        ])
+    };
+    let hub = start_with(files("second.safetensors"), Site::default());
+    let model = hub.fetch("org/model").unwrap();
+    assert_eq!(std::fs::read(model.folder.join("first.safetensors")).unwrap(), [1; 10]);
+    assert_eq!(std::fs::read(model.folder.join("second.safetensors")).unwrap(), [2; 10]);
+    assert!(!model.folder.join("model-of-another-index.safetensors").exists());
+    let offline = HubSettings { offline: true, ..hub.settings.clone() };
+    assert_eq!(Hub::new(Some(offline)).fetch(&model.name).unwrap(), model);
+    // A commit without one of its shards is not complete, and an index cannot name files elsewhere.
+    for (second, words) in [
+        ("third.safetensors", "`third.safetensors` not found in org/model"),
+        ("../second.safetensors", "expected the name of a file in this folder"),
+    ] {
+        let hub = start_with(files(second), Site::default());
+        let error = hub.fetch("org/model").unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert!(hub.fetch(&format!("org/model@{FIRST}")).is_err());
+    }
 }
 
 #[test]
@@ -446,6 +516,17 @@ fn a_content_that_is_not_what_was_announced_is_not_kept() {
         kept.iter().all(|(path, content)| content.len() < 100 && !path.contains("incomplete")),
         "{kept:?}"
     );
+}
+
+#[test]
+fn small_files_are_verified_as_well() {
+    let hub = start(Site::default());
+    let blobs = hub.cache.path().join("models--org--model/blobs");
+    std::fs::create_dir_all(&blobs).unwrap();
+    // As long as the file, but with another content.
+    std::fs::write(blobs.join(format!("{}.incomplete", git_blob(b"{}"))), "[]").unwrap();
+    let model = hub.fetch("org/model").unwrap();
+    assert_eq!(std::fs::read(model.folder.join("config.json")).unwrap(), b"{}");
 }
 
 #[test]

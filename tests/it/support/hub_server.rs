@@ -8,6 +8,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use lumos_tasks::ContentHash;
 use serde_json::json;
 
 use super::{Lumos, lumos};
@@ -78,7 +79,7 @@ async fn answer(State(state): State<Arc<Commits>>, request: Request) -> Response
         return (StatusCode::NOT_FOUND, [("x-error-code", "RepoNotFound")]).into_response();
     };
     let about = [
-        (header::ETAG, format!("\"{commit}\"")),
+        (header::ETAG, format!("\"{}\"", ContentHash::of_bytes(content))),
         (header::CONTENT_LENGTH, content.len().to_string()),
         (header::HeaderName::from_static("x-repo-commit"), commit.to_owned()),
     ];
