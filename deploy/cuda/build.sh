@@ -8,7 +8,7 @@
 set -euo pipefail
 
 # Installs the libraries in a folder and prints the command that sets LD_LIBRARY_PATH. CUDA 13 needs a driver of version 580 or
-# later; older drivers get the last libraries of CUDA 12, which also support GPUs before compute capability 7.5.
+# later; older drivers get the last libraries of CUDA 12, which also support GPUs of compute capability 7.0 and 7.2.
 libraries() {
   local folder=$1 driver packages
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | cut -d. -f1) || driver=

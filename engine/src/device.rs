@@ -17,7 +17,7 @@ use tokio::sync::watch;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DeviceName {
-    /// The first usable GPU, or the CPU if there is none.
+    /// The first supported GPU, or the CPU if there is none.
     Auto,
     /// The CPU.
     #[default]
@@ -39,6 +39,17 @@ pub struct Gpu {
     pub memory_bytes: u64,
     /// The newest CUDA version that the driver supports, such as 13.0.
     pub driver: String,
+}
+
+/// The first number of the lowest compute capability whose blocks have as much shared memory as attention needs.
+pub(crate) const LOWEST_MAJOR_CAPABILITY: i32 = 7;
+
+impl Gpu {
+    /// Whether the engine supports this GPU: its compute capability is 7.0 or later.
+    pub fn is_supported(&self) -> bool {
+        let major = self.compute_capability.split('.').next().and_then(|major| major.parse::<i32>().ok());
+        major.is_some_and(|major| major >= LOWEST_MAJOR_CAPABILITY)
+    }
 }
 
 /// Reasons why no GPU can be used.
@@ -177,6 +188,22 @@ mod tests {
         }
         assert_eq!(serde_json::to_string(&DeviceName::Cuda(1)).unwrap(), "\"cuda:1\"");
         assert!(serde_json::from_str::<DeviceName>("\"tpu\"").is_err());
+    }
+
+    #[test]
+    fn gpus_before_compute_capability_7_are_not_supported() {
+        let is_supported = |capability: &str| {
+            let gpu = Gpu {
+                name: DeviceName::Cuda(0),
+                model: "Example".to_owned(),
+                compute_capability: capability.to_owned(),
+                memory_bytes: 8 << 30,
+                driver: "12.8".to_owned(),
+            };
+            gpu.is_supported()
+        };
+        assert!(!is_supported("5.2") && !is_supported("6.1"));
+        assert!(is_supported("7.0") && is_supported("7.5") && is_supported("12.0"));
     }
 
     proptest! {

@@ -223,6 +223,10 @@ mod tests {
             assert_eq!((rows(4, Some(9)), rows(4, Some(1))), (9, 4));
         }
         assert_eq!(bytes(Speculation::Off, 32, None), 0);
+        let options = LoadOptions { speculation: Speculation::Auto, ..LoadOptions::default() };
+        assert_eq!(options.draft_logit_bytes(1024), 512 * 4096);
+        let options = LoadOptions { device: DeviceName::Cuda(0), ..options };
+        assert_eq!(options.draft_logit_bytes(1024), 0, "a GPU verifies no drafts");
     }
 
     #[test]

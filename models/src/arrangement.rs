@@ -61,7 +61,8 @@ pub enum DoesNotFit {
     },
 }
 
-fn listed(models: &[Need]) -> String {
+/// Lists models with their sizes.
+pub(super) fn listed(models: &[Need]) -> String {
     let one = |model: &Need| format!("{} {}", model.name, ByteSize(model.bytes()));
     models.iter().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -103,6 +103,23 @@ impl Default for EngineSettings {
     }
 }
 
+/// The engine's name of a device.
+pub(super) fn device_name(device: Device) -> DeviceName {
+    match device {
+        Device::Auto => DeviceName::Auto,
+        Device::Cpu => DeviceName::Cpu,
+        Device::Cuda(number) => DeviceName::Cuda(number),
+    }
+}
+
+/// The concrete device: resolves [`Device::Auto`] for this machine. Blocks while the driver of a GPU starts.
+pub(super) fn resolved(device: Device) -> Device {
+    match device_name(device).resolved() {
+        DeviceName::Auto | DeviceName::Cpu => Device::Cpu,
+        DeviceName::Cuda(number) => Device::Cuda(number),
+    }
+}
+
 /// Marks that rotary frequencies are computed in full precision. It is part of every identity: earlier
 /// versions rounded the frequencies of half-precision folders by default, and omitted the mark if they did.
 const FULL_ROTARY: &str = "+full-rotary";
@@ -144,11 +161,7 @@ impl EngineSettings {
 
     /// Whether a GPU computes.
     pub(super) fn is_on_gpu(&self) -> bool {
-        match self.device {
-            Device::Cpu => false,
-            Device::Cuda(_) => true,
-            Device::Auto => DeviceName::Auto.resolved() != DeviceName::Cpu,
-        }
+        resolved(self.device) != Device::Cpu
     }
 
     /// Checks that an identity was planned with the rule for the ends of lines that this version uses.
@@ -215,11 +228,7 @@ impl EngineSettings {
             hash_weights: false,
             max_sequence_length: self.max_sequence_length,
             memory: self.memory.map(|share| MemoryBudget::new(share.bytes)),
-            device: match self.device {
-                Device::Auto => DeviceName::Auto,
-                Device::Cpu => DeviceName::Cpu,
-                Device::Cuda(number) => DeviceName::Cuda(number),
-            },
+            device: device_name(self.device),
             kv_cache_bytes: self.memory.and_then(|share| usize::try_from(share.cache_bytes).ok()),
             ..LoadOptions::default()
         };

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use reqwest::Client;
 use serde_json::{Value, json};
 
 use crate::support::nats::NatsServer;
-use crate::support::{Fleet, Lumos, content, files, lumos, program, rows, unwrapped};
+use crate::support::{
+    Fleet, Lumos, PATIENCE, Serving, block_on, content, files, lumos, program, rows, unwrapped,
+};
 
 /// A command with a fake GPU; `None` (and the test is skipped) without a C++ compiler.
 #[track_caller]
@@ -73,6 +76,16 @@ fn a_gpu_is_found_and_its_libraries_must_match_the_driver() {
     bench("cuda", &[("LUMOS_FAKE_CAPABILITY", "13.0")]).ok();
     let unknown = bench("cuda", &[("LUMOS_FAKE_CAPABILITY", "7.0")]);
     unknown.exits(2).reports(["compute capability 7.0", "hint"]);
+    let with_12 = |device: &str, capability: &str| {
+        bench(device, &[("LUMOS_FAKE_CAPABILITY", capability), ("LUMOS_FAKE_LIBRARIES", "12.8")])
+    };
+    for supported in ["7.0", "7.5", "8.6"] {
+        assert_eq!(with_12("auto", supported).ok().json()["device"], "cuda:0");
+    }
+    // A block of older GPUs has too little shared memory.
+    let refused = with_12("cuda", "6.1").exits(2);
+    refused.reports(["compute capability 6.1 is not supported: expected 7.0 or later", "hint"]);
+    assert_eq!(with_12("auto", "6.1").ok().json()["device"], "cpu");
     // `auto` falls back to the CPU where the GPU cannot be used.
     let fallen = bench("auto", &[("LUMOS_FAKE_DRIVER", "12.4")]).ok().json();
     assert_eq!(fallen["device"], "cpu");
@@ -174,8 +187,35 @@ fn two_models_share_a_card_or_take_turns() {
     assert_eq!(replies(&second), expected);
     let (_, third) = on("limited", "24000000000", "--memory 1GB").unwrap();
     assert_eq!(replies(&third), expected);
+    // `auto` is the same card.
+    let auto = on_gpu().unwrap().args(RUN).args("--device planner=auto,grounder=cuda:0");
+    let auto = auto.output(folder.path(), "auto").env("LUMOS_FAKE_BYTES", TOGETHER_TOO_SMALL).ok();
+    auto.prints(["loaded in turns"]);
+    assert_eq!(replies(&folder.path().join("auto")), expected);
     let refused = run(folder.path(), "never").unwrap().args("--swap never");
     refused.env("LUMOS_FAKE_BYTES", TOGETHER_TOO_SMALL).exits(2).reports(["on cuda:0"]);
+}
+
+/// The status of a request for some tokens of a server's model.
+fn status(server: &Serving, model: &str, tokens: u32) -> u16 {
+    let body = json!({"model": model, "prompt": "Hello", "max_tokens": tokens, "ignore_eos": true});
+    let request = Client::new().post(format!("{}/completions", server.url)).json(&body).timeout(PATIENCE);
+    // Within the runtime, because the time limit of a request starts when it is created.
+    block_on(async { request.send().await }).unwrap().status().as_u16()
+}
+
+/// The default cache of one model would take the whole card.
+#[test]
+fn the_models_of_a_server_share_a_card() {
+    let on = |bytes: &str| Some(on_gpu()?.env("LUMOS_FAKE_BYTES", bytes));
+    let Some(command) = on("3000000000") else { return };
+    let server = Serving::models_of(command, "--device cuda:0", &["builtin:tiny"]);
+    for model in ["tiny-planner-iterative", "tiny-planner-onetime", "tiny-grounder"] {
+        assert_eq!(status(&server, model, 1), 200, "{model}");
+    }
+    let refused = on("1300000000").unwrap().args("serve-model --listen 127.0.0.1:0 --device cuda:0");
+    let refused = refused.args("--model builtin:tiny").exits(2);
+    refused.reports(["the models need ", "tiny-grounder ", "the memory of cuda:0", "--batch-size"]);
 }
 
 /// The first model that a worker loads leaves the other one its memory.
@@ -236,6 +276,17 @@ fn a_lost_gpu_ends_the_run_which_is_resumed() {
     let hung = hung.env("LUMOS_FAKE_HANG", "400").env("LUMOS_GPU_TIMEOUT", "1").run();
     assert_ne!(hung.code, 0, "{hung}");
     hung.reports(["GPU cuda:0 stopped working", "did not end within 1 s"]);
+}
+
+/// A server whose GPU fails responds to requests in progress with an error, and ends.
+#[test]
+fn a_lost_gpu_ends_the_server() {
+    let Some(command) = on_gpu() else { return };
+    let command = command.env("LUMOS_FAKE_FAIL", "400");
+    let server = Serving::models_of(command, "--device cuda:0", &["builtin:tiny"]);
+    assert_eq!(status(&server, "tiny-grounder", 64), 503);
+    let ended = server.process.ended().with_code(1);
+    ended.reports(["error: GPU cuda:0 stopped working", "hint: start the program again"]);
 }
 
 /// The script for machines with a GPU runs without cargo and network, and fails without the reference cases.

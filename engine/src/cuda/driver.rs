@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cudarc::cublas;
@@ -50,6 +50,14 @@ struct Blas {
     context: Arc<CudaContext>,
 }
 
+/// Locks recording in this process: while the guard lives, no other engine records launches or synchronizes the
+/// context. Engines share the context of a GPU; synchronizing it while one of its streams is captured fails, and the
+/// capture fails, too.
+fn lock_capture() -> MutexGuard<'static, ()> {
+    static CAPTURE: Mutex<()> = Mutex::new(());
+    CAPTURE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A recorded sequence of launches.
 pub(crate) struct Recording(CudaGraph);
 
@@ -64,6 +72,8 @@ impl Drop for Blas {
         // The thread may never have used the context: an engine may be dropped without having computed. After a fatal
         // error nothing can be destroyed any more, and a kernel that does not end would be waited for.
         if lost_gpu().is_none() && self.context.bind_to_thread().is_ok() {
+            // cuBLAS synchronizes the context.
+            let _guard = lock_capture();
             // SAFETY: created with the device, and destroyed once.
             let _ = unsafe { cublas::result::destroy_handle(self.handle) };
         }
@@ -171,6 +181,7 @@ pub(crate) fn free_memory(ordinal: usize) -> Result<u64, DeviceError> {
 
 /// Gives freed memory back to the driver, which keeps it in a pool until the device is synchronized.
 fn release(context: &CudaContext) -> Result<(), DeviceError> {
+    let _guard = lock_capture();
     context.synchronize()?;
     // Without pools, memory is freed at once.
     if !context.has_async_alloc() {
@@ -371,7 +382,8 @@ impl Accelerator for CudaDevice {
         &self,
         work: &mut dyn FnMut() -> Result<(), DeviceError>,
     ) -> Result<Option<Recording>, DeviceError> {
-        // Other threads may allocate and wait in the meantime.
+        let _guard = lock_capture();
+        // Other threads may allocate and wait for their streams in the meantime.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let worked = self.stream.begin_capture(mode).map_err(DeviceError::from).and_then(|()| work());
         // Also after an error, because the stream computes nothing before.

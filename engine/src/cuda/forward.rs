@@ -71,7 +71,9 @@ pub(crate) fn buffer_bytes(
     (rows, sequences): (usize, usize),
 ) -> u64 {
     let row = row_bytes(config.hidden_size, intermediate(config), &AttentionShape::of(config), dtype);
-    let rotary = config.context_length.saturating_mul(config.head_size * size_of::<f32>());
+    // The table has a power of two of positions.
+    let positions = config.context_length.checked_next_power_of_two().unwrap_or(usize::MAX);
+    let rotary = positions.saturating_mul(config.head_size * size_of::<f32>());
     // The table of rotary embeddings grows into a new buffer before the old one is freed.
     let sizes = [
         rows.saturating_mul(row.iter().sum()),

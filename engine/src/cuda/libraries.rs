@@ -18,7 +18,7 @@ use lumos_kernels::DType;
 use super::accelerator::DeviceError;
 use super::driver::message;
 use super::kernels::SOURCE;
-use crate::device::{DeviceName, Gpu, NoGpu};
+use crate::device::{DeviceName, Gpu, LOWEST_MAJOR_CAPABILITY, NoGpu};
 
 /// The oldest CUDA version of the driver and of the libraries.
 const OLDEST: Version = Version(12, 0);
@@ -166,6 +166,12 @@ pub(super) fn check() -> Result<(), DeviceError> {
 /// Compiles the kernels for a GPU of a compute capability: to machine code, or to PTX of the highest architecture below
 /// it for GPUs that are newer than NVRTC, which the driver translates.
 pub(super) fn compile((major, minor): (i32, i32), dtype: DType) -> Result<Vec<u8>, DeviceError> {
+    if major < LOWEST_MAJOR_CAPABILITY {
+        return Err(DeviceError::Failed(format!(
+            "compute capability {major}.{minor} is not supported: expected {LOWEST_MAJOR_CAPABILITY}.0 or later; hint: \
+             pass `--device cpu`"
+        )));
+    }
     let own = major * 10 + minor;
     let known = architectures().map_err(failed)?;
     if known.contains(&own) {
@@ -175,7 +181,7 @@ pub(super) fn compile((major, minor): (i32, i32), dtype: DType) -> Result<Vec<u8
         Some(highest) => compile_for(&format!("compute_{highest}"), dtype),
         None => Err(DeviceError::Failed(format!(
             "NVRTC {} does not support compute capability {major}.{minor}; hint: install NVRTC and cuBLAS of an earlier \
-             CUDA version, 12 for GPUs before compute capability 7.5",
+             CUDA version, 12 for compute capability 7.0 and 7.2",
             compiler_version()
         ))),
     }
@@ -300,8 +306,8 @@ mod tests {
         // A GPU that is newer than NVRTC gets PTX.
         let code = String::from_utf8(compile((99, 0), DType::F32).unwrap()).unwrap();
         assert!(code.contains(".target sm_"), "{code:.400}");
-        let error = compile((1, 0), DType::F32).unwrap_err();
-        assert!(error.to_string().contains("compute capability 1.0"), "{error}");
+        let error = compile((6, 1), DType::F32).unwrap_err();
+        assert!(error.to_string().contains("compute capability 6.1 is not supported"), "{error}");
     }
 
     #[test]

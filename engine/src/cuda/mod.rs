@@ -42,13 +42,17 @@ pub(crate) use llama::weight_bytes;
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use model::DeviceModel;
 
+use std::sync::OnceLock;
+
 use crate::device::{DeviceName, Gpu, NoGpu};
 
 impl DeviceName {
-    /// The concrete device: resolves [`Auto`](Self::Auto) for this machine and build.
+    /// The concrete device: resolves [`Auto`](Self::Auto) for this machine and build, once in a process.
     pub fn resolved(self) -> Self {
+        static FOUND: OnceLock<DeviceName> = OnceLock::new();
+        let found = || gpus().ok()?.into_iter().find(Gpu::is_supported).map(|gpu| gpu.name);
         match self {
-            Self::Auto => gpus().ok().and_then(|gpus| gpus.first().map(|gpu| gpu.name)).unwrap_or(Self::Cpu),
+            Self::Auto => *FOUND.get_or_init(|| found().unwrap_or(Self::Cpu)),
             other => other,
         }
     }

@@ -73,7 +73,7 @@ impl<A: Accelerator> DeviceModel<A> {
     }
 
     /// Grows the buffers if necessary and uploads the step.
-    fn prepare(&mut self, step: &Step, positions: usize) -> Result<(), DeviceError> {
+    pub(super) fn prepare(&mut self, step: &Step, positions: usize) -> Result<(), DeviceError> {
         let device = &self.model.device;
         if step.rows > self.scratch.rows {
             self.recordings.clear();
@@ -97,8 +97,9 @@ impl<A: Accelerator> DeviceModel<A> {
         let words: &[u8] = bytemuck::cast_slice(&step.words);
         if words.len() > self.step_bytes {
             self.recordings.clear();
-            self.step_bytes = words.len().next_power_of_two();
-            self.exchange.step = device.allocate(self.step_bytes)?;
+            let bytes = words.len().next_power_of_two();
+            self.exchange.step = device.allocate(bytes)?;
+            self.step_bytes = bytes;
         }
         device.upload(&self.exchange.step, 0, words)
     }

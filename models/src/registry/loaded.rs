@@ -23,9 +23,9 @@ use crate::hub::Hub;
 use crate::name::ModelName;
 use crate::openai::{OpenAiBackend, OpenAiName, Servers};
 use crate::script::{Script, ScriptBackend};
-use crate::settings::ModelsSettings;
+use crate::settings::{ModelsSettings, resolved};
 
-/// Key of an engine: content, data type and device.
+/// Key of an engine: content, data type and device, which is never [`Device::Auto`].
 pub(super) type Key = (ContentHash, Option<String>, Device);
 
 /// A loaded model.
@@ -127,15 +127,9 @@ impl ModelRegistry {
         match self.name_of(identity)? {
             ModelName::Script(file) => {
                 let cell = cell(&self.scripts, identity.content.clone(), identity).await;
-                let loaded = cell
-                    .get_or_try_init(|| {
-                        blocking(move || {
-                            let bytes = std::fs::metadata(&file)?.len();
-                            Script::read(&file).map(|script| (script, bytes))
-                        })
-                    })
-                    .await
-                    .map_err(|error| failed(error.to_string()))?;
+                let (verified, content) = (Arc::clone(&self.verified), identity.content.clone());
+                let load = || blocking(move || verified.load_script(&content, &file));
+                let loaded = cell.get_or_try_init(load).await.map_err(|error| failed(error.to_string()))?;
                 return Ok(self.replies_of(Arc::clone(&loaded.backend), configuration));
             }
             ModelName::OpenAi(name) => return Ok(self.remote(name, identity).await?),
@@ -191,7 +185,7 @@ impl ModelRegistry {
 
     /// Returns the key of a model's engine for a role.
     pub(super) fn key(&self, identity: &ModelIdentity, role: Role) -> Key {
-        (identity.content.clone(), identity.dtype.clone(), self.settings.placement.of(role))
+        (identity.content.clone(), identity.dtype.clone(), resolved(self.settings.placement.of(role)))
     }
 
     /// Removes a model. Its memory is freed when the last episode that uses it ends.

@@ -2,8 +2,9 @@
 //! files or files that are downloaded first.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -21,10 +22,11 @@ use crate::ModelBackend;
 use crate::builtin::{BuiltinDomain, builtin_files, builtin_with};
 use crate::engine::EngineBackend;
 use crate::error::LoadModelError;
-use crate::files::{self, FileStamp};
+use crate::files::{self, FileStamp, ModelFile};
 use crate::hub::Hub;
 use crate::located::{LocateError, locate};
 use crate::name::ModelName;
+use crate::script::Script;
 use crate::settings::EngineSettings;
 use crate::swap_lock::Load;
 
@@ -114,6 +116,41 @@ impl VerifiedFiles {
         self.lock().get(content).is_some_and(|known| known.contains(stamp))
     }
 
+    /// Checks that the files with this stamp are those that were identified with the planned content, if any were. Files
+    /// with another stamp are hashed again by `read`. Returns the stamp, or `None` if no files were identified with
+    /// this content.
+    fn verify(
+        &self,
+        content: &ContentHash,
+        stamp: Option<FileStamp>,
+        read: impl FnOnce() -> Option<Vec<ModelFile>>,
+    ) -> Result<Option<FileStamp>, Blocking> {
+        if !self.lock().contains_key(content) {
+            return Ok(None);
+        }
+        let has_content = || read().is_some_and(|files| files::identity(&files) == *content);
+        let stamp = stamp.filter(|stamp| self.contains(content, stamp) || has_content());
+        if stamp.is_none() {
+            self.lock().insert(content.clone(), Vec::new());
+            return Err(Blocking::Changed);
+        }
+        self.record(content.clone(), stamp.clone());
+        Ok(stamp)
+    }
+
+    /// Loads a script from the file that was identified with the planned content. Returns it with the size of the
+    /// file in bytes. Blocks.
+    pub(super) fn load_script(&self, content: &ContentHash, file: &Path) -> Result<(Script, u64), Blocking> {
+        let stamp = || FileStamp::of_file(file).ok();
+        let before = self.verify(content, stamp(), || Some(vec![ModelFile::read(file).ok()?]))?;
+        let bytes = fs::metadata(file)?.len();
+        let script = Script::read(file)?;
+        if before.is_some() && stamp() != before {
+            return Err(Blocking::Changed);
+        }
+        Ok((script, bytes))
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<ContentHash, Vec<FileStamp>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -142,26 +179,13 @@ impl EngineLoad {
         })
     }
 
-    /// Checks that the files are those that were identified with the planned content, if any were. Files with another
-    /// stamp are hashed again. Returns their stamp.
+    /// Checks the files; see [`VerifiedFiles::verify`].
     fn verify(&self, source: &ModelSource) -> Result<Option<FileStamp>, Blocking> {
-        let content = &self.key.0;
-        let is_known = self.verified.lock().contains_key(content);
-        if !is_known || matches!(self.place, Place::Known(_)) {
+        if matches!(self.place, Place::Known(_)) {
             return Ok(None);
         }
-        let has_content = || {
-            let files = files_of(&self.name, source.clone());
-            files.is_ok_and(|files| files::identity(&files) == *content)
-        };
-        let stamp = FileStamp::of(source).ok();
-        let stamp = stamp.filter(|stamp| self.verified.contains(content, stamp) || has_content());
-        if stamp.is_none() {
-            self.verified.lock().insert(content.clone(), Vec::new());
-            return Err(Blocking::Changed);
-        }
-        self.verified.record(content.clone(), stamp.clone());
-        Ok(stamp)
+        let read = || files_of(&self.name, source.clone()).ok();
+        self.verified.verify(&self.key.0, FileStamp::of(source).ok(), read)
     }
 
     /// Loads the engine. Returns it with the size of its weights in bytes, as stored. Blocks.
@@ -235,7 +259,7 @@ fn weights(source: &ModelSource) -> io::Result<u64> {
     match source {
         ModelSource::Memory(files) => Ok(files.weights.len() as u64),
         ModelSource::Folder(folder) => files::weights_in(folder),
-        ModelSource::Gguf(file) => Ok(std::fs::metadata(file)?.len()),
+        ModelSource::Gguf(file) => Ok(fs::metadata(file)?.len()),
         ModelSource::Adapted { base, adapter } => {
             Ok(files::weights_in(base)? + files::adapter_weights_in(adapter)?)
         }
@@ -258,7 +282,9 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::collections::BTreeMap;
+
+    use lumos_tasks::{Behaviour, Configuration, GenerationSettings, PromptFormat};
 
     use super::*;
     use crate::settings::ModelsSettings;
@@ -290,5 +316,38 @@ mod tests {
         write("config.json", files.config);
         load().unwrap();
         assert!(is_unchanged() && !models.has_changed(&identity.content));
+    }
+
+    #[tokio::test]
+    async fn a_script_that_changed_since_it_was_identified_is_not_loaded() {
+        let (role, formulation) = (Role::Planner, Formulation::Iterative);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("cases.jsonl");
+        fs::write(&file, "\n").unwrap();
+        let models = ModelRegistry::new(ModelsSettings::default());
+        let name = format!("script:{}", file.display());
+        let identity = models.identify(&name, role, formulation).unwrap().identity;
+        let configuration = Configuration {
+            benchmark: "gsm8k".to_owned(),
+            formulation,
+            behaviour: Behaviour::Paper,
+            max_rounds: 8,
+            models: BTreeMap::from([(role, identity.clone())]),
+            tools: Vec::new(),
+            generation: GenerationSettings::default(),
+            seed: 0,
+            prompts: ContentHash::of_bytes(b""),
+            format: PromptFormat::default(),
+            agent: None,
+        };
+        let error = async || models.get(&identity, role, &configuration).await.err();
+
+        fs::write(&file, "\n\n").unwrap();
+        let changed = error().await.unwrap().message;
+        assert!(changed.starts_with("the files changed since they were verified"), "{changed}");
+        assert!(models.has_changed(&identity.content));
+
+        fs::write(&file, "\n").unwrap();
+        assert!(error().await.is_none() && !models.has_changed(&identity.content));
     }
 }

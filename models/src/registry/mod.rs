@@ -14,5 +14,7 @@ mod uses;
 
 pub use self::identify::{Identified, ModelPricing};
 pub use self::loaded::{LoadedModel, ModelRegistry};
+#[cfg(feature = "serve-model")]
+pub(crate) use self::placing::share_gpu;
 pub use self::placing::{Arranged, PlacingError};
 pub use self::prompts::{PromptRenderer, SentPrompt};

@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytesize::ByteSize;
+#[cfg(feature = "serve-model")]
+use lumos_engine::ModelSource;
 use lumos_engine::{DType, DeviceName, Footprint, LoadError, SMALL_CACHE, free_gpu_memory, free_memory};
 use lumos_tasks::{BackendChoice, Configuration, Device, Formulation, ModelIdentity, Role, Swap};
 use thiserror::Error;
@@ -11,11 +14,11 @@ use super::loaded::Key;
 use super::loading::Blocking;
 use super::{LoadedModel, ModelRegistry};
 use crate::ModelBackend;
-use crate::arrangement::{Arrangement, DoesNotFit, Need, arrange, shares};
+use crate::arrangement::{Arrangement, DoesNotFit, Need, arrange, listed, shares};
 use crate::error::LoadModelError;
 use crate::in_process::{self, InProcessModel};
 use crate::name::ModelName;
-use crate::settings::{EngineSettings, MemoryShare};
+use crate::settings::{EngineSettings, MemoryShare, device_name};
 use crate::swap_lock::{Load, ModelSwapLock, SwappedModel, Swapping};
 
 /// Errors of placing models.
@@ -34,6 +37,21 @@ pub enum PlacingError {
         device: Device,
         /// Which models do not fit.
         source: DoesNotFit,
+    },
+    /// The models of a server do not fit together in the free memory of their GPU.
+    #[error(
+        "the models need {} together ({}), but only {} of the memory of {device} is available; hint: stop other \
+         programs on this GPU (`nvidia-smi` lists them), serve fewer or smaller models, or choose a smaller --dtype or \
+         --batch-size",
+        ByteSize(models.iter().map(Need::bytes).sum()), listed(models), ByteSize(*free)
+    )]
+    ServedModels {
+        /// The GPU.
+        device: DeviceName,
+        /// The models.
+        models: Vec<Need>,
+        /// Bytes that they may use.
+        free: u64,
     },
 }
 
@@ -118,9 +136,8 @@ impl Placed {
     }
 }
 
-/// An engine and its memory needs.
+/// The settings of an engine and its memory needs.
 struct Engine {
-    key: Key,
     need: Need,
     footprint: Footprint,
     settings: EngineSettings,
@@ -146,18 +163,18 @@ impl ModelRegistry {
         let mut arranged = Arranged::default();
         for (device, engines) in self.by_device(configurations)? {
             let memory = limit(device, memory, engines.len())?;
-            let needs: Vec<Need> = engines.iter().map(|engine| engine.need.clone()).collect();
+            let needs: Vec<Need> = engines.iter().map(|(_, engine)| engine.need.clone()).collect();
             let arrangement =
                 arrange(&needs, memory, swap).map_err(|source| PlacingError::Memory { device, source })?;
             let mut state = self.placed.lock();
             if let Some(memory) = memory {
                 let shares = engines.iter().zip(shares(&needs, memory, arrangement));
-                state.shares.extend(shares.map(|(engine, bytes)| (engine.key.clone(), engine.share(bytes))));
+                state.shares.extend(shares.map(|((key, engine), bytes)| (key.clone(), engine.share(bytes))));
             }
             if arrangement == Arrangement::InPhases {
                 arranged.in_phases.push(device);
-                for engine in engines {
-                    state.phased.entry(engine.key).or_default();
+                for (key, _) in engines {
+                    state.phased.entry(key).or_default();
                 }
             }
         }
@@ -176,7 +193,7 @@ impl ModelRegistry {
         swap: Swap,
     ) -> Result<(), PlacingError> {
         for (device, engines) in self.by_device(configurations)? {
-            let needs: Vec<Need> = engines.into_iter().map(|engine| engine.need).collect();
+            let needs: Vec<Need> = engines.into_iter().map(|(_, engine)| engine.need).collect();
             arrange(&needs, Some(memory), swap).map_err(|source| PlacingError::Memory { device, source })?;
         }
         Ok(())
@@ -192,14 +209,14 @@ impl ModelRegistry {
     fn by_device<'a>(
         &self,
         configurations: impl IntoIterator<Item = &'a Configuration>,
-    ) -> Result<BTreeMap<Device, Vec<Engine>>, PlacingError> {
-        let mut devices: BTreeMap<Device, Vec<Engine>> = BTreeMap::new();
+    ) -> Result<BTreeMap<Device, Vec<(Key, Engine)>>, PlacingError> {
+        let mut devices: BTreeMap<Device, Vec<(Key, Engine)>> = BTreeMap::new();
         for configuration in configurations {
             for (role, identity) in &configuration.models {
                 let key = self.key(identity, *role);
                 let engines = devices.entry(key.2).or_default();
-                if self.is_engine(identity)? && !engines.iter().any(|engine| engine.key == key) {
-                    engines.push(self.measured(key, identity, *role, configuration)?);
+                if self.is_engine(identity)? && !engines.iter().any(|(other, _)| *other == key) {
+                    engines.push((key, self.measured(identity, *role, configuration)?));
                 }
             }
         }
@@ -209,7 +226,6 @@ impl ModelRegistry {
     /// Determines the memory needs of an engine.
     fn measured(
         &self,
-        key: Key,
         identity: &ModelIdentity,
         role: Role,
         configuration: &Configuration,
@@ -220,12 +236,7 @@ impl ModelRegistry {
         let source = load.source().map_err(|error| failed(error.to_string()))?;
         let footprint =
             in_process::footprint(&source, &settings).map_err(|error| failed(error.to_string()))?;
-        let need = Need {
-            name: format!("{role} {}", identity.name),
-            weight_bytes: footprint.weight_bytes + footprint.buffer_bytes,
-            cache_bytes: footprint.cache_bytes(1),
-        };
-        Ok(Engine { key, need, footprint, settings })
+        Ok(Engine::new(format!("{role} {}", identity.name), footprint, settings))
     }
 
     /// Returns the memory that a model needs in bytes: its weights in their data type, and the KV cache of
@@ -242,8 +253,7 @@ impl ModelRegistry {
         if !self.is_engine(identity)? {
             return Ok(None);
         }
-        let key = self.key(identity, role);
-        Ok(Some(self.measured(key, identity, role, configuration)?.need.bytes()))
+        Ok(Some(self.measured(identity, role, configuration)?.need.bytes()))
     }
 
     /// Loads another copy of a model with a backend and a maximum sequence length, which is not kept.
@@ -326,11 +336,7 @@ const LIBRARIES: u64 = 128 << 20;
 
 /// The memory in which `engines` engines of a device are arranged; `None` for no limit.
 fn limit(device: Device, memory: Option<u64>, engines: usize) -> Result<Option<u64>, LoadError> {
-    let name = match device {
-        Device::Cpu => DeviceName::Cpu,
-        Device::Cuda(ordinal) => DeviceName::Cuda(ordinal),
-        Device::Auto => DeviceName::Auto.resolved(),
-    };
+    let name = device_name(device).resolved();
     // A single engine without a limit takes what it finds when it is loaded.
     if name == DeviceName::Cpu || engines == 0 || (engines == 1 && memory.is_none()) {
         return Ok(memory);
@@ -339,7 +345,41 @@ fn limit(device: Device, memory: Option<u64>, engines: usize) -> Result<Option<u
     Ok(Some(memory.map_or(free, |memory| memory.min(free))))
 }
 
+/// Returns the settings for loading named models together: several models of a GPU share its free memory. Blocks.
+///
+/// # Errors
+/// If they do not fit, or their needs cannot be determined.
+#[cfg(feature = "serve-model")]
+pub(crate) fn share_gpu(
+    models: &[(String, ModelSource)],
+    settings: EngineSettings,
+) -> Result<Vec<EngineSettings>, PlacingError> {
+    let unlimited = || vec![settings; models.len()];
+    let Some(free) = limit(settings.device, None, models.len())? else { return Ok(unlimited()) };
+    let options = settings.options();
+    let mut engines = Vec::new();
+    for (name, source) in models {
+        engines.push(Engine::new(name.clone(), Footprint::of(source, &options)?, settings));
+    }
+    let needs: Vec<Need> = engines.iter().map(|engine| engine.need.clone()).collect();
+    let device = options.device.resolved();
+    let refused = |_| PlacingError::ServedModels { device, models: needs.clone(), free };
+    let arrangement = arrange(&needs, Some(free), Swap::Never).map_err(refused)?;
+    let shares = engines.iter().zip(shares(&needs, free, arrangement));
+    let memory = shares.map(|(engine, bytes)| engine.share(bytes));
+    Ok(memory.map(|share| EngineSettings { memory: Some(share), ..settings }).collect())
+}
+
 impl Engine {
+    fn new(name: String, footprint: Footprint, settings: EngineSettings) -> Self {
+        let need = Need {
+            name,
+            weight_bytes: footprint.weight_bytes + footprint.buffer_bytes,
+            cache_bytes: footprint.cache_bytes(1),
+        };
+        Self { need, footprint, settings }
+    }
+
     /// Returns the engine's share of `bytes`: the cache gets what the weights leave, but at most what a full
     /// batch needs and, on the CPU, at most half of the machine's free memory.
     fn share(&self, bytes: u64) -> MemoryShare {
@@ -413,7 +453,6 @@ mod tests {
         let Some(machine) = free_memory() else { return };
         let share = |device: Device| {
             let engine = Engine {
-                key: (ContentHash::of_bytes(b"weights"), None, device),
                 need: Need { name: "planner".to_owned(), weight_bytes: 1000, cache_bytes: 1 },
                 footprint: Footprint {
                     weight_bytes: 1000,

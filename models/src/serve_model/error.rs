@@ -89,6 +89,7 @@ impl From<GenerateError> for ApiError {
             GenerateError::ShutDown => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "The server is shutting down")
             }
+            GenerateError::DeviceLost(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "gpu_lost", message),
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "generation_failed", message),
         }
     }
@@ -135,5 +136,7 @@ mod tests {
         assert!(error.message.contains("2000 bytes") && error.message.contains("at most 1000"));
         let failed = ApiError::from(GenerateError::NotFinite { position: 1 });
         assert_eq!((failed.status.as_u16(), failed.kind()), (500, "server_error"));
+        let lost = ApiError::from(GenerateError::DeviceLost("GPU cuda:0 stopped working".to_owned()));
+        assert_eq!((lost.status.as_u16(), lost.kind()), (503, "server_error"));
     }
 }

@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::future::try_join_all;
 use futures::stream::{self, StreamExt};
-use lumos_engine::{GenerateError, GenerateRequest, Prompt};
+use lumos_engine::{GenerateError, GenerateRequest, Prompt, lost_gpu};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -76,10 +76,14 @@ async fn authenticate(State(shared): App, request: Request, next: Next) -> Respo
 }
 
 async fn health(State(shared): App) -> Response {
-    if shared.drain.is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "draining"}))).into_response();
-    }
-    Json(json!({"status": "ok"})).into_response()
+    let status = if lost_gpu().is_some() {
+        "gpu_lost"
+    } else if shared.drain.is_cancelled() {
+        "draining"
+    } else {
+        return Json(json!({"status": "ok"})).into_response();
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": status}))).into_response()
 }
 
 async fn no_such_path(method: Method, uri: Uri) -> ApiError {

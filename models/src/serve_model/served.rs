@@ -9,10 +9,11 @@ use lumos_tasks::Message;
 use serde_json::{Value, json};
 
 use super::error::ApiError;
-use crate::EngineSettings;
 use crate::chat::ChatTemplate;
 use crate::engine::chat_template;
 use crate::hub::HubName;
+use crate::registry::share_gpu;
+use crate::{EngineSettings, PlacingError};
 
 /// A loaded model with its public name.
 #[derive(Debug)]
@@ -34,6 +35,18 @@ impl ServedModel {
     ) -> Result<Self, LoadError> {
         let chat = chat_template(&source)?;
         Ok(Self { id: id.into(), engine: Engine::load(source, settings.options())?, chat })
+    }
+
+    /// Returns the settings with which each named model is loaded: on a GPU, several models share its free memory.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// If they do not fit, or their needs cannot be determined.
+    pub fn shared_settings(
+        models: &[(String, ModelSource)],
+        settings: EngineSettings,
+    ) -> Result<Vec<EngineSettings>, PlacingError> {
+        share_gpu(models, settings)
     }
 
     /// Name of the model for clients.

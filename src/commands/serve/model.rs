@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lumos_engine::ModelSource;
+use lumos_engine::{ModelSource, until_gpu_lost};
 use lumos_models::EngineSettings;
 use lumos_models::ModelName;
 use lumos_models::serve_model::{ApiKey, ServeSettings, ServedModel, folder_id, serve_models};
@@ -68,8 +68,20 @@ pub(crate) async fn models(arguments: &ServeModelArgs, quiet: bool) -> CommandRe
         write_line(format_args!("listening on http://{}/v1; press Ctrl-C to stop", listener.local_addr()?));
     }
     let serve_settings = ServeSettings { key, ..ServeSettings::default() };
-    let (drain, stop) = (interrupts.drain.clone(), interrupts.stop.clone());
-    serve_models(listener, models, serve_settings, drain, stop).await;
+    let (drain, stop) = (interrupts.drain.child_token(), interrupts.stop.child_token());
+    let serving = serve_models(listener, models, serve_settings, drain.clone(), stop.clone());
+    tokio::pin!(serving);
+    let lost = tokio::select! {
+        () = &mut serving => None,
+        message = until_gpu_lost() => Some(message),
+    };
+    if let Some(message) = lost {
+        // Requests in progress end with an error.
+        drain.cancel();
+        stop.cancel();
+        serving.await;
+        return Err(anyhow::Error::msg(message).into());
+    }
     Ok(if interrupts.stop.is_cancelled() { Exit::Interrupted } else { Exit::Complete })
 }
 
@@ -111,9 +123,11 @@ fn models_of(text: &str) -> Result<Vec<(String, ModelSource)>, Failure> {
 }
 
 fn load(named: Vec<(String, ModelSource)>, engine: EngineSettings) -> Result<Vec<ServedModel>, Failure> {
-    let load =
-        |(id, source): (String, ModelSource)| ServedModel::load(id, source, engine).map_err(Failure::usage);
-    named.into_iter().map(load).collect()
+    let settings = ServedModel::shared_settings(&named, engine).map_err(Failure::usage)?;
+    let models = named.into_iter().zip(settings);
+    models
+        .map(|((id, source), settings)| ServedModel::load(id, source, settings).map_err(Failure::usage))
+        .collect()
 }
 
 /// Reads the API key from the environment. An empty key disables authentication.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Ended, PATIENCE, lumos, send};
+use super::{Ended, Lumos, PATIENCE, lumos, send};
 
 /// The lines of an output, read as they are written.
 struct Lines {
@@ -186,7 +186,12 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts a server of models.
     pub(crate) fn models(names: &[&str]) -> Self {
-        let command = lumos().args("serve-model --listen 127.0.0.1:0 --threads 1");
+        Self::models_of(lumos(), "", names)
+    }
+
+    /// Starts a server of models by a command of the program, with further options.
+    pub(crate) fn models_of(command: Lumos, options: &str, names: &[&str]) -> Self {
+        let command = command.args("serve-model --listen 127.0.0.1:0 --threads 1").args(options);
         let mut process =
             names.iter().fold(command, |command, name| command.args("--model").arg(name)).follow();
         process.until_said("listening on ");

@@ -9,8 +9,9 @@
 // - Freed memory counts as taken until the stream is synchronized.
 // - The context must be current on the calling thread, pointers must lie in live allocations of its device.
 // - cuBLAS adds in another order if a product has few columns, unless the caller took its workspace away.
-// - While a stream is captured, it only takes launches and products, and products only if the caller has set the workspace. Their
-//   pointers must lie in live allocations whenever the graph is launched.
+// - While a stream is captured, it only takes launches and products, and products only if the caller has set the
+//   workspace. Their pointers must lie in live allocations whenever the graph is launched. No thread may synchronize
+//   its context, which cublasDestroy also does.
 // Matrix products and copies within the device that are too large for the host (the measurement of peak rates) are
 // skipped; their outputs are not numbers. Such products of memory that nobody has written are counted.
 //
@@ -82,6 +83,16 @@ static int version(const char* name, const char* value, int unit) {
     int major = 0, minor = 0;
     std::sscanf(text && *text ? text : value, "%d.%d", &major, &minor);
     return major * unit + minor * (unit / 100);
+}
+
+// The most shared memory of a block, by CUDA's table of compute capabilities.
+static int most_shared() {
+    const int capability = version("LUMOS_FAKE_CAPABILITY", "9.0", 1000);
+    const int major = capability / 1000, minor = capability % 1000 / 10;
+    if (major < 7) return 48 << 10;
+    if (major == 7) return (minor == 5 ? 64 : 96) << 10;
+    if (major == 8) return (minor == 0 || minor == 7 ? 163 : 99) << 10;
+    return (major == 12 ? 99 : 227) << 10;
 }
 
 // A program that breaks a rule gets the driver's error; this says which rule.
@@ -158,7 +169,6 @@ struct Program {
 constexpr uint64_t CONTEXT_BYTES = 450ull << 20, HANDLE_BYTES = 32ull << 20, LIBRARY_BYTES = 200ull << 20;
 // The largest copy within a device and the most multiplications of a product that are carried out.
 constexpr uint64_t LARGEST_COPY = 64ull << 20, LARGEST_PRODUCT = 1ull << 33;
-constexpr int MOST_SHARED = 227 << 10;
 
 static std::recursive_mutex lock;
 static bool initialized = false;
@@ -344,7 +354,7 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
     switch (attribute) {
         case 75: *value = capability / 1000; break;
         case 76: *value = capability % 1000 / 10; break;
-        case 97: *value = MOST_SHARED; break;
+        case 97: *value = most_shared(); break;
         case 115: *value = 1; break;
         default: return broken("unknown attribute of a device", INVALID_VALUE);
     }
@@ -380,6 +390,17 @@ EXPORT int cuCtxSetCurrent(Device* context) {
     return SUCCESS;
 }
 
+// Returns an error and invalidates the captures if streams of the device are being captured.
+static Result check_uncaptured(const Device* device) {
+    Result result = SUCCESS;
+    for (Stream* stream : streams) {
+        if (stream->device != device || !stream->captured) continue;
+        stream->captured->is_valid = false;
+        result = broken("the context of a captured stream is synchronized", CAPTURE_UNSUPPORTED);
+    }
+    return result;
+}
+
 static void synchronize_device(Device* device, std::unique_lock<std::recursive_mutex>& held) {
     for (Stream* stream : std::vector<Stream*>(streams)) {
         if (stream->device == device) wait_for(*stream, ~0ull, held);
@@ -390,6 +411,7 @@ static void synchronize_device(Device* device, std::unique_lock<std::recursive_m
 EXPORT int cuCtxSynchronize() {
     LOCK;
     CHECK(enter_context(true));
+    CHECK(check_uncaptured(current));
     synchronize_device(current, held);
     return sticky;
 }
@@ -660,7 +682,7 @@ EXPORT int cuModuleGetFunction(Function** function, Module* module, const char* 
 EXPORT int cuFuncSetAttribute(Function* function, int attribute, int value) {
     LOCK;
     CHECK(enter_context());
-    if (attribute != 8 || value > MOST_SHARED) return INVALID_VALUE;
+    if (attribute != 8 || value > most_shared()) return INVALID_VALUE;
     function->most_shared = value;
     return SUCCESS;
 }
@@ -762,6 +784,7 @@ EXPORT int cublasDestroy_v2(Blas* handle) {
     LOCK;
     if (enter_context() != SUCCESS) return BLAS_NOT_INITIALIZED;
     if (handle->device != current) return broken("cublasDestroy in another context", INVALID_CONTEXT), BLAS_FAILED;
+    if (check_uncaptured(current) != SUCCESS) return BLAS_FAILED;
     current->used -= HANDLE_BYTES;
     delete handle;
     return BLAS_SUCCESS;

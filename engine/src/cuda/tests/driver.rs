@@ -2,6 +2,7 @@
 //! (`emulator/fake_driver.cpp`).
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaContext;
 use lumos_kernels::DType;
@@ -93,6 +94,40 @@ fn a_device_is_closed_by_any_thread() {
     let device = CudaDevice::open(0, DType::Bf16).unwrap();
     std::thread::spawn(move || drop(device)).join().unwrap();
     assert_eq!(free_memory(0).unwrap(), before);
+}
+
+/// The engines of a process share the context of a GPU, which must not be synchronized while launches are recorded.
+#[test]
+fn other_engines_wait_for_a_recording() {
+    if !on_fake_gpu("other_engines_wait_for_a_recording") {
+        return;
+    }
+    let device = CudaDevice::open(0, DType::F32).unwrap();
+    let buffer = device.allocate(4096).unwrap();
+    let gated = Launch { kernel: "gated", grid: (1, 1), threads: 128, shared_bytes: 0 };
+    let arguments = [Argument::Buffer(&buffer, 0), Argument::Buffer(&buffer, 0), Argument::Integer(0)];
+    for closes in [false, true] {
+        let mut other = closes.then(|| CudaDevice::open(0, DType::F32).unwrap());
+        let mut synchronizing = None;
+        let mut work = || {
+            let closed = other.take();
+            let thread = std::thread::spawn(move || match closed {
+                Some(other) => drop(other),
+                None => assert!(free_memory(0).is_ok()),
+            });
+            // Without the lock, the thread ends in this time.
+            let start = Instant::now();
+            while !thread.is_finished() && start.elapsed() < Duration::from_millis(300) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            synchronizing = Some(thread);
+            device.launch(&gated, &arguments)
+        };
+        let recording = device.record(&mut work).unwrap();
+        device.replay(&recording.expect("the launch is recorded")).unwrap();
+        synchronizing.unwrap().join().unwrap();
+    }
+    device.download(&buffer, 0, &mut [0]).unwrap();
 }
 
 /// The error of a launch or a product names it, and does not end the process.

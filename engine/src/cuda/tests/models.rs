@@ -1,6 +1,6 @@
 //! Whole models on the emulated device, driven by the scheduler.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -12,7 +12,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::cache::{PageLayout, Pool, Storage};
 use crate::cuda::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use crate::cuda::emulator::{Counts, Emulator};
-use crate::cuda::{DeviceLlama, DeviceModel};
+use crate::cuda::step::Step;
+use crate::cuda::{DeviceLlama, DeviceModel, buffer_bytes};
 use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::fixtures::{Shape, Uniform};
@@ -183,26 +184,38 @@ fn generates_what_the_processor_does() {
 
 /// A device that only notes where the bytes that it gets lie in memory: addresses and sizes.
 #[derive(Default)]
-struct Uploads(RefCell<Vec<(usize, usize)>>);
+struct Uploads {
+    noted: RefCell<Vec<(usize, usize)>>,
+    /// An allocation of this many bytes fails once.
+    refused: Cell<Option<usize>>,
+}
 
 impl Accelerator for Uploads {
-    type Buffer = ();
+    /// The size in bytes.
+    type Buffer = usize;
     type Recording = ();
 
-    fn allocate(&self, _: usize) -> Result<(), DeviceError> {
+    fn allocate(&self, bytes: usize) -> Result<usize, DeviceError> {
+        if self.refused.get() == Some(bytes) {
+            self.refused.set(None);
+            return Err(DeviceError::Failed(format!("{bytes} bytes are refused")));
+        }
+        Ok(bytes)
+    }
+
+    fn upload(&self, buffer: &usize, offset: usize, bytes: &[u8]) -> Result<(), DeviceError> {
+        if offset + bytes.len() > *buffer {
+            return Err(DeviceError::Failed(format!("a buffer of {buffer} bytes is too small")));
+        }
+        self.noted.borrow_mut().push((bytes.as_ptr().addr(), bytes.len()));
         Ok(())
     }
 
-    fn upload(&self, (): &(), _: usize, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.0.borrow_mut().push((bytes.as_ptr().addr(), bytes.len()));
-        Ok(())
-    }
-
-    fn download(&self, (): &(), _: usize, _: &mut [u8]) -> Result<(), DeviceError> {
+    fn download(&self, _: &usize, _: usize, _: &mut [u8]) -> Result<(), DeviceError> {
         unreachable!()
     }
 
-    fn launch(&self, _: &Launch, _: &[Argument<'_, ()>]) -> Result<(), DeviceError> {
+    fn launch(&self, _: &Launch, _: &[Argument<'_, usize>]) -> Result<(), DeviceError> {
         unreachable!()
     }
 
@@ -214,7 +227,7 @@ impl Accelerator for Uploads {
         unreachable!()
     }
 
-    fn multiply(&self, _: &Product, (): &(), (): &(), _: (&(), usize)) -> Result<(), DeviceError> {
+    fn multiply(&self, _: &Product, _: &usize, _: &usize, _: (&usize, usize)) -> Result<(), DeviceError> {
         unreachable!()
     }
 }
@@ -231,12 +244,38 @@ fn weights_of_the_requested_type_come_from_the_file() {
     let uploads = |dtype| {
         let failed = |error| LoadError::InvalidOption { reason: format!("{error}") };
         let loaded = DeviceLlama::load(Uploads::default(), &opened.config, &opened.weights, dtype, failed);
-        loaded.unwrap().device().0.take()
+        loaded.unwrap().device().noted.take()
     };
     let at = |bytes: &[u8]| (bytes.as_ptr().addr(), bytes.len());
     let embedding = at(stored.unwrap().1);
     assert!(uploads(DType::F32).contains(&embedding));
     assert!(!uploads(DType::F16).contains(&embedding));
+}
+
+/// An allocation may fail for lack of memory that another engine frees later.
+#[test]
+fn a_buffer_that_could_not_grow_grows_in_the_next_step() {
+    let (_folder, opened) = opened(&Shape::tiny());
+    let device = Uploads { refused: Cell::new(Some(1 << 17)), ..Uploads::default() };
+    let failed = |error| LoadError::InvalidOption { reason: format!("{error}") };
+    let model = DeviceLlama::load(device, &opened.config, &opened.weights, DType::F32, failed).unwrap();
+    let model = DeviceModel::new(model, DeviceName::Cuda(0), &opened.config, (PAGES, PAGE), (3, 1));
+    let mut model = model.unwrap();
+    let step = Step { words: vec![0; 20_000], rows: 1, ..Step::default() };
+    assert!(model.prepare(&step, 1).unwrap_err().to_string().contains("refused"));
+    model.prepare(&step, 1).unwrap();
+}
+
+/// Memory plans count the table of rotary embeddings as it grows: to a power of two of positions.
+#[test]
+fn rotary_tables_are_counted_as_they_grow() {
+    let bytes = |positions: usize| {
+        let shape = Shape { extra: json!({"max_position_embeddings": positions}), ..Shape::tiny() };
+        let (_folder, opened) = opened(&shape);
+        buffer_bytes(&opened.config, shape.vocabulary, DType::F32, (8, 1))
+    };
+    assert_eq!(bytes(600), bytes(1024));
+    assert!(bytes(1025) > bytes(1024));
 }
 
 /// Models that the kernels do not compute are refused by name, before their weights are read.
