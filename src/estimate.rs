@@ -160,7 +160,7 @@ pub(crate) struct Candidate {
     pub(crate) option: MemoryOption,
     /// Whether it fits.
     pub(crate) fits: bool,
-    /// Required memory in bytes: weights, and the KV cache of one sequence of full length per model.
+    /// Required memory in bytes: weights, buffers, and the KV cache of one sequence of full length per model.
     pub(crate) bytes: u64,
     /// Number of model loads, if models take turns.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -175,6 +175,8 @@ pub(crate) struct Candidate {
 pub(crate) struct Use {
     /// Number of models that share the memory, all of the same size.
     pub(crate) models: u64,
+    /// Size of a model's buffers in bytes: the logits of drafts.
+    pub(crate) buffer_bytes: u64,
     /// Memory in bytes.
     pub(crate) memory: u64,
     /// Number of times that each model is loaded during the run.
@@ -217,7 +219,12 @@ pub(crate) fn fit(report: &BenchReport, case: Use) -> Fitting {
             None => report.weight_bytes,
             Some(bits) => (report.model.parameters as f64 * bits / 8.0) as u64,
         };
-        let need = |number: u64| Need { name: format!("model {}", number + 1), weight_bytes, cache_bytes };
+        let with_buffers = weight_bytes.saturating_add(case.buffer_bytes);
+        let need = |number: u64| Need {
+            name: format!("model {}", number + 1),
+            weight_bytes: with_buffers,
+            cache_bytes,
+        };
         let needs: Vec<Need> = (0..case.models).map(need).collect();
         let arrangement = arrange(&needs, Some(case.memory), Swap::Auto).ok();
         let in_phases = option == MemoryOption::InPhases;
@@ -226,7 +233,7 @@ pub(crate) fn fit(report: &BenchReport, case: Use) -> Fitting {
         Candidate {
             option,
             fits: if in_phases { arrangement.is_some() } else { arrangement == Some(Arrangement::Together) },
-            bytes: at_once.saturating_mul(weight_bytes.saturating_add(cache_bytes)),
+            bytes: at_once.saturating_mul(with_buffers.saturating_add(cache_bytes)),
             loads,
             load_seconds: loads
                 .map(|loads| loads as f64 * weight_bytes as f64 / case.load_rate.max(1) as f64),
@@ -333,7 +340,7 @@ mod tests {
     fn pair(memory: u64, seconds: f64) -> Use {
         // GSM8K: 1,319 items with 3.35 rounds on average and 8 at most; 256 concurrent episodes.
         let cycles = cycles(1319.0 * 3.35, 8, 256);
-        Use { models: 2, memory, cycles, load_rate: 500_000_000, seconds }
+        Use { models: 2, buffer_bytes: 0, memory, cycles, load_rate: 500_000_000, seconds }
     }
 
     fn fits(fitting: &Fitting) -> Vec<(MemoryOption, bool, u64)> {
@@ -372,6 +379,18 @@ mod tests {
         let alone = fit(&seven_billion(), Use { models: 1, ..pair(24_000_000_000, 600.0) });
         assert_eq!(alone.recommended, Some(MemoryOption::Together));
         assert!(alone.candidates.iter().all(|one| one.option != MemoryOption::InPhases));
+    }
+
+    #[test]
+    fn every_loaded_model_needs_its_buffers() {
+        let case = |buffer_bytes| Use { buffer_bytes, ..pair(40_000_000_000, 600.0) };
+        let (without, with) = (fit(&seven_billion(), case(0)), fit(&seven_billion(), case(1000)));
+        let pairs = with.candidates.iter().zip(&without.candidates);
+        let more: Vec<u64> = pairs.map(|(with, without)| with.bytes - without.bytes).collect();
+        assert_eq!(more, [2000, 1000, 2000, 2000]);
+        let memory = without.candidates[0].bytes;
+        let exact = |buffer_bytes| fit(&seven_billion(), Use { memory, ..case(buffer_bytes) });
+        assert!(exact(0).candidates[0].fits && !exact(1).candidates[0].fits);
     }
 
     #[test]

@@ -14,7 +14,6 @@ use crate::machine::{MachineLimits, machine_limits};
 use crate::model::{Decoder, LanguageModel, Matrices, Runner, attention_storage};
 use crate::options::{LoadOptions, thread_pool};
 use crate::scheduler::Limits;
-use crate::speculation::{LONGEST_DRAFT, Speculation};
 
 /// A model's weights on the device that computes with them.
 pub(crate) enum Backend {
@@ -112,17 +111,12 @@ impl Backend {
     /// Size in bytes of a GPU's buffers for steps of the options. On the CPU, that of the logits of a step with drafts;
     /// without drafts 0, because its other buffers are small.
     pub(crate) fn buffer_bytes(config: &ModelConfig, vocabulary: usize, options: &LoadOptions) -> u64 {
+        if !matches!(options.device, DeviceName::Cuda(_)) {
+            return options.draft_logit_bytes(vocabulary);
+        }
         let sequences = options.most_sequences();
         let rows = options.step_limits().1.max(sequences);
-        if matches!(options.device, DeviceName::Cuda(_)) {
-            return crate::cuda::buffer_bytes(config, vocabulary, options.dtype, (rows, sequences));
-        }
-        if options.speculation == Speculation::Off {
-            return 0;
-        }
-        // The last token of a sequence and each token of its draft have logits, as far as a step has room for them.
-        let rows = rows.min(sequences.saturating_mul(LONGEST_DRAFT + 1));
-        rows.saturating_mul(vocabulary).saturating_mul(size_of::<f32>()) as u64
+        crate::cuda::buffer_bytes(config, vocabulary, options.dtype, (rows, sequences))
     }
 
     /// Free memory of a GPU in bytes; `None` on the CPU.

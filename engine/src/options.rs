@@ -14,7 +14,7 @@ use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::memory::{MemoryBudget, Reservation};
 use crate::random::RandomShape;
-use crate::speculation::Speculation;
+use crate::speculation::{LONGEST_DRAFT, Speculation};
 
 /// Largest batch that [`LoadOptions::AUTO_BATCH`] selects.
 pub(crate) const MOST_AUTO_BATCH: usize = 256;
@@ -89,6 +89,19 @@ impl LoadOptions {
             DeviceName::Auto | DeviceName::Cpu => (256, 512),
         };
         (self.prefill_chunk.unwrap_or(chunk), self.max_step_tokens.unwrap_or(tokens))
+    }
+
+    /// Size in bytes of the logits of a step with drafts on the CPU, for a vocabulary of this size. 0 on a GPU, and
+    /// without [`speculation`](Self::speculation).
+    pub fn draft_logit_bytes(&self, vocabulary: usize) -> u64 {
+        let is_on_gpu = matches!(self.device.resolved(), DeviceName::Cuda(_));
+        if self.speculation == Speculation::Off || is_on_gpu {
+            return 0;
+        }
+        let sequences = self.most_sequences();
+        // The last token of a sequence and each token of its draft have logits, as far as a step has room for them.
+        let rows = self.step_limits().1.max(sequences).min(sequences.saturating_mul(LONGEST_DRAFT + 1));
+        rows.saturating_mul(vocabulary).saturating_mul(size_of::<f32>()) as u64
     }
 
     /// Reserves a part of the memory budget, if there is a budget. It is a budget of the device's memory.

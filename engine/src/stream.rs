@@ -24,8 +24,9 @@ pub struct Delta {
     /// The new ids, without the stop or end-of-sequence token.
     pub tokens: Vec<u32>,
     /// The new text. It may lag behind the tokens: it contains whole characters only, and nothing that may be
-    /// part of a stop text. The pieces concatenate to the generation's text, except around bytes that are not
-    /// valid text, where the replacement characters depend on the following bytes.
+    /// part of a stop text. After a long sequence of invalid bytes, or of tokens without text, it may lag by a
+    /// sixteenth of that sequence. The pieces concatenate to the generation's text, except around bytes that are
+    /// not valid text, where the replacement characters depend on the following bytes.
     pub text: String,
 }
 
@@ -106,6 +107,8 @@ struct GrowingText {
     /// returned.
     settled: usize,
     read: usize,
+    /// Length of `tokens` at which the window is decoded next.
+    due: usize,
     stops: Vec<String>,
     /// Decoded text that may be part of a stop text.
     held: String,
@@ -116,22 +119,29 @@ impl GrowingText {
     fn new(prompt: &[u32], stops: Vec<String>) -> Self {
         let tokens = prompt[prompt.len().saturating_sub(8)..].to_vec();
         let read = tokens.len();
-        Self { tokens, settled: 0, read, stops, held: String::new(), given: String::new() }
+        Self { tokens, settled: 0, read, due: 0, stops, held: String::new(), given: String::new() }
     }
 
     /// The text that these tokens add, as far as it is final.
     fn push(&mut self, tokens: &[u32], tokenizer: &Tokenizer) -> Result<String, GenerateError> {
         self.tokens.extend(tokens);
+        if self.tokens.len() < self.due {
+            return Ok(String::new());
+        }
         let before = tokenizer.decode(&self.tokens[self.settled..self.read])?;
         let whole = tokenizer.decode(&self.tokens[self.settled..])?;
         if whole.ends_with(INCOMPLETE) {
+            self.postpone();
             return Ok(String::new());
         }
         let new = after(&whole, &before);
-        if !new.is_empty() {
+        if new.is_empty() {
+            if self.tokens.len() - self.settled > LONGEST_WINDOW {
+                self.tokens.truncate(self.read);
+            }
+            self.postpone();
+        } else {
             self.settled = self.read;
-        } else if self.tokens.len() - self.settled > LONGEST_WINDOW {
-            self.tokens.truncate(self.read);
         }
         // After tokens without text, such as special tokens, the context stays: decoding strips the blank at the
         // start of a text.
@@ -143,6 +153,12 @@ impl GrowingText {
         let text: String = self.held.drain(..certain).collect();
         self.given.push_str(&text);
         Ok(text)
+    }
+
+    /// Postpones the next decoding, in proportion to the length of the window. Invalid bytes stay in the window until
+    /// text follows: decoding it with each of them would take quadratic time.
+    fn postpone(&mut self) {
+        self.due = self.tokens.len() + (self.tokens.len() - self.settled) / LONGEST_WINDOW;
     }
 }
 
@@ -183,13 +199,22 @@ pub(crate) fn after<'a>(whole: &'a str, before: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::fixtures::byte_tokenizer;
 
+    /// Invalid bytes, tokens without text, and the bytes of a character.
+    const REPEATED: [&[&str]; 3] = [&["<0xFF>"], &["</s>"], &["<0xE6>", "<0xBC>", "<0xA2>"]];
+
+    fn tokenizer() -> Tokenizer {
+        let json = byte_tokenizer().to_string();
+        Tokenizer::from_json(json.as_bytes(), "tokenizer.json".as_ref()).unwrap()
+    }
+
     #[test]
     fn pieces_are_whole_characters_and_add_up() {
-        let json = byte_tokenizer().to_string();
-        let tokenizer = Tokenizer::from_json(json.as_bytes(), "tokenizer.json".as_ref()).unwrap();
+        let tokenizer = tokenizer();
         let prompt = tokenizer.encode("the inn").unwrap();
         let all = tokenizer.encode("the inn in the é 漢字 🙂 a thin hat").unwrap();
         let pieces = |stops: &[&str]| -> (Vec<String>, String) {
@@ -218,6 +243,61 @@ mod tests {
             }
             assert_eq!(growing.given, given);
             assert!(growing.tokens.len() <= all.len() + LONGEST_WINDOW);
+        }
+    }
+
+    #[test]
+    fn invalid_bytes_take_linear_time() {
+        const COUNT: usize = 4000;
+        let tokenizer = tokenizer();
+        let [invalid, the] = ["<0xFF>", "▁the"].map(|piece| tokenizer.id(piece).unwrap());
+        let mut growing = GrowingText::new(&[], Vec::new());
+        let mut decoded = 0;
+        for length in 1..=COUNT {
+            decoded += if length < growing.due { 0 } else { length };
+            assert_eq!(growing.push(&[invalid], &tokenizer).unwrap(), "");
+        }
+        assert!(decoded < 20 * COUNT, "{decoded}");
+        let later = COUNT / LONGEST_WINDOW;
+        for _ in 0..later {
+            growing.push(&[the], &tokenizer).unwrap();
+        }
+        assert_eq!(growing.given, ["\u{FFFD}".repeat(COUNT), " the".repeat(later)].concat());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn postponed_text_equals_the_text_decoded_at_once(
+            parts in prop::collection::vec((prop::sample::select(&REPEATED), 0usize..150), 1..6),
+            lengths in prop::collection::vec(1usize..20, 1..20),
+        ) {
+            let tokenizer = tokenizer();
+            let prompt = tokenizer.encode("the inn").unwrap();
+            let id = |piece: &str| tokenizer.id(piece).unwrap();
+            let mut tokens = Vec::new();
+            for (pieces, count) in parts {
+                tokens.extend(pieces.repeat(count).into_iter().map(id));
+                tokens.push(id("▁the"));
+            }
+            let before = tokenizer.decode(&prompt).unwrap();
+            let whole = tokenizer.decode(&[&prompt[..], &tokens[..]].concat()).unwrap();
+            let text = after(&whole, &before);
+            let new = || GrowingText::new(&prompt, Vec::new());
+            let (mut growing, mut eager) = (new(), new());
+            let mut lengths = lengths.into_iter().cycle();
+            let mut rest = &tokens[..];
+            while !rest.is_empty() {
+                let (some, later) = rest.split_at(lengths.next().unwrap().min(rest.len()));
+                growing.push(some, &tokenizer).unwrap();
+                eager.due = 0;
+                eager.push(some, &tokenizer).unwrap();
+                prop_assert!(eager.given.starts_with(&growing.given));
+                rest = later;
+            }
+            prop_assert_eq!(&eager.given, text);
+            prop_assert_eq!(growing.given.clone() + after(text, &growing.given), text);
         }
     }
 }

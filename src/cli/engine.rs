@@ -302,6 +302,11 @@ pub(crate) struct EstimateArgs {
     /// set.
     #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY")]
     pub(crate) memory: Option<MemorySize>,
+    /// Count memory for drafts of the next tokens: off, lookup or auto [default: auto]
+    ///
+    /// Unless it is off, models on the CPU need memory for the logits of drafts. Example: --speculate off
+    #[arg(long, value_name = "off|lookup|auto", env = "LUMOS_SPECULATE")]
+    pub(crate) speculate: Option<Speculation>,
     /// Set how many bytes of weights are loaded per second, for models in turns
     #[arg(long, value_name = "BYTES", default_value = "500MB")]
     pub(crate) load_rate: MemorySize,

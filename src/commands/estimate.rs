@@ -11,8 +11,9 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanDuration;
 use lumos_coordinator::spec::RunSpec;
 use lumos_coordinator::{PlannedCell, expand};
+use lumos_engine::Speculation;
 use lumos_engine::bench::{BenchCell, BenchReport};
-use lumos_models::ModelName;
+use lumos_models::{EngineSettings, ModelName};
 use lumos_tasks::{ContentHash, Device, Formulation, ModelIdentity, NanoDollars, Role, Step};
 use serde::Serialize;
 use serde_json::json;
@@ -170,10 +171,22 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
     let memory = arguments.memory.or(spec.memory).map(|memory| memory.0);
     let fitting = report.as_ref().zip(memory).map(|(report, memory)| {
         let on = |device: Device| models.iter().filter(|model| model.device == device).count() as u64;
+        let logits = |device: Device| {
+            let engine = EngineSettings {
+                batch_size: settings::fixed(spec.batch_size),
+                speculation: arguments.speculate.unwrap_or(Speculation::Auto),
+                device,
+                ..EngineSettings::default()
+            };
+            engine.options().draft_logit_bytes(report.model.vocabulary)
+        };
+        let fullest = models.iter().map(|model| (on(model.device), logits(model.device))).max();
+        let (number, buffer_bytes) = fullest.unwrap_or_default();
         let rounds = rows.iter().map(|row| row.tokens.rounds * row.units as f64).sum();
         let longest = rows.iter().map(|row| row.tokens.most_rounds).max().unwrap_or(0);
         let case = Use {
-            models: models.iter().map(|model| on(model.device)).max().unwrap_or(0),
+            models: number,
+            buffer_bytes,
             memory,
             cycles: cycles(rounds, longest, settings::concurrency(&spec, true)),
             load_rate: arguments.load_rate.0,

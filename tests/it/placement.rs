@@ -178,6 +178,9 @@ fn an_estimate_says_which_way_a_pair_fits() {
         told["memory"]["candidates"].as_array().unwrap().iter().map(|one| &one["fits"]).collect();
     assert_eq!(fits, [false, true, true, true]);
     assert!(estimate("--memory 40GB").contains("recommended: together"));
+    // The logits of drafts need 66 MB per model.
+    assert!(!estimate("--memory 36.1GB").contains("recommended: together"));
+    assert!(estimate("--memory 36.1GB --speculate off").contains("recommended: together"));
     // Each model on its own GPU.
     std::fs::write(&spec, "tasks = ['gsm8k']\nmodel = 'lumos:maths'\n[device]\nplanner = 'cuda:0'\n")
         .unwrap();
