@@ -47,6 +47,9 @@ pub enum Event {
         /// Cost of models on servers with a price, in billionths of a US dollar.
         #[serde(rename = "cost_nanodollars", skip_serializing_if = "Option::is_none")]
         cost: Option<NanoDollars>,
+        /// Whether a model replied. Rejected prompts cost nothing. Not part of the JSON lines.
+        #[serde(skip)]
+        has_reply: bool,
         /// Episodes in progress, at most. Not part of the JSON lines.
         #[serde(skip)]
         at_hand: u64,

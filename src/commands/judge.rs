@@ -8,7 +8,7 @@ use lumos_coordinator::{Checkpoint, Record};
 use lumos_models::{ModelPricing, ModelRegistry, ModelsSettings, Price};
 use lumos_reports::judge::{self, Asked, JudgeError, Pass};
 use lumos_reports::results::ScoreError;
-use lumos_tasks::{BackendChoice, Evidence, Formulation, Role, Swap};
+use lumos_tasks::{BackendChoice, Formulation, Role, Swap};
 
 use super::results::{open, rescore};
 use crate::budget::Budget;
@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, verbosity: Verbosity)
     let Report { checkpoint, summary, budget, interrupts: _interrupts, .. } = judged;
     // The report reads the verdicts from the checkpoint.
     checkpoint.close()?;
-    rescore(&run, open(&run)?, &scorings, verbosity)?;
+    rescore(&run, &scorings, verbosity)?;
     let budget = budget.as_ref().filter(|budget| budget.is_reached());
     Ok(conclude(&summary, budget, is_interrupted))
 }
@@ -101,11 +101,9 @@ async fn plan(run: &Path, judge: Asked) -> Result<Pass, Failure> {
 fn add_earlier(budget: &mut Budget, checkpoint: &Checkpoint) -> Result<(), Failure> {
     for record in checkpoint.records() {
         let Record { outcome, telemetry, .. } = record?;
-        let tokens = outcome.tokens();
         // An attempt without a reply faulted, or the server rejected its prompt: it costs nothing.
-        let has_reply = matches!(&outcome.evidence, Some(Evidence::Judge { reply }) if !reply.is_empty());
-        if has_reply || tokens != (0, 0) || telemetry.cost.is_some() {
-            budget.add_earlier(telemetry.cost, tokens);
+        if outcome.has_reply() || telemetry.cost.is_some() {
+            budget.add_earlier(telemetry.cost, outcome.tokens());
         }
     }
     Ok(())
@@ -130,8 +128,8 @@ fn conclude(summary: &Summary, budget: Option<&Budget>, is_interrupted: bool) ->
 #[cfg(test)]
 mod tests {
     use lumos_tasks::{
-        ChatReply, ContentHash, Ending, Fault, FaultKind, Outcome, Step, Telemetry, ToolCall, ToolReply,
-        UnitId,
+        ChatReply, ContentHash, Ending, Evidence, Fault, FaultKind, Outcome, Step, Telemetry, ToolCall,
+        ToolReply, UnitId,
     };
 
     use super::*;

@@ -91,9 +91,12 @@ impl Run {
             }
             Ok(summary)
         });
+        let queue = self.executor.fleet.as_ref().map(|(_, settings)| settings.address.clone());
         let Self { manifest, folder, checkpoint, executor: Executor { options, .. }, budget, .. } = self;
         match dispatched {
-            Ok(summary) => Ok(Report { manifest, folder, checkpoint, options, budget, summary, interrupts }),
+            Ok(summary) => {
+                Ok(Report { manifest, folder, checkpoint, options, budget, summary, queue, interrupts })
+            }
             Err(failure) => {
                 // A database whose disk failed may never close. Acknowledged records are on disk.
                 checkpoint.abandon();
@@ -245,7 +248,9 @@ async fn watch(
                 lines.push(b'\n');
             }
             if let Some(budget) = &mut budget
-                && let Event::Settled { cost, prompt_tokens, completion_tokens, at_hand, .. } = &event
+                && let Event::Settled {
+                    cost, prompt_tokens, completion_tokens, has_reply: true, at_hand, ..
+                } = &event
                 && budget.spend(*cost, (*prompt_tokens, *completion_tokens), *at_hand)
             {
                 drain.cancel();
@@ -352,7 +357,41 @@ fn fleet_failure(error: CoordinatorError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use lumos_models::Price;
+    use lumos_tasks::{ContentHash, UnitId};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_rejected_prompt_costs_nothing() {
+        let is_reached = async |has_reply: bool| {
+            let (events, received) = mpsc::channel(1);
+            let settled = Event::Settled {
+                unit: UnitId::new(ContentHash::of_bytes(b"question")),
+                configuration: 0,
+                item: 0,
+                attempt: 1,
+                status: "answered",
+                correct: None,
+                prompt_tokens: 0,
+                completion_tokens: 0,
+                seconds: 0.0,
+                drafts: None,
+                cost: None,
+                has_reply,
+                at_hand: 0,
+            };
+            events.send(settled).await.unwrap();
+            drop(events);
+            let budget = Budget::new(1.0, Some(Price { read: 10.0, written: 10.0 }));
+            let drain = CancellationToken::new();
+            let budget = watch(received, true, false, Some(budget), drain.clone()).await.unwrap().unwrap();
+            (budget.is_reached(), drain.is_cancelled())
+        };
+        assert_eq!(is_reached(false).await, (false, false));
+        // A server that does not report usage.
+        assert_eq!(is_reached(true).await, (true, true));
+    }
 
     #[tokio::test]
     async fn a_worker_that_panics_ends_the_run() {

@@ -43,6 +43,16 @@ impl Outcome {
             Step::Call { .. } | Step::Action { .. } => (read, written),
         })
     }
+
+    /// Whether a model replied: with text or with counted tokens. A rejected prompt has neither.
+    pub fn has_reply(&self) -> bool {
+        let has_text = |step: &Step| match step {
+            Step::Generate { reply, .. } => !reply.is_empty(),
+            Step::Call { reply: ToolReply::Chat(reply), .. } => !reply.text.is_empty(),
+            Step::Call { .. } | Step::Action { .. } => false,
+        };
+        self.tokens() != (0, 0) || self.steps.iter().any(has_text)
+    }
 }
 
 /// How an episode ended.

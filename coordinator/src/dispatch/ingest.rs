@@ -52,6 +52,7 @@ impl PendingResult {
                     seconds: telemetry.seconds,
                     drafts: telemetry.drafts,
                     cost: telemetry.cost,
+                    has_reply: outcome.has_reply(),
                     at_hand: 0,
                 }
             }

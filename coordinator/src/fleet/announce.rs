@@ -1,6 +1,7 @@
 //! Publishes a run on the server: its notice and its shared data, which workers need before they can take its
 //! units, and its status.
 
+use std::collections::{BTreeSet, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +34,19 @@ pub(super) fn shards(manifest: &Manifest, priority: u8) -> Vec<ShardId> {
     manifest.configurations.iter().map(|planned| ShardId::of(&planned.configuration, priority)).collect()
 }
 
+/// Adds the shards with units that an earlier session of the run queued at another priority. `present` are the shards
+/// that contain units of the run.
+fn with_earlier(shards: Vec<ShardId>, present: &HashSet<String>) -> BTreeSet<ShardId> {
+    let mut all = BTreeSet::from_iter(shards);
+    let every = all.iter().flat_map(|shard| {
+        let needs = &shard.needs;
+        (0..=9).map(move |priority| ShardId { needs: needs.clone(), priority })
+    });
+    let earlier: Vec<ShardId> = every.filter(|shard| present.contains(&shard.to_string())).collect();
+    all.extend(earlier);
+    all
+}
+
 impl Announced {
     /// Stores the data that units share, then publishes the notice that the run is active.
     pub(super) async fn announce(
@@ -47,16 +61,23 @@ impl Announced {
         let blobs = client.call(|| around.server.shared()).await?;
         let shared = client.call(|| blobs.put(&bytes)).await?;
         let runs = client.call(|| around.server.runs()).await?;
-        let mut shards = shards(manifest, around.settings.priority);
-        shards.sort();
-        shards.dedup();
+        let present = client.call(|| around.server.shards_present(around.run.as_str())).await?;
+        let priority = around.settings.priority;
+        let shards = with_earlier(shards(manifest, priority), &present);
+        let priorities: BTreeSet<u8> = shards.iter().map(|shard| shard.priority).collect();
+        for kept in priorities.into_iter().filter(|kept| *kept != priority) {
+            tracing::warn!(
+                "units of an earlier session are still queued with priority {kept} and keep it; further units have \
+                 priority {priority}"
+            );
+        }
         let notice = RunNotice {
             protocol,
             run: around.run.clone(),
             name: manifest.spec.name.clone(),
             state: RunState::Active,
             shared: ContentHash::from_hex(shared),
-            shards,
+            shards: shards.into_iter().collect(),
             time_limit: manifest.spec.limits.time_limit,
             written_ms: Timestamp::now().as_millisecond(),
         };
@@ -66,6 +87,11 @@ impl Announced {
             tracing::debug!(%error, "failed to announce the run to workers of the previous protocol version");
         }
         Ok(Self { runs, blobs, notice, shared: bytes, revision: AtomicU64::new(revision) })
+    }
+
+    /// Names of the run's shards.
+    pub(super) fn shard_names(&self) -> Vec<String> {
+        self.notice.shards.iter().map(ToString::to_string).collect()
     }
 
     /// The revision of the notice that this session wrote. Older revisions belong to earlier sessions.
@@ -224,6 +250,19 @@ mod tests {
     use lumos_tasks::fleet::PROTOCOL;
 
     use super::*;
+    use crate::samples::{configuration, item, manifest_of};
+
+    #[test]
+    fn shards_with_units_of_an_earlier_priority_stay_announced() {
+        let manifest = manifest_of(&[configuration(0), configuration(1)], &[item(0)]);
+        let at = |priority| shards(&manifest, priority)[0].clone();
+        let other = ShardId { needs: RunToken::of(&ContentHash::of_bytes(b"other")), priority: 5 };
+        let announced =
+            |present: &HashSet<String>| Vec::from_iter(with_earlier(shards(&manifest, 2), present));
+        assert_eq!(announced(&HashSet::new()), [at(2)]);
+        let present = HashSet::from([at(5), at(0), other].map(|shard| shard.to_string()));
+        assert_eq!(announced(&present), [at(0), at(2), at(5)]);
+    }
 
     #[test]
     fn a_status_in_totals_has_the_same_sums_and_a_fixed_size() {

@@ -257,12 +257,13 @@ async fn attend(
     let (outlet, rejected) = mpsc::channel(rejected::WAITING);
     results.reject_to(outlet).map_err(DispatchError::from)?;
     let shards = Shards::open(manifest, &around, client).await?;
-    let restorer = Restorer::new(Arc::clone(&announced), shards.names().to_vec());
+    let restorer = Restorer::new(Arc::clone(&announced));
     // The parent of the checkpoint's folder is the run's folder.
     let folder = checkpoint.folder().parent().unwrap_or(checkpoint.folder()).to_owned();
 
     tasks.spawn(watch_workers::watch_workers(around.clone(), unresponsive));
-    tasks.spawn(reconcile::reconcile(around.clone(), restorer));
+    let reconciling = around.over.child_token();
+    tasks.spawn(reconcile::reconcile(Around { over: reconciling.clone(), ..around.clone() }, restorer));
     tasks.spawn(rejected::keep(around.clone(), folder, rejected));
     tasks.spawn(cancel::watch_notice(around.clone(), Arc::clone(&announced)));
     tasks.spawn(drain::drain(around.clone(), drain.clone()));
@@ -275,6 +276,8 @@ async fn attend(
         never = engines::storing(&around, checkpoint) => match never {},
         never = announce::writing_status(&around) => match never {},
     };
+    // Stop reconciling first: it would restore the consumers that are removed below.
+    reconciling.cancel();
     if let Ok(summary) = &ended {
         let state = if summary.cancelled { RunState::Cancelled } else { RunState::Ended };
         let began = Instant::now();

@@ -19,8 +19,8 @@ pub(super) struct Restorer {
 }
 
 impl Restorer {
-    pub(super) fn new(announced: Arc<Announced>, shards: Vec<String>) -> Self {
-        Self { announced, shards, said: None }
+    pub(super) fn new(announced: Arc<Announced>) -> Self {
+        Self { shards: announced.shard_names(), announced, said: None }
     }
 
     /// Recreates missing data. Returns whether anything was missing.

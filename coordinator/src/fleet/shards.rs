@@ -24,7 +24,6 @@ struct Route {
 pub(super) struct Shards {
     run: RunToken,
     shards: Vec<NatsQueue<WorkMessage>>,
-    names: Vec<String>,
     routes: Vec<Route>,
 }
 
@@ -47,18 +46,12 @@ impl Shards {
             let configuration = Arc::clone(&planned.configuration);
             routes.push(Route { configuration, identity: planned.identity.clone(), shard });
         }
-        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let mut shards = Vec::with_capacity(names.len());
-        for name in &names {
+        for name in names.iter().map(ToString::to_string) {
             let run = around.run.as_str();
-            shards.push(client.call(|| around.server.shard_publisher(name, run)).await?);
+            shards.push(client.call(|| around.server.shard_publisher(&name, run)).await?);
         }
-        Ok(Self { run: around.run.clone(), shards, names, routes })
-    }
-
-    /// Names of the shards.
-    pub(super) fn names(&self) -> &[String] {
-        &self.names
+        Ok(Self { run: around.run.clone(), shards, routes })
     }
 
     fn route(&self, assignment: &Assignment) -> Result<&Route, QueueError> {

@@ -134,13 +134,15 @@ pub(super) enum Kind {
     TooLarge,
     /// Its body is missing from the object store, or corrupt.
     Body,
+    /// The object store currently does not return its body.
+    Unavailable,
     /// Its lease could not be returned immediately.
     Release,
     /// Its content differs from what was published.
     Damaged,
 }
 
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 const QUIET: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, Default)]

@@ -174,6 +174,12 @@ impl Layout {
         format!("{}.work.{}.{}.{run}", self.root(), shard.needs, shard.priority)
     }
 
+    /// Returns the shard (`<needs>.<priority>`) in the subject of a work message.
+    pub(super) fn shard_of(&self, subject: &str) -> Option<String> {
+        let mut tokens = subject.strip_prefix(&format!("{}.work.", self.root()))?.split('.');
+        Some(format!("{}.{}", tokens.next()?, tokens.next()?))
+    }
+
     /// Prefix of the subjects of a run's results, before the message id.
     pub(super) fn results_root(&self, run: &str) -> String {
         format!("{}.results.{run}", self.root())
@@ -309,6 +315,14 @@ mod tests {
         ] {
             assert!(!layout.is_lease_token(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn subjects_of_work_contain_their_shard() {
+        let layout = Layout::default();
+        let root = layout.shard_root(&Shard::parse("00ff.3").unwrap(), "aa");
+        assert_eq!(layout.shard_of(&format!("{root}.unit-1")).as_deref(), Some("00ff.3"));
+        assert_eq!(layout.shard_of(&format!("{}.unit-1", layout.results_root("aa"))), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +24,9 @@ use super::pulling::{Puller, Source};
 use super::queue::Direction;
 use super::setup::ConsumerConfig;
 use super::{Access, Blobs, KeyValue, Layout, NatsError, NatsQueue, ShardState};
+
+/// Delay before a server that did not respond is checked again.
+const CHECK_RETRY: Duration = Duration::from_secs(1);
 
 /// Time limit for a stream to store a probe message.
 const PROBE: Duration = Duration::from_secs(4);
@@ -65,6 +69,7 @@ impl Server {
     /// # Errors
     /// If no server can be reached within the time limit, the credentials are rejected, or the server is unsuitable.
     pub async fn connect(access: &Access, connecting: Connecting) -> Result<Self, NatsError> {
+        let deadline = connecting.patience.map(|patience| Instant::now() + patience);
         let Connected { client, connection, violations } = connect::connect(access, &connecting).await?;
         let (answers, waiting) = mpsc::channel(ANSWERS);
         let tasks = TaskTracker::new();
@@ -82,8 +87,17 @@ impl Server {
             ended: CancellationToken::new(),
             tasks,
         });
-        connect::check(&link, access).await?;
-        Ok(Self { link })
+        loop {
+            match connect::check(&link, access).await {
+                Err(NatsError::Unreachable(why))
+                    if deadline.is_none_or(|deadline| Instant::now() < deadline) =>
+                {
+                    tracing::warn!("{why}; retrying");
+                    sleep(CHECK_RETRY).await;
+                }
+                checked => return checked.map(|()| Self { link }),
+            }
+        }
     }
 
     /// Returns the server's version.
@@ -288,6 +302,15 @@ impl Server {
         self.present(Stream::Work, run).await
     }
 
+    /// Returns the shards (`<needs>.<priority>`) that contain messages of a run, queued or leased.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or rejects the request.
+    pub async fn shards_present(&self, run: &str) -> Result<HashSet<String>, NatsError> {
+        let subjects = self.subjects(Stream::Work, run).await?;
+        Ok(subjects.iter().filter_map(|subject| self.link.layout.shard_of(subject)).collect())
+    }
+
     /// Returns the ids of a run's messages in the results stream.
     ///
     /// # Errors
@@ -423,7 +446,7 @@ impl Server {
         // closed.
         let rest = async {
             while self.link.tasks.len() > 1 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                sleep(Duration::from_millis(5)).await;
             }
             let (told, sent) = oneshot::channel();
             if self.link.answers.send(Outgoing::Sent(told)).await.is_ok() {
@@ -451,11 +474,16 @@ impl Server {
 
     /// Returns the ids of a run's messages in a stream: the last tokens of their subjects.
     async fn present(&self, stream: Stream, run: &str) -> Result<HashSet<String>, NatsError> {
-        check_run(run)?;
-        let layout = &self.link.layout;
-        let subjects = self.link.subjects(&layout.stream(stream), &layout.run_subjects(stream, run)).await?;
+        let subjects = self.subjects(stream, run).await?;
         let ids = subjects.into_iter().filter_map(|subject| subject.rsplit('.').next().map(str::to_owned));
         Ok(ids.filter(|id| is_message_id(id)).collect())
+    }
+
+    /// Returns the subjects of a run's messages in a stream.
+    async fn subjects(&self, stream: Stream, run: &str) -> Result<Vec<String>, NatsError> {
+        check_run(run)?;
+        let layout = &self.link.layout;
+        Ok(self.link.subjects(&layout.stream(stream), &layout.run_subjects(stream, run)).await?)
     }
 
     /// Removes a run's messages from a stream; returns their number.

@@ -13,7 +13,7 @@ use lumos_tasks::RunToken;
 
 use super::*;
 use nats_server::NatsServer;
-use stage::{LONG, Stage, leave_claim, settings};
+use stage::{Stage, settings};
 
 fn count(events: &[Event], what: impl Fn(&Event) -> bool) -> usize {
     events.iter().filter(|event| what(event)).count()
@@ -229,31 +229,12 @@ async fn a_drained_run_waits_for_what_workers_hold() {
 async fn results_of_a_dead_session_are_taken_up_and_missing_workers_told_of() {
     let Some(stage) = Stage::new(4).await else { return };
     // A session that ends after its units were done and before their results were recorded.
-    let first = async {
-        let (events, _received) = mpsc::channel(1000);
-        let drain = CancellationToken::new();
-        let fleet = Fleet {
-            manifest: &stage.manifest,
-            checkpoint: &stage.checkpoint,
-            server: &stage.server,
-            terms: stage.terms(),
-            settings: CoordinatorSettings { quiet: LONG, reconcile_every: LONG, ..settings() },
-            events: &events,
-            drain: &drain,
-        };
-        let hand = stage.worker("w");
-        tokio::select! {
-            _ = run_fleet(fleet) => panic!("it does not end"),
-            leases = hand.claim(8) => (hand, leases),
-        }
-    };
-    let (hand, leases) = first.await;
+    let (hand, leases) = stage.killed_session(8).await;
     let results = stage.server.results_publisher(stage.run.as_str()).await.unwrap();
     for lease in leases {
         hand.deliver(&results, hand.result(lease.body(), None)).await;
         lease.acknowledge().await.unwrap();
     }
-    leave_claim(&stage, |claim| claim.released = true).await;
     let (summary, events) = stage.coordinate(stage.terms(), settings()).await;
     // No worker ran in this session; the existing results are sufficient.
     assert_eq!(summary.unwrap().settled, 8);
@@ -268,6 +249,28 @@ async fn results_of_a_dead_session_are_taken_up_and_missing_workers_told_of() {
     let (summary, events) = stage.coordinate_with(stage.terms(), settings(), drain).await;
     assert_eq!(summary.unwrap().outstanding(), 2);
     assert_eq!(count(&events, |event| matches!(event, Event::NoWorkers { .. })), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn units_that_a_dead_session_queued_at_another_priority_are_executed_once() {
+    let Some(stage) = Stage::new(10).await else { return };
+    let (hand, leases) = stage.killed_session(1).await;
+    drop(leases);
+    let first = stage.worker_at("first", 0).answering(None);
+    let announced = async {
+        while stage.notice().await.shards.len() < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        hand.answering(None).abort_handle()
+    };
+    let settings = CoordinatorSettings { priority: 0, ..settings() };
+    let ((summary, _), other) = tokio::join!(stage.coordinate(stage.terms(), settings), announced);
+    assert_eq!(summary.unwrap().settled, 20);
+    assert_eq!(stage.checkpoint.duplicates(), 0);
+    let priorities: Vec<u8> = stage.notice().await.shards.iter().map(|shard| shard.priority).collect();
+    assert_eq!(priorities, [0, 5]);
+    first.abort();
+    other.abort();
 }
 
 #[tokio::test]

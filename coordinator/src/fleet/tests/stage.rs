@@ -16,7 +16,7 @@ use crate::samples::{configuration, item, manifest_of};
 use crate::spec::FailOnError;
 
 /// Longer than any test. Leases last even longer, so that none expires.
-pub(super) const LONG: Duration = Duration::from_secs(240);
+const LONG: Duration = Duration::from_secs(240);
 
 pub(super) struct Stage {
     pub(super) nats: NatsServer,
@@ -111,15 +111,38 @@ impl Stage {
         }
     }
 
-    pub(super) fn shard(&self) -> String {
-        announce::shards(&self.manifest, settings().priority)[0].to_string()
+    /// Runs a session that is killed once a worker holds a number of units, which are returned with the worker.
+    pub(super) async fn killed_session(&self, units: usize) -> (Hand, Vec<Lease<WorkMessage>>) {
+        let (events, _received) = mpsc::channel(1000);
+        let drain = CancellationToken::new();
+        let fleet = Fleet {
+            manifest: &self.manifest,
+            checkpoint: &self.checkpoint,
+            server: &self.server,
+            terms: self.terms(),
+            settings: CoordinatorSettings { quiet: LONG, reconcile_every: LONG, ..settings() },
+            events: &events,
+            drain: &drain,
+        };
+        let hand = self.worker("w");
+        let leases = tokio::select! {
+            _ = run_fleet(fleet) => panic!("it does not end"),
+            leases = hand.claim(units) => leases,
+        };
+        leave_claim(self, |claim| claim.released = true).await;
+        (hand, leases)
     }
 
     /// Returns a worker that returns results.
     pub(super) fn worker(&self, name: &str) -> Hand {
+        self.worker_at(name, settings().priority)
+    }
+
+    /// Returns a worker for units of a priority.
+    pub(super) fn worker_at(&self, name: &str, priority: u8) -> Hand {
         Hand {
             server: self.server.clone(),
-            shard: self.shard(),
+            shard: announce::shards(&self.manifest, priority)[0].to_string(),
             run: self.run.clone(),
             name: name.to_owned(),
         }

@@ -480,14 +480,20 @@ mod tests {
     use tokio::sync::{Notify, mpsc, watch};
     use tokio_util::task::TaskTracker;
 
-    use super::super::Puller;
+    use super::super::{Puller, TRIES};
     use super::*;
     use crate::nats::codec::Complaints;
+    use crate::nats::lease::Outgoing;
     use crate::nats::link::Link;
     use crate::nats::{ConnectionState, Layout};
 
     /// An actor without a server, and the end of the queue that it serves.
     async fn start() -> (Actor, Puller) {
+        start_with(mpsc::channel(1).0).await
+    }
+
+    /// As `start`; replies to deliveries are sent to `answers`.
+    async fn start_with(answers: mpsc::Sender<Outgoing>) -> (Actor, Puller) {
         let options = ConnectOptions::new().retry_on_initial_connect();
         let disconnected = ConnectionState { connected: false, reconnections: 0 };
         let link = Arc::new(Link {
@@ -496,7 +502,7 @@ mod tests {
             version: String::new(),
             connection: watch::channel(disconnected).1,
             violations: watch::channel(String::new()).1,
-            answers: mpsc::channel(1).0,
+            answers,
             complaints: Complaints::default(),
             remade: watch::Sender::new(0),
             ended: CancellationToken::new(),
@@ -536,6 +542,37 @@ mod tests {
         puller.close();
         drop(actor);
         assert!(puller.claim::<u32>(1).await.unwrap().is_empty());
+    }
+
+    /// Each delivery counts towards the limit beyond which a worker records a fault for a unit. Results have no limit.
+    #[tokio::test]
+    async fn units_whose_bodies_are_unavailable_are_removed_in_time_and_results_are_kept() {
+        let again = "-NAK {\"delay\": 1000000000}";
+        for (is_result, deliveries, expected) in
+            [(false, 1, again), (false, TRIES, "+TERM"), (true, TRIES, again), (true, 100, again)]
+        {
+            let (answers, mut sent) = mpsc::channel(1);
+            let (_actor, puller) = start_with(answers).await;
+            let (outlet, mut rejected) = mpsc::channel(1);
+            if is_result {
+                puller.reject_to(outlet);
+            }
+            let (id, link) = ("id".to_owned(), puller.shared.link.clone());
+            let lease = NatsLease::new(link, id.clone(), "token".to_owned(), EXPIRY * 100, None);
+            let delivery = Delivery {
+                id,
+                deliveries,
+                headers: None,
+                object: Some("object".to_owned()),
+                body: Bytes::new(),
+                lease: Some(lease),
+                since: Instant::now(),
+            };
+            settle(&puller.shared, delivery, Err(NatsError::Unreachable("no response".to_owned())));
+            let Ok(Outgoing::Reply { payload, .. }) = sent.try_recv() else { panic!("no reply") };
+            assert_eq!(payload, expected, "{is_result} {deliveries}");
+            assert!(rejected.try_recv().is_err());
+        }
     }
 
     async fn panicking() -> ActorTask {

@@ -33,8 +33,8 @@ use state::{PullReply, PullRequest, State};
 /// Redelivery delay of a message of another protocol, which leaves it to consumers of that protocol.
 const LEFT_TO_OTHERS: Duration = Duration::from_secs(60);
 
-/// Maximum number of deliveries of a corrupt message. Corruption in transit, or a replica of the store that
-/// lags behind, does not affect the next delivery.
+/// Maximum number of deliveries of a corrupt message, and of a unit whose body is unavailable. Corruption in transit,
+/// or a replica of the store that lags behind, does not affect the next delivery.
 const TRIES: u32 = 3;
 
 /// Redelivery delay of such a message.
@@ -102,15 +102,21 @@ impl Delivery {
     /// Handles a message that is not delivered to claimers. A message that may be intact the next time is
     /// redelivered. Otherwise it is sent to the outlet; without an outlet, it is returned for other consumers
     /// (of another protocol) or terminated.
+    ///
+    /// With an outlet (results), a message whose body is unavailable is always redelivered. Without one (units), it is
+    /// terminated at the third delivery: more deliveries would exceed the worker's limit, and the worker would record a
+    /// fault. The coordinator publishes the unit again, which resets its delivery count, including deliveries to lost
+    /// workers.
     fn dismiss(mut self, shared: &Shared, unfit: &Unfit) {
         let Some(lease) = &self.lease else { return };
         let outlet = shared.rejected.get();
         let may_pass = match unfit.kind {
-            Kind::Damaged | Kind::Body => true,
+            Kind::Damaged | Kind::Body | Kind::Unavailable => true,
             Kind::Protocol => outlet.is_some(),
             _ => false,
         };
-        let again = may_pass && self.deliveries < TRIES;
+        let is_kept = unfit.kind == Kind::Unavailable && outlet.is_some();
+        let again = may_pass && (is_kept || self.deliveries < TRIES);
         let fate = match (again, outlet, unfit.kind) {
             (true, ..) => "it is redelivered",
             (false, Some(_), _) => "it is set aside",
@@ -157,12 +163,12 @@ fn settle(shared: &Shared, mut delivery: Delivery, body: Result<Vec<u8>, NatsErr
         }
         Err(error) => {
             drop(state);
-            if matches!(error, NatsError::Damaged(_) | NatsError::Missing(_)) {
-                let why = format!("failed to read the body of a message: {error}");
-                delivery.dismiss(shared, &Unfit::new(Kind::Body, why));
-            } else {
-                delivery.give_back_after(AGAIN);
-            }
+            let kind = match error {
+                NatsError::Damaged(_) | NatsError::Missing(_) => Kind::Body,
+                _ => Kind::Unavailable,
+            };
+            let why = format!("failed to read the body of a message: {error}");
+            delivery.dismiss(shared, &Unfit::new(kind, why));
         }
     }
 }

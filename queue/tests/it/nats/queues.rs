@@ -213,6 +213,8 @@ on_servers! {
         let held = claim_one(&bench.consumer::<String>().await).await;
         assert_eq!(bench.connection.work_present(RUN).await.unwrap(), ids(&["a-1", "b-1", "c-2"]));
         assert_eq!(bench.connection.results_present(RUN).await.unwrap(), ids(&["a-1"]));
+        let shards = ids(&[SHARD, "00000000000000ac.0"]);
+        assert_eq!(bench.connection.shards_present(RUN).await.unwrap(), shards);
         drop(held);
         assert_eq!(bench.connection.purge_work(RUN).await.unwrap(), 3);
         bench.connection.remove_run(RUN).await.unwrap();
