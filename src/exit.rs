@@ -111,7 +111,8 @@ impl Failure {
         (message, hints)
     }
 
-    fn is_disk_full(&self) -> bool {
+    /// Whether the disk is full.
+    pub(crate) fn is_disk_full(&self) -> bool {
         self.is_io(io::ErrorKind::StorageFull)
     }
 

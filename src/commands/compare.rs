@@ -9,11 +9,11 @@ use lumos_coordinator::CheckpointReader;
 use lumos_reports::compare::{CompareError, CompareFormat, CompareOptions, Comparison, Side, compare};
 use lumos_reports::results::{Labels, RunTable, SettingsAxis};
 use lumos_reports::viewer;
+use lumos_tasks::shell::quoted;
 
 use super::results::{new_folder, open};
 use crate::cli::{CompareArgs, ComparisonFormat, RunsArgs, SelectionArgs};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::pipeline::quoted;
 use crate::settings;
 use crate::table;
 

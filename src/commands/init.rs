@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::Path;
 
 use lumos_benchmarks::task_file::{TaskDefinition, TaskFamily};
+use lumos_tasks::shell::quoted;
 
 use crate::cli::{InitArgs, InitCommand};
 use crate::exit::{CommandResult, Exit, Failure};
-use crate::pipeline::quoted;
 
 const TASK: &str = include_str!("init/task.toml");
 const AGENT: &str = include_str!("init/agent.toml");

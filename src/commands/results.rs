@@ -13,11 +13,12 @@ use lumos_reports::results::Labels;
 use lumos_reports::viewer::{self, ViewerSource};
 use lumos_reports::{export, judge};
 use lumos_tasks::Role;
+use lumos_tasks::shell::quoted;
 
 use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ReportFormat, ScoreArgs, Verbosity};
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::pipeline::{
-    checkpoint_failure, manifest_failure, open_checkpoint, print_report, quoted, write_results,
+    checkpoint_failure, lock_results, manifest_failure, open_checkpoint, print_report, write_results,
 };
 use crate::progress::write_line;
 use crate::{settings, writable};
@@ -60,7 +61,7 @@ pub(crate) fn report(arguments: &ReportArgs, verbosity: Verbosity) -> CommandRes
             return Ok(exit_of(&report));
         }
         (ReportFormat::Document(Format::Terminal { .. }), None) => {
-            print_report(&report, &folder, verbosity)?;
+            print_report(&report, &folder, None, verbosity)?;
             return Ok(exit_of(&report));
         }
         (ReportFormat::Document(Format::Terminal { width, .. }), Some(_)) => {
@@ -123,21 +124,27 @@ pub(crate) async fn score(arguments: &ScoreArgs, verbosity: Verbosity) -> Comman
     }
     let folder = arguments.runs.folder(&arguments.run)?;
     writable::check_folder(&folder, None)?;
-    let recorded = open(&folder)?;
-    let total = rescore(&folder, recorded, &settings::scorings(&arguments.scoring)?, verbosity)?.total;
+    let total = rescore(&folder, &settings::scorings(&arguments.scoring)?, verbosity)?.total;
     Ok(if total.is_complete() { Exit::Complete } else { Exit::Outstanding })
 }
 
 /// Writes the results of a run again, and prints them.
 pub(super) fn rescore(
     folder: &Path,
-    (manifest, checkpoint): (Manifest, CheckpointReader),
     scorings: &[Scoring],
     verbosity: Verbosity,
 ) -> Result<report::Report, Failure> {
-    let report = export::export(folder, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
-    print_report(&report, folder, verbosity)?;
+    let report = export_again(folder, scorings)?;
+    print_report(&report, folder, None, verbosity)?;
     Ok(report)
+}
+
+/// Writes the results of a run again; the run may be in progress.
+fn export_again(folder: &Path, scorings: &[Scoring]) -> Result<report::Report, Failure> {
+    // Open the run afterwards: it may end and write its results while this waits.
+    let _lock = lock_results(folder);
+    let (manifest, checkpoint) = open(folder)?;
+    Ok(export::export(folder, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?)
 }
 
 /// `lumos merge`: merges the parts of a run into one run.
@@ -148,10 +155,10 @@ pub(crate) async fn merge(arguments: &MergeArgs) -> CommandResult {
     let merged = tokio::task::spawn_blocking(move || lumos_coordinator::merge(&parts, &into, incomplete))
         .await?
         .map_err(merge_failure)?;
-    let checkpoint = open_checkpoint(&arguments.into, Checkpoint::open, Duration::ZERO).await?;
+    let checkpoint =
+        CheckpointReader::open(&arguments.into.join("checkpoint")).map_err(checkpoint_failure)?;
     let written = write_results(&merged, &arguments.into, &checkpoint, None);
-    checkpoint.close()?;
-    let total = written?.total;
+    let total = written.map_err(|failure| with_score_hint(failure, &arguments.into))?.total;
     println!(
         "merged {} parts into one run of {} units, {} of them outstanding: {}",
         arguments.parts.len(),
@@ -160,6 +167,15 @@ pub(crate) async fn merge(arguments: &MergeArgs) -> CommandResult {
         arguments.into.display()
     );
     Ok(if total.is_complete() { Exit::Complete } else { Exit::Outstanding })
+}
+
+/// Adds how to write the results of merged parts if the disk is full: the same command would refuse the folder.
+fn with_score_hint(failure: Failure, into: &Path) -> Failure {
+    if !failure.is_disk_full() {
+        return failure;
+    }
+    let score = format!("lumos score {}", quoted(&into.display().to_string()));
+    failure.hint(format!("the parts are merged; free disk space and write the results with `{score}`"))
 }
 
 /// Parts that cannot be merged are a usage error; an error of the disk is a fault.
@@ -233,11 +249,44 @@ fn verdict(damage: Damage) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use lumos_coordinator::CheckpointError;
-    use lumos_coordinator::samples::{configuration, item, manifest_of};
+    use lumos_coordinator::samples::{configuration, item, manifest_of, state};
+    use lumos_coordinator::{CheckpointError, unit_of};
     use lumos_tasks::{ContentHash, ModelIdentity};
 
     use super::*;
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn score_waits_for_a_run_that_writes_its_results_and_reads_all_it_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path();
+        let items = [item(0), item(1)];
+        let manifest = manifest_of(&[configuration(0)], &items);
+        manifest.write(run).unwrap();
+        let checkpoint = Checkpoint::create(&run.join("checkpoint")).unwrap();
+        checkpoint.store_items("svamp", &items).unwrap();
+        let writing = lock_results(run);
+        let scored = run.to_owned();
+        let scoring = std::thread::spawn(move || export_again(&scored, &[]));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!scoring.is_finished());
+        let unit = unit_of(&manifest.configurations[0], &items[0]);
+        checkpoint.record(state(0, &unit).unwrap()).await.unwrap();
+        checkpoint.close().unwrap();
+        drop(writing);
+        let report = scoring.join().unwrap().unwrap();
+        assert_eq!((report.total.planned, report.total.outstanding), (2, 1));
+        assert!(export::is_current(run, &report).unwrap());
+    }
+
+    #[test]
+    fn a_full_disk_after_a_merge_suggests_score() {
+        let full = Failure::from(io::Error::from(io::ErrorKind::StorageFull));
+        let hint = with_score_hint(full, Path::new("runs/my run")).hint.unwrap();
+        assert!(hint.ends_with("write the results with `lumos score 'runs/my run'`"), "{hint}");
+        let other = with_score_hint(Failure::input("unknown benchmark"), Path::new("runs/whole"));
+        assert_eq!(other.hint, None);
+    }
 
     #[test]
     fn a_full_disk_is_a_fault_and_parts_that_do_not_fit_are_wrong_usage() {

@@ -7,7 +7,7 @@ use lumos_coordinator::manifest::Manifest;
 
 use crate::cli::{EngineArgs, ResumeArgs, RunArgs, Verbosity};
 use crate::exit::{CommandResult, Failure};
-use crate::pipeline::{Executor, Options, Plan, Run, Spec, manifest_failure, open_checkpoint};
+use crate::pipeline::{Executor, Options, Plan, Run, Spec, is_planned, manifest_failure, open_checkpoint};
 use crate::{fleet, settings, writable};
 
 pub(crate) async fn run(arguments: &RunArgs, verbosity: Verbosity) -> CommandResult {
@@ -39,11 +39,16 @@ pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> Comm
         stall_warning: fleet::stall_warning(&arguments.fleet)?,
     };
     let checkpoint = open_checkpoint(&folder, Checkpoint::create, options.stall_warning).await?;
-    let checkpoint = if checkpoint.plan()?.is_some() {
-        Some(checkpoint)
-    } else {
-        checkpoint.close()?;
-        None
+    let checkpoint = match is_planned(&manifest, &checkpoint) {
+        Ok(true) => Some(checkpoint),
+        Ok(false) => {
+            checkpoint.close()?;
+            None
+        }
+        Err(failure) => {
+            checkpoint.abandon();
+            return Err(failure);
+        }
     };
     let mut resolved = manifest.spec.clone();
     (resolved.output_path, resolved.name) = named(&folder)?;

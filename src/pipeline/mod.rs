@@ -14,7 +14,7 @@ mod spec;
 mod status;
 mod tool_backends;
 
-pub(crate) use plan::{Plan, check_vacant, item_positions, model_record};
-pub(crate) use report::{Report, print_report, quoted, write_results};
+pub(crate) use plan::{Plan, check_vacant, is_planned, item_positions, model_record};
+pub(crate) use report::{Report, lock_results, print_report, write_results};
 pub(crate) use run::{Run, checkpoint_failure, manifest_failure, open_checkpoint};
 pub(crate) use spec::{Executor, Options, Spec, identify};

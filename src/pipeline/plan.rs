@@ -14,7 +14,7 @@ use lumos_coordinator::manifest::{
     FileRecord, Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData,
 };
 use lumos_coordinator::spec::ResolvedSpec;
-use lumos_coordinator::{Checkpoint, PlanMark, SelectError, Selected, expand, select};
+use lumos_coordinator::{Checkpoint, CheckpointReader, PlanMark, SelectError, Selected, expand, select};
 use lumos_models::{Identified, IdentifyError, ModelFile, hash_file};
 use lumos_tasks::families::shop::{self, Exemplars};
 use lumos_tasks::{ContentHash, Item, ItemId, Task};
@@ -122,7 +122,7 @@ impl Plan {
 
     /// Opens the folder of the run, which is created unless it contains the same run, and stores the items.
     pub(crate) async fn open(self) -> Result<Run, Failure> {
-        let Self { mut manifest, executor, data, exemplars } = self;
+        let Self { manifest, executor, data, exemplars } = self;
         let folder = manifest.spec.folder();
         // Load a new run's models before its folder is created, so that a run that cannot start leaves no files.
         let in_phases = match Manifest::read(&folder) {
@@ -130,22 +130,21 @@ impl Plan {
                 check_vacant(&folder)?;
                 Some(executor.prepare(&manifest).await?)
             }
-            _ => None,
+            _ => {
+                // Another run is refused before its checkpoint is opened, which would repair it.
+                manifest.open_or_create(&folder).map_err(manifest_failure)?;
+                None
+            }
         };
-        let is_continued = manifest.open_or_create(&folder).map_err(manifest_failure)?.is_some();
         let stall_warning = executor.options.stall_warning;
         let checkpoint = open_checkpoint(&folder, Checkpoint::create, stall_warning).await?;
-        let is_planned = checkpoint.plan()?.is_some();
-        if is_continued {
-            // Read while the checkpoint is locked, so that no other process writes it at the same time.
-            manifest = match continued(manifest, &folder, is_planned) {
-                Ok(manifest) => manifest,
-                Err(failure) => {
-                    checkpoint.abandon();
-                    return Err(failure);
-                }
-            };
-        }
+        let (manifest, is_planned) = match claim_folder(manifest, &folder, &checkpoint) {
+            Ok(claimed) => claimed,
+            Err(failure) => {
+                checkpoint.abandon();
+                return Err(failure);
+            }
+        };
         if !is_planned {
             let stored: Result<u64, Failure> =
                 data.iter().map(|data| data.store(&checkpoint, exemplars.as_ref())).sum();
@@ -180,10 +179,50 @@ pub(crate) fn check_vacant(folder: &Path) -> Result<(), Failure> {
         .hint("choose another --name or --output-path"))
 }
 
+/// Reads the manifest of a run's folder, or writes it if it is missing. Call it while the checkpoint is locked, so that
+/// runs that start at the same time cannot combine the manifest of one with the checkpoint of the other. Returns the
+/// manifest, and whether the plan is complete.
+///
+/// # Errors
+/// If the checkpoint or the manifest belongs to another run, or the manifest cannot be read or written.
+fn claim_folder(
+    asked: Manifest,
+    folder: &Path,
+    checkpoint: &CheckpointReader,
+) -> Result<(Manifest, bool), Failure> {
+    let is_planned = is_planned(&asked, checkpoint)?;
+    let manifest = match asked.open_or_create(folder).map_err(manifest_failure)? {
+        Some(found) => continued(asked, &found, folder, is_planned)?,
+        None => asked,
+    };
+    Ok((manifest, is_planned))
+}
+
+/// Whether the plan of a run is complete in its checkpoint.
+///
+/// # Errors
+/// If the checkpoint belongs to another run, or cannot be read.
+pub(crate) fn is_planned(manifest: &Manifest, checkpoint: &CheckpointReader) -> Result<bool, Failure> {
+    let Some(mark) = checkpoint.plan()? else { return Ok(false) };
+    if mark.identity == manifest.identity {
+        return Ok(true);
+    }
+    let folder = checkpoint.folder().display();
+    let (found, expected) = (mark.identity.short(), manifest.identity.short());
+    let message =
+        format!("the checkpoint in `{folder}` belongs to another run: expected {expected}, found {found}");
+    Err(Failure::input(message)
+        .hint("choose another --name; to continue the recorded run, restore its manifest.json"))
+}
+
 /// Returns the manifest of a run's folder with the settings of another manifest of the same run, and writes it if they
 /// differ: commands that read the run, and `resume`, must know that a stopped configuration continues.
-fn continued(asked: Manifest, folder: &Path, is_planned: bool) -> Result<Manifest, Failure> {
-    let found = Manifest::read(folder).map_err(manifest_failure)?;
+fn continued(
+    asked: Manifest,
+    found: &Manifest,
+    folder: &Path,
+    is_planned: bool,
+) -> Result<Manifest, Failure> {
     let mut adopted = found.clone();
     adopted.adopt(asked);
     let mut written = adopted.clone();
@@ -191,7 +230,7 @@ fn continued(asked: Manifest, folder: &Path, is_planned: bool) -> Result<Manifes
         // The scorings in the file stay those with which the run was planned; see `commands::results::open`.
         written.spec.scoring.clone_from(&found.spec.scoring);
     }
-    if written != found {
+    if written != *found {
         written.write(folder).map_err(manifest_failure)?;
     }
     Ok(adopted)
@@ -366,7 +405,36 @@ fn selection_failure(error: SelectError<DataError>, skipping: bool) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use lumos_coordinator::samples::{configuration, item, manifest_of};
+
     use super::*;
+
+    #[test]
+    fn a_checkpoint_of_another_run_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let run = |items: u64| manifest_of(&[configuration(0)], &(0..items).map(item).collect::<Vec<_>>());
+        let checkpoint = Checkpoint::create(&path.join("checkpoint")).unwrap();
+        let claim = |items: u64| claim_folder(run(items), path, &checkpoint);
+        let refused = |items: u64| claim(items).unwrap_err().error.to_string();
+        assert_eq!(claim(2).unwrap(), (run(2), false));
+        // Another run that began at the same time, when neither had a manifest.
+        assert!(refused(3).contains("contains a run with different settings"), "{}", refused(3));
+        let mark = PlanMark { identity: run(2).identity, items: 2, scoring: Vec::new() };
+        checkpoint.plan_complete(&mark).unwrap();
+        assert!(is_planned(&run(2), &checkpoint).unwrap());
+        // The manifest is lost.
+        let manifest = path.join("manifest.json");
+        std::fs::remove_file(&manifest).unwrap();
+        assert!(refused(3).contains("belongs to another run"), "{}", refused(3));
+        assert!(!manifest.exists());
+        assert_eq!(claim(2).unwrap(), (run(2), true));
+        // It was replaced by that of another run.
+        run(3).write(path).unwrap();
+        assert!(refused(3).contains("belongs to another run"), "{}", refused(3));
+        assert_eq!(Manifest::read(path).unwrap(), run(3));
+        checkpoint.close().unwrap();
+    }
 
     #[test]
     fn folders_of_other_files_are_refused() {

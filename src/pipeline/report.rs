@@ -1,5 +1,6 @@
 //! The last stage: the results files, the table and the exit code of a session.
 
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::{Checkpoint, CheckpointReader};
 use lumos_reports::report::{self, Format};
 use lumos_reports::{export, viewer};
+use lumos_tasks::shell::quoted;
 use lumos_tasks::{Item, WorkUnit};
 
 use super::Options;
@@ -27,6 +29,8 @@ pub(crate) struct Report {
     pub(crate) options: Options,
     pub(crate) budget: Option<Budget>,
     pub(crate) summary: Summary,
+    /// Address of the queue whose workers executed the session.
+    pub(crate) queue: Option<String>,
     /// Watched until the results are published.
     pub(crate) interrupts: Interrupts,
 }
@@ -40,7 +44,8 @@ impl Report {
     /// Writes the results, prints the state of the run and determines the exit code.
     pub(crate) fn publish(self) -> CommandResult {
         let is_interrupted = self.is_interrupted();
-        let Self { manifest, folder, checkpoint, options, summary, interrupts: _interrupts, .. } = self;
+        let Self { manifest, folder, checkpoint, options, summary, queue, interrupts: _interrupts, .. } =
+            self;
         let report = match write_results(&manifest, &folder, &checkpoint, options.record.as_deref()) {
             Ok(report) => report,
             Err(failure) => {
@@ -50,15 +55,15 @@ impl Report {
         };
         checkpoint.close()?;
         if !options.json && !options.verbosity.quiet {
-            print_report(&report, &folder, options.verbosity)?;
+            print_report(&report, &folder, queue.as_deref(), options.verbosity)?;
         }
         let total = &report.total;
         if !total.is_complete() {
             write_line(format_args!(
-                "{} units are outstanding and {} faulted: `lumos resume {}` continues them",
+                "{} units are outstanding and {} faulted: `{}` continues them",
                 total.outstanding,
                 total.faulted,
-                quoted(&folder.display().to_string())
+                resume_command(&folder, queue.as_deref())
             ));
         }
         match summary {
@@ -92,20 +97,35 @@ fn check_accuracy(report: &report::Report, fail_under: Option<f64>) -> Exit {
     Exit::Complete
 }
 
-/// Prints a report in the width of [`table::width`]. The path of the report's page and the next command follow. It is
-/// not an error if the reader closes its pipe (`lumos run … | head`).
+/// Returns the command that continues a run, on the same queue.
+fn resume_command(folder: &Path, queue: Option<&str>) -> String {
+    let resume = format!("lumos resume {}", quoted(&folder.display().to_string()));
+    match queue {
+        Some(address) => format!("{resume} --queue {}", quoted(address)),
+        None => resume,
+    }
+}
+
+/// Prints a report in the width of [`table::width`]. The path of the report's page and the next command follow, which
+/// continues an incomplete run on `queue`. It is not an error if the reader closes its pipe (`lumos run … | head`).
 pub(crate) fn print_report(
     report: &report::Report,
     folder: &Path,
+    queue: Option<&str>,
     verbosity: Verbosity,
 ) -> Result<(), Failure> {
-    match write_report(report, folder, verbosity) {
+    match write_report(report, folder, queue, verbosity) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }
 }
 
-fn write_report(report: &report::Report, folder: &Path, verbosity: Verbosity) -> std::io::Result<()> {
+fn write_report(
+    report: &report::Report,
+    folder: &Path,
+    queue: Option<&str>,
+    verbosity: Verbosity,
+) -> std::io::Result<()> {
     let width = table::width();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     report.render(Format::Terminal { width, detail: verbosity.detail }, &mut out)?;
@@ -116,7 +136,7 @@ fn write_report(report: &report::Report, folder: &Path, verbosity: Verbosity) ->
     }
     let run = quoted(&folder.display().to_string());
     match report.first_failure() {
-        _ if !report.total.is_complete() => writeln!(out, "next: lumos resume {run}")?,
+        _ if !report.total.is_complete() => writeln!(out, "next: {}", resume_command(folder, queue))?,
         Some((benchmark, item)) => writeln!(out, "next: lumos show {run} {item} --task {benchmark}")?,
         None => {
             if let Some(item) = first_item(folder) {
@@ -134,13 +154,18 @@ fn first_item(folder: &Path) -> Option<u64> {
     manifest.data.iter().find_map(|data| items.item_ids(&data.benchmark).next()?.ok()).map(|(at, _)| at)
 }
 
-/// Quotes a word for a shell where necessary.
-pub(crate) fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:=@%+,".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
+/// Locks the results of a run's folder until the returned file is dropped, because two exports at the same time would
+/// each remove the files of the other. Waits for a process that holds the lock, with a warning. Open a run that may be
+/// in progress only after this call, so that results that it has written are not replaced by older ones. Returns `None`
+/// if the folder cannot be opened, as on Windows. On file systems without locks, the returned file holds no lock.
+pub(crate) fn lock_results(folder: &Path) -> Option<File> {
+    let file = File::open(folder).ok()?;
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        tracing::warn!("waiting for another process that writes the results in `{}`", folder.display());
+        // Where locks are not supported, exports are not serialized.
+        let _ = file.lock();
     }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    Some(file)
 }
 
 /// Writes results, samples and reports to the run's folder unless they are current, and the recorded cases to
@@ -148,9 +173,11 @@ pub(crate) fn quoted(word: &str) -> String {
 pub(crate) fn write_results(
     manifest: &Manifest,
     folder: &Path,
-    checkpoint: &Checkpoint,
+    checkpoint: &CheckpointReader,
     record: Option<&Path>,
 ) -> Result<report::Report, Failure> {
+    // `lumos score` also writes results during a run.
+    let _lock = lock_results(folder);
     let report = report::report(manifest, checkpoint, &[])?;
     report.check()?;
     if !export::is_current(folder, &report)? {
@@ -163,7 +190,7 @@ pub(crate) fn write_results(
 }
 
 /// Writes every settled unit as a recorded case.
-fn record_cases(manifest: &Manifest, checkpoint: &Checkpoint, path: &Path) -> Result<(), Failure> {
+fn record_cases(manifest: &Manifest, checkpoint: &CheckpointReader, path: &Path) -> Result<(), Failure> {
     let unwritable =
         |error: std::io::Error| Failure::input(format!("cannot write {}: {error}", path.display()));
     let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(unwritable)?);
@@ -183,8 +210,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_quoted_for_a_shell() {
-        let shown = ["runs/a_1", "my run", "", "it's", "$(x)"].map(quoted);
-        assert_eq!(shown, ["runs/a_1", "'my run'", "''", r"'it'\''s'", "'$(x)'"]);
+    fn a_run_is_continued_on_its_queue() {
+        let folder = Path::new("runs/my run");
+        assert_eq!(resume_command(folder, None), "lumos resume 'runs/my run'");
+        let command = resume_command(folder, Some("nats://head:4222"));
+        assert_eq!(command, "lumos resume 'runs/my run' --queue nats://head:4222");
     }
 }

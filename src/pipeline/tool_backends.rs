@@ -7,9 +7,9 @@ use lumos_benchmarks::Benchmark;
 use lumos_benchmarks::task_file::TaskDefinition;
 use lumos_coordinator::spec::ResolvedSpec;
 use lumos_tasks::ToolBackend;
+use lumos_tasks::shell::quoted;
 use lumos_tools::{ToolSets, backends, needs_permission};
 
-use super::quoted;
 use crate::exit::Failure;
 use crate::settings;
 

@@ -27,6 +27,7 @@ pub mod python;
 pub mod recorded;
 mod request;
 mod server_use;
+pub mod shell;
 mod unit;
 
 pub use call::{

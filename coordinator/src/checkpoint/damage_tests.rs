@@ -258,14 +258,11 @@ async fn an_unfinished_snapshot_is_removed() {
     checkpoint.close().unwrap();
 }
 
-#[tokio::test]
-async fn outcomes_that_both_copies_lost_are_counted_and_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("checkpoint");
-    let records = fill(&path).await;
+/// Damages the records 5 and 6 in both copies.
+fn lose_two(path: &Path) {
     let journal = path.join("journal");
     let location = {
-        let checkpoint = Checkpoint::open(&path).unwrap();
+        let checkpoint = Checkpoint::open(path).unwrap();
         let location = checkpoint.lock().records[5];
         // The database silently loses the same two records.
         for number in [5, 6] {
@@ -280,6 +277,33 @@ async fn outcomes_that_both_copies_lost_are_counted_and_named() {
         bytes[usize::try_from(at).unwrap()] ^= 0x40;
     }
     fs::write(&journal, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn lost_outcomes_are_reported_once_and_before_the_repair() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    fill(&path).await;
+    lose_two(&path);
+    let journal = path.join("journal");
+    let damaged = fs::read(&journal).unwrap();
+    let reported = std::cell::RefCell::new(Vec::new());
+    let opened = recover::open(&path, &|recovery| {
+        assert!(fs::read(&journal).unwrap() == damaged, "the next start finds the same damage");
+        reported.borrow_mut().push(recovery.lost.outcomes);
+    });
+    drop(opened.unwrap());
+    assert_eq!(reported.take(), [2]);
+    let opened = recover::open(&path, &|recovery| panic!("{recovery:?}")).unwrap();
+    assert!(!opened.recovery.has_lost(), "{:?}", opened.recovery);
+}
+
+#[tokio::test]
+async fn outcomes_that_both_copies_lost_are_counted_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    let records = fill(&path).await;
+    lose_two(&path);
     let checkpoint = Checkpoint::open(&path).unwrap();
     let lost = checkpoint.recovery.lost.clone();
     assert_eq!((lost.items, lost.outcomes, lost.notes), (0, 2, 0), "{:?}", checkpoint.recovery);

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use lumos_tasks::shell::quoted;
 use thiserror::Error;
 
 /// Error of a checkpoint operation.
@@ -22,6 +23,16 @@ pub enum CheckpointError {
         folder.display()
     )]
     InUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The file system of the checkpoint does not support file locks.
+    #[error(
+        "the file system of checkpoint `{}` does not support file locks\n\
+         hint: mount it with the option `flock`, or set --output-path to a folder on another file system",
+        folder.display()
+    )]
+    NoLocks {
         /// The folder.
         folder: PathBuf,
     },
@@ -61,7 +72,7 @@ pub enum CheckpointError {
         "checkpoint `{}` is damaged: {detail}\n\
          hint: `lumos repair {}` restores everything that one of its two copies still has; samples_*.jsonl in the \
          same folder contain the exported samples",
-        folder.display(), folder.parent().unwrap_or(folder).display()
+        folder.display(), run_in_shell(folder)
     )]
     Corrupt {
         /// The folder.
@@ -110,13 +121,23 @@ impl CheckpointError {
         }
     }
 
+    /// Converts an error of locking a file.
+    pub(super) fn of_lock(folder: &Path, error: &io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::Unsupported => Self::NoLocks { folder: folder.to_owned() },
+            _ => Self::of_io(folder, error),
+        }
+    }
+
     /// Converts an I/O error.
     pub fn of_io(path: &Path, error: &io::Error) -> Self {
         let folder = path.to_owned();
         let text = error.to_string();
         match error.kind() {
-            // sled wraps the lock error in an error of its own.
-            _ if text.contains("WouldBlock") || text.contains("acquire lock") => Self::InUse { folder },
+            // sled wraps the lock error in an error of its own. On Windows, a lock that is held has no kind.
+            _ if text.contains("WouldBlock") => Self::InUse { folder },
+            _ if cfg!(windows) && text.contains("acquire lock") => Self::InUse { folder },
+            _ if text.contains("acquire lock") && text.contains("Unsupported") => Self::NoLocks { folder },
             // Starting a thread fails with the same error kind; lumos's own locks are handled in
             // [`super::lock`].
             ErrorKind::WouldBlock => {
@@ -130,6 +151,11 @@ impl CheckpointError {
     }
 }
 
+/// Returns the folder of a checkpoint's run as a word of a shell command.
+pub(super) fn run_in_shell(checkpoint: &Path) -> String {
+    quoted(&checkpoint.parent().unwrap_or(checkpoint).display().to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +167,21 @@ mod tests {
         assert!(matches!(thread, CheckpointError::Memory { .. }), "{thread:?}");
         let lock = io::Error::other("could not acquire lock on \"db\": Os { code: 11, kind: WouldBlock }");
         assert!(matches!(CheckpointError::of_io(path, &lock), CheckpointError::InUse { .. }));
+    }
+
+    #[test]
+    fn a_file_system_without_locks_is_not_in_use_by_another_process() {
+        let path = Path::new("runs/x/checkpoint");
+        let lock = CheckpointError::of_lock(path, &io::Error::from(ErrorKind::Unsupported));
+        let text = "could not acquire lock on \"db\": Os { code: 38, kind: Unsupported }";
+        for error in [lock, CheckpointError::of_io(path, &io::Error::other(text))] {
+            assert!(error.to_string().contains("does not support file locks\nhint: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_command_in_a_hint_is_quoted_for_a_shell() {
+        let damaged = CheckpointError::corrupt(Path::new("my runs/x/checkpoint"), "cut").to_string();
+        assert!(damaged.contains("hint: `lumos repair 'my runs/x'` restores"), "{damaged}");
     }
 }

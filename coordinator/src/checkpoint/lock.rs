@@ -5,7 +5,6 @@
 //! journal is lost.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -36,11 +35,7 @@ impl FolderLock {
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { file }),
-                // On file systems without locks, sled's own lock remains.
-                Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {
-                    return Ok(Self { file });
-                }
-                Err(TryLockError::Error(error)) => return Err(CheckpointError::of_io(&path, &error)),
+                Err(TryLockError::Error(error)) => return Err(CheckpointError::of_lock(folder, &error)),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(25));
                 }

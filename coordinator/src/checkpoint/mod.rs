@@ -211,7 +211,8 @@ impl Checkpoint {
     ) -> Result<Self, CheckpointError> {
         create_private_folder(folder).map_err(|error| CheckpointError::of_io(folder, &error))?;
         let lock = FolderLock::acquire(folder)?;
-        let recover::Opened { database, mut journal, catalogue, recovery } = recover::open(folder)?;
+        let recover::Opened { database, mut journal, catalogue, recovery } =
+            recover::open(folder, &|recovery| recovery.log_lost(folder))?;
         journal.mirror_in(lock.file()?)?;
         recovery.log(folder);
         let reader = CheckpointReader::new(folder, journal.file().clone(), catalogue, recovery, false)?;

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::catalogue::{Catalogue, Identities, Loaded, lock};
 use super::codec::decode;
-use super::error::CheckpointError;
+use super::error::{CheckpointError, run_in_shell};
 use super::index::UnitStatus;
 use super::journal::{JournalFile, Location, Scanned};
 use super::lock::FolderLock;
@@ -74,7 +74,7 @@ impl CheckpointReader {
                              read; when it has ended, restore them with `lumos repair {}`",
                             folder.display(),
                             loaded.scanned.damaged_entries,
-                            folder.parent().unwrap_or(folder).display()
+                            run_in_shell(folder)
                         );
                     }
                     let reader = Self::new(folder, file, loaded.catalogue, Recovery::default(), in_use)?;
@@ -184,12 +184,14 @@ impl CheckpointReader {
         if let Some(run) = folder.parent() {
             let _ = fs::copy(run.join(manifest::FILE_NAME), copy.path().join(manifest::FILE_NAME));
         }
-        let opened = recover::open(&inner)?;
+        let opened = recover::open(&inner, &|recovery| recovery.log_lost(folder))?;
         let recovery = Recovery { kept: None, ..opened.recovery };
         recovery.log(folder);
         if !recovery.is_empty() {
-            let run = folder.parent().unwrap_or(folder);
-            tracing::warn!("the checkpoint was not changed; repair it with `lumos repair {}`", run.display());
+            tracing::warn!(
+                "the checkpoint was not changed; repair it with `lumos repair {}`",
+                run_in_shell(folder)
+            );
         }
         let file = opened.journal.file().clone();
         let reader = Self::new(folder, file, opened.catalogue, recovery, false)?;

@@ -1,12 +1,15 @@
 //! Report of the damage that was found when a checkpoint was opened, and of what was restored.
 //!
 //! [`Recovery`] is filled by the module `recover` and summarized by `CheckpointReader::damage`. Its lines are
-//! logged when a checkpoint is opened.
+//! logged when a checkpoint is opened; those about lost data before a repair that hides the loss from later readers.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
+use lumos_tasks::shell::quoted;
+
+use super::error::run_in_shell;
 use crate::manifest;
 
 /// Maximum number of items listed in a message.
@@ -73,16 +76,22 @@ impl Recovery {
         self.lost != Entries::default()
     }
 
-    /// Logs each finding. Findings are errors, which `--quiet` does not suppress, if data was lost; otherwise
-    /// warnings.
+    /// Logs what both copies lost as an error, which `--quiet` does not suppress.
+    pub(super) fn log_lost(&self, folder: &Path) {
+        if let Some(line) = self.lost_line(folder) {
+            tracing::error!("{line}");
+        }
+    }
+
+    /// Logs the other findings. They are errors, too, if data was lost; otherwise warnings.
     pub(super) fn log(&self, folder: &Path) {
-        for line in self.lines(folder) {
+        for line in self.restored_lines(folder) {
             if self.has_lost() { tracing::error!("{line}") } else { tracing::warn!("{line}") }
         }
     }
 
-    /// Formats one line per finding.
-    pub(crate) fn lines(&self, folder: &Path) -> Vec<String> {
+    /// Formats one line per damaged copy, and the folder of the damaged files.
+    fn restored_lines(&self, folder: &Path) -> Vec<String> {
         let mut lines = Vec::new();
         let run = folder.parent().unwrap_or(folder).display();
         let copies = [(&self.database, "database", "journal"), (&self.journal, "journal", "database")];
@@ -97,23 +106,28 @@ impl Recovery {
             };
             lines.push(format!("the {copy} of the checkpoint in {run} was damaged ({cause}): {what}"));
         }
-        let Entries { items, outcomes, notes, named, .. } = &self.lost;
-        if self.has_lost() {
-            let again = match judged_run(folder) {
-                Some(judged) => {
-                    format!("repeat `lumos score {} --judge` with the same model", judged.display())
-                }
-                None => format!("run them again with `lumos resume {run}`"),
-            };
-            lines.push(format!(
-                "lost in both copies of the checkpoint in {run}: {}{named}; {again}",
-                counted(*items, *outcomes, *notes)
-            ));
-        }
         if let Some(kept) = &self.kept {
             lines.push(format!("the damaged files are kept in {}", kept.display()));
         }
         lines
+    }
+
+    /// Formats what both copies lost, if there is anything.
+    fn lost_line(&self, folder: &Path) -> Option<String> {
+        if !self.has_lost() {
+            return None;
+        }
+        let again = match judged_run(folder) {
+            Some(judged) => {
+                let judged = quoted(&judged.display().to_string());
+                format!("repeat `lumos score {judged} --judge` with the same model")
+            }
+            None => format!("run them again with `lumos resume {}`", run_in_shell(folder)),
+        };
+        let run = folder.parent().unwrap_or(folder).display();
+        let Entries { items, outcomes, notes, named, .. } = &self.lost;
+        let lost = counted(*items, *outcomes, *notes);
+        Some(format!("lost in both copies of the checkpoint in {run}: {lost}{named}; {again}"))
     }
 }
 
@@ -177,10 +191,17 @@ impl Display for Named {
 mod tests {
     use super::*;
 
+    impl Recovery {
+        /// Formats one line per finding.
+        pub(crate) fn lines(&self, folder: &Path) -> Vec<String> {
+            self.lost_line(folder).into_iter().chain(self.restored_lines(folder)).collect()
+        }
+    }
+
     #[test]
     fn lost_replies_of_a_judge_are_asked_for_again_with_score() {
         let folder = tempfile::tempdir().unwrap();
-        let run = folder.path().join("judge").join("first");
+        let run = folder.path().join("judge").join("my first");
         let pass = run.join("judge").join("0123456789ab");
         std::fs::create_dir_all(&pass).unwrap();
         for folder in [&run, &pass] {
@@ -189,10 +210,11 @@ mod tests {
         let recovery =
             Recovery { lost: Entries { outcomes: 2, ..Entries::default() }, ..Recovery::default() };
         let line = |folder: &Path| recovery.lines(&folder.join("checkpoint")).concat();
-        let expected = format!("repeat `lumos score {} --judge` with the same model", run.display());
+        let expected = format!("repeat `lumos score '{}' --judge` with the same model", run.display());
         assert!(line(&pass).contains("2 outcomes") && line(&pass).ends_with(&expected), "{}", line(&pass));
+        assert_eq!(recovery.restored_lines(&pass.join("checkpoint")), Vec::<String>::new());
         // Runs may be in a folder of that name.
-        let expected = format!("run them again with `lumos resume {}`", run.display());
+        let expected = format!("run them again with `lumos resume '{}'`", run.display());
         assert!(line(&run).ends_with(&expected), "{}", line(&run));
     }
 }

@@ -134,7 +134,7 @@ fn changed_items_have_their_positions_in_both_runs() {
         before.iter().map(|item| Item { index: item.index + 100, ..item.clone() }).collect();
     let sides = [
         side("before", &[configuration(0)], &before, |_, _| true),
-        side("after", &[configuration(0)], &after, |_, index| index != 103),
+        side("my after", &[configuration(0)], &after, |_, index| index != 103),
     ];
     let mut comparison = compare(&sides, &CompareOptions::default()).unwrap();
     let [changed] = comparison.comparisons[0].newly_wrong.as_mut_slice() else { panic!() };
@@ -149,7 +149,7 @@ fn changed_items_have_their_positions_in_both_runs() {
     });
     let markdown = rendered(&comparison, CompareFormat::Markdown);
     assert!(markdown.contains("item 3 "), "{markdown}");
-    assert!(markdown.contains("`lumos show runs/after 103 --task svamp`"), "{markdown}");
+    assert!(markdown.contains("`lumos show 'runs/my after' 103 --task svamp`"), "{markdown}");
 }
 
 #[test]

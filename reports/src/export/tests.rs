@@ -380,7 +380,25 @@ fn an_export_that_was_cut_short_is_not_current() {
     fs::rename(&page, folder.join("moved")).unwrap();
     assert!(!is_current(folder, &exported).unwrap());
     fs::rename(folder.join("moved"), &page).unwrap();
+    for name in ["report.html", "report.md"] {
+        fs::rename(folder.join(name), folder.join("moved")).unwrap();
+        assert!(!is_current(folder, &exported).unwrap(), "{name}");
+        fs::rename(folder.join("moved"), folder.join(name)).unwrap();
+    }
+    assert!(is_current(folder, &exported).unwrap());
+    for name in ["samples_svamp_2024.jsonl", "faults_2024.jsonl", "results_2024.json"] {
+        fs::write(folder.join(name), "").unwrap();
+        assert!(!is_current(folder, &exported).unwrap(), "{name} is older");
+        fs::remove_file(folder.join(name)).unwrap();
+    }
+    assert!(is_current(folder, &exported).unwrap());
     fs::remove_file(&samples_files(folder)[0]).unwrap();
     assert!(!is_current(folder, &exported).unwrap());
+    // New results cannot be written: a folder has their name.
+    let later = Timestamp::from_second(60).unwrap();
+    fs::create_dir(folder.join(format!("results_{}.json", lm_eval::file_time(later)))).unwrap();
+    fs::write(folder.join("report.md"), "old").unwrap();
+    assert!(export(folder, &manifest, &checkpoint, &[], later).is_err());
+    assert_eq!(fs::read_to_string(folder.join("report.md")).unwrap(), "old", "newer than the results");
     checkpoint.close().unwrap();
 }

@@ -1,5 +1,7 @@
 //! Verdicts and checks of a gate.
 
+use std::path::PathBuf;
+
 use lumos_benchmarks::statistics::{ALPHA, Limits};
 use serde::Serialize;
 
@@ -75,6 +77,8 @@ pub struct GateReport {
     pub run: String,
     /// The baseline's name.
     pub baseline: String,
+    /// The folders of baseline and candidate, for `lumos compare`; `None` if the baseline is a file.
+    pub folders: Option<[PathBuf; 2]>,
     /// The checks, by group and then by rule.
     pub checks: Vec<GateCheck>,
     /// What a reader must know.

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::str::FromStr;
 
+use lumos_tasks::shell::quoted;
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use serde_json::json;
 
@@ -95,9 +96,12 @@ impl GateReport {
         for warning in &self.warnings {
             writeln!(out, "- **Warning:** {}", escaped(warning))?;
         }
-        if self.verdict() != GateVerdict::Pass {
-            let (run, baseline) = (escaped(&self.run), escaped(&self.baseline));
-            writeln!(out, "\nItems that changed: `lumos compare {baseline} {run}`")?;
+        if self.verdict() != GateVerdict::Pass
+            && let Some(folders) = &self.folders
+        {
+            let [baseline, run] = folders.each_ref().map(|folder| quoted(&folder.display().to_string()));
+            let command = format!("lumos compare {baseline} {run}");
+            writeln!(out, "\nItems that changed: `{}`", command.replace('`', "'"))?;
         }
         Ok(())
     }

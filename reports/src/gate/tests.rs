@@ -223,12 +223,30 @@ fn every_format_has_the_verdicts() {
         assert!(!json["checks"][0][key].is_null(), "{key}: {json}");
     }
     let markdown = rendered(GateFormat::Markdown);
-    assert!(markdown.contains("fail") && markdown.contains("lumos compare old new"), "{markdown}");
+    assert!(markdown.contains("fail") && markdown.contains("compare runs/old runs/new`"), "{markdown}");
     let mut annotations = Vec::new();
     report.annotate(&mut annotations).unwrap();
     let annotations = String::from_utf8(annotations).unwrap();
     assert!(annotations.starts_with("::error title=lumos gate%3A svamp"), "{annotations}");
     assert_eq!(annotations.lines().count(), 1, "passed checks have none");
+}
+
+#[test]
+fn changed_items_are_found_with_a_command_unless_the_baseline_is_a_file() {
+    let candidate = run("new_*", 40, |index| index % 2 == 1);
+    let baseline = run("my old_run", 40, |_| true);
+    let file = BaselineFile::of(&baseline, &[]).unwrap();
+    let markdown = |baseline: BaselineSource| {
+        let mut out = Vec::new();
+        let report = gate(&candidate, &baseline, &rules()).unwrap();
+        report.render(GateFormat::Markdown, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let of_file = markdown(BaselineSource::File(file));
+    assert!(of_file.contains("fail") && !of_file.contains("lumos compare"), "{of_file}");
+    let of_run = markdown(BaselineSource::Run(Box::new(baseline)));
+    let command = "\nItems that changed: `lumos compare 'runs/my old_run' 'runs/new_*'`\n";
+    assert!(of_run.ends_with(command), "{of_run}");
 }
 
 #[test]

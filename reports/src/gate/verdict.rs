@@ -38,11 +38,11 @@ pub fn gate(
     rules: &GateRules,
 ) -> Result<GateReport, CompareError> {
     let taken;
-    let (baseline, name) = match baseline {
-        BaselineSource::File(file) => (file, &file.name),
+    let (baseline, name, folders) = match baseline {
+        BaselineSource::File(file) => (file, &file.name, None),
         BaselineSource::Run(side) => {
             taken = BaselineFile::of(side, &rules.only)?;
-            (&taken, &side.name)
+            (&taken, &side.name, Some([side.folder.clone(), candidate.folder.clone()]))
         }
     };
     let groups = scored(candidate, &rules.only)?;
@@ -79,6 +79,7 @@ pub fn gate(
     Ok(GateReport {
         run: candidate.name.clone(),
         baseline: name.clone(),
+        folders,
         checks: builder.checks,
         warnings: builder.warnings,
     })

@@ -39,8 +39,9 @@ pub(super) struct Opened {
     pub(super) recovery: Recovery,
 }
 
-/// Opens both copies in a folder whose lock is held.
-pub(super) fn open(folder: &Path) -> Result<Opened, CheckpointError> {
+/// Opens both copies in a folder whose lock is held. Calls `report` if both copies lost data, before the files are repaired,
+/// after which the loss cannot be detected: the process may be killed in between.
+pub(super) fn open(folder: &Path, report: &dyn Fn(&Recovery)) -> Result<Opened, CheckpointError> {
     let file = JournalFile::open(folder)?;
     let had_database = ["conf", "db"].iter().any(|name| folder.join(name).is_file())
         || FolderLock::head(folder).is_some_and(|head| head.entries > 0);
@@ -55,8 +56,8 @@ pub(super) fn open(folder: &Path) -> Result<Opened, CheckpointError> {
     }
     let loaded = file.as_ref().map(Loaded::read).transpose()?;
     let both = match (file, loaded, database) {
-        (Some(file), Some(loaded), database) => Both { folder, file, loaded, database },
-        (_, _, Ok(database)) => return make_journal(folder, database, had_database),
+        (Some(file), Some(loaded), database) => Both { folder, file, loaded, database, report },
+        (_, _, Ok(database)) => return make_journal(folder, database, had_database, report),
         (_, _, Err(detail)) => return Err(CheckpointError::corrupt(folder, detail)),
     };
     both.agree()
@@ -64,7 +65,12 @@ pub(super) fn open(folder: &Path) -> Result<Opened, CheckpointError> {
 
 /// Handles a folder without a journal: a new folder, one of an earlier version, or one whose journal was
 /// lost.
-fn make_journal(folder: &Path, database: Database, had: bool) -> Result<Opened, CheckpointError> {
+fn make_journal(
+    folder: &Path,
+    database: Database,
+    had: bool,
+    report: &dyn Fn(&Recovery),
+) -> Result<Opened, CheckpointError> {
     let failed = |error| CheckpointError::of_sled(folder, &error);
     let lost = database.meta.contains_key(JOURNAL_KEY).map_err(failed)? || FolderLock::head(folder).is_some();
     if !had {
@@ -75,7 +81,8 @@ fn make_journal(folder: &Path, database: Database, had: bool) -> Result<Opened, 
         return Ok(Opened { database, journal, catalogue, recovery });
     }
     let new = Journal::create(&new_path(folder))?;
-    let both = Both { folder, file: new.file().clone(), loaded: Loaded::default(), database: Ok(database) };
+    let (file, loaded) = (new.file().clone(), Loaded::default());
+    let both = Both { folder, file, loaded, database: Ok(database), report };
     let mut opened = both.write_anew("the journal is missing", &Compared::default())?;
     if !lost {
         tracing::info!(folder = %folder.display(), "adding a journal to the checkpoint");
@@ -109,6 +116,8 @@ struct Both<'a> {
     loaded: Loaded,
     /// The database, or the reason why it cannot be opened.
     database: Result<Database, String>,
+    /// Called with what both copies lost, before the journal is replaced.
+    report: &'a dyn Fn(&Recovery),
 }
 
 impl Both<'_> {
@@ -215,6 +224,9 @@ impl Both<'_> {
         let path = folder.join(FILE_NAME);
         if let Some(kept) = kept.as_ref().filter(|_| recovery.journal.is_some() && path.exists()) {
             fs::copy(&path, kept.join(FILE_NAME)).map_err(failed)?;
+        }
+        if recovery.has_lost() {
+            (self.report)(&recovery);
         }
         fs::rename(new_path(folder), &path).map_err(failed)?;
         let _ = crate::atomic_file::sync_folder(folder);

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use lumos_tasks::shell::quoted;
+
 use super::rows::{COLUMNS, FIGURES, figures, heading, item, items, notes, settings, short_lists};
 use crate::compare::model::Comparison;
 use crate::report::markdown::{escaped, table};
@@ -68,7 +70,7 @@ pub(super) fn markdown(comparison: &Comparison, out: &mut dyn Write) -> io::Resu
                 if at == 0 {
                     writeln!(out, "\n### {}\n", escaped(&heading))?;
                 }
-                let folder = pair.b.folder.display();
+                let folder = quoted(&pair.b.folder.display().to_string());
                 let command = format!("lumos show {folder} {} --task {}", flipped.item_b, pair.benchmark);
                 writeln!(out, "- {} (`{}`)", escaped(&text), command.replace('`', "'"))?;
             }
