@@ -131,6 +131,12 @@ pub(crate) async fn run(arguments: &ToolArgs) -> CommandResult {
             arguments.name
         )));
     }
+    // Passages for rank are always read from standard input.
+    if arguments.argument.is_none() && !arguments.jsonl && !matches!(tool, ByHand::Rank) {
+        let name = &arguments.name;
+        let hint = format!("pass a query, or pass queries on standard input: `lumos tool {name} --jsonl`");
+        return Err(Failure::input(format!("missing query for `{name}`")).hint(hint));
+    }
     let backend = arguments.model.as_ref().or(arguments.backend.as_ref());
     let backend = backend.map_or_else(|| tool.usual(), String::as_str);
     // A ranker's model may be given as a folder.
@@ -236,5 +242,25 @@ fn print_plain(result: &Value) {
         }
         Value::Object(page) => page.values().for_each(print_plain),
         text => println!("{}", text.as_str().unwrap_or("null")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    #[tokio::test]
+    async fn queries_are_read_from_standard_input_only_on_request() {
+        for more in ["--backend native", "--model native"] {
+            let words = ["lumos", "tool", "maths"].into_iter().chain(more.split(' '));
+            let Command::Tool(arguments) = Cli::try_parse_from(words).unwrap().command else { panic!() };
+            let failure = run(&arguments).await.unwrap_err();
+            let message = failure.error.to_string();
+            assert_eq!((failure.exit, message.as_str()), (Exit::Usage, "missing query for `maths`"));
+            assert!(failure.hint.is_some_and(|hint| hint.ends_with("`lumos tool maths --jsonl`")));
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::model_server::Server;
 use crate::support::nats::NatsServer;
-use crate::support::{Fleet, content, lumos, set_up};
+use crate::support::{Fleet, content, lumos, set_up, wait_until};
 
 const TASK: &str = r#"
 name = "weather"
@@ -38,6 +38,7 @@ while read -r line; do
     *Kyoto*) echo '{"text": {"high": 31}}' ;;
     *Oslo*) echo '{"text": {"high": 12}}' ;;
     *Crash*) echo 'out of order' >&2; exit 1 ;;
+    *Hang*) sleep 600 & echo $! > "$(dirname "$0")/child"; wait ;;
     *) echo '{"refused": "unknown city"}' ;;
   esac
 done
@@ -162,6 +163,24 @@ fn a_tool_is_called_by_hand() {
         .output(folder, "typo")
         .exits(2)
         .reports(["unknown tool `math`: expected one of maths, rank", "exec:<command>"]);
+}
+
+#[test]
+fn an_interrupt_of_a_call_by_hand_ends_the_program_and_its_children() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    weather(folder, &[]);
+    let backend = tool(folder).replacen("weather=", "", 1);
+    let hanging = lumos().args("tool weather --backend").arg(backend);
+    let hanging = hanging.args("--operation forecast '{\"city\":\"Hang\"}'");
+    let mut hanging = hanging.start(&folder.join("log"));
+    let child = || fs::read_to_string(folder.join("child")).unwrap_or_default().trim().to_owned();
+    wait_until(|| !child().is_empty(), || "the program was not called".to_owned());
+    hanging.signal("-INT");
+    hanging.exits(130);
+    let status = || fs::read_to_string(format!("/proc/{}/status", child())).unwrap_or_default();
+    let is_running = || status().contains("State:") && !status().contains("State:\tZ");
+    wait_until(|| !is_running(), || format!("process {} was not killed", child()));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
 use super::Tools;
-use super::backend::{BackendResources, NamedBackend};
+use super::backend::{BackendError, BackendResources, NamedBackend};
 use super::browsers::Browsers;
 use super::name::{ToolSetError, identify, named, parse_planned, without_hash};
 use super::tool::ToolSet;
@@ -151,12 +151,28 @@ impl ToolSets {
         };
         let set_up = async || {
             let resources = BackendResources { browsers: Arc::clone(&self.browsers) };
-            let opened =
-                tokio::task::spawn_blocking(move || parsed.open(&resources)).await.map_err(broken)?;
-            opened.map_err(|error| named(error, tool, backend))
+            let name = backend.clone();
+            let opened = tokio::task::spawn_blocking(move || open(parsed.as_ref(), &name, &resources));
+            opened.await.map_err(broken)?.map_err(|error| named(error, tool, backend))
         };
         cell.get_or_try_init(set_up).await.cloned()
     }
+}
+
+/// Opens a backend. Returns an error if it is a program and a file of its command has changed since the run was
+/// planned. Blocks.
+fn open(
+    parsed: &dyn NamedBackend,
+    backend: &str,
+    resources: &BackendResources,
+) -> Result<Arc<dyn Tools>, BackendError> {
+    let opened = parsed.open(resources)?;
+    // Compared after it was opened: from then on, the tool itself detects changes.
+    if parsed.needs_permission() && format!("{}{}", without_hash(backend), parsed.content()?) != backend {
+        let why = "the program's files differ from those that the run was planned with";
+        return Err(BackendError::Unusable(why.to_owned()));
+    }
+    Ok(opened)
 }
 
 /// Returns the key of a backend. A file or a folder has one key, however its path is written.
@@ -229,6 +245,24 @@ mod tests {
         assert_eq!(tools.built.lock().unwrap().len(), MOST_BACKENDS);
         assert!(is_kept("0.jsonl") && !is_kept("1.jsonl") && is_kept("2.jsonl"));
         assert!(Arc::ptr_eq(&held, &tools.backend(&planned("0.jsonl")).await.unwrap()));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_was_replaced_after_planning_is_not_set_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weather.sh");
+        std::fs::write(&path, "one").unwrap();
+        let tools = ToolSets::default();
+        let planned = tools.identify("weather", &format!("exec:sh '{}'", path.display())).unwrap();
+        tools.verify(&planned).unwrap();
+        std::fs::write(&path, "two").unwrap();
+        let error = tools.backend(&planned).await.err().unwrap().to_string();
+        assert!(error.ends_with("files differ from those that the run was planned with"), "{error}");
+        std::fs::write(&path, "one").unwrap();
+        assert!(tools.backend(&planned).await.is_ok());
+        // The name of a server has no hash.
+        let server = tools.identify("weather", "http://127.0.0.1:9/").unwrap();
+        assert!(tools.backend(&server).await.is_ok());
     }
 
     #[tokio::test]

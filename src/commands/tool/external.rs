@@ -7,10 +7,12 @@ use lumos_tasks::ToolCall;
 use lumos_tools::{ToolFault, Tools};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use super::{print_plain, result};
 use crate::cli::ToolArgs;
 use crate::exit::{CommandResult, Exit, Failure};
+use crate::interrupt::Signals;
 use crate::progress::write_line;
 
 /// A line of standard input.
@@ -29,12 +31,21 @@ fn no_arguments() -> Value {
     json!({})
 }
 
-/// Makes the call of the command line, those of standard input, or lists the tool's operations.
+/// Makes the call of the command line, those of standard input, or lists the tool's operations. A signal stops it.
 pub(super) async fn run(arguments: &ToolArgs, tools: &dyn Tools) -> CommandResult {
-    let ran = match (&arguments.argument, arguments.jsonl) {
-        (_, true) => many(&arguments.name, tools).await,
-        (None, false) if arguments.operation.is_none() => list(tools).await,
-        (text, false) => one(arguments, text.as_deref().unwrap_or("{}"), tools).await,
+    let mut signals = Signals::listen();
+    let calls = async {
+        match (&arguments.argument, arguments.jsonl) {
+            (_, true) => many(&arguments.name, tools).await,
+            (None, false) if arguments.operation.is_none() => list(tools).await,
+            (text, false) => one(arguments, text.as_deref().unwrap_or("{}"), tools).await,
+        }
+    };
+    // Programs have their own process groups, so a terminal does not interrupt them. A call that is dropped kills its
+    // program.
+    let ran = tokio::select! {
+        ran = calls => ran,
+        () = signals.signalled() => Ok(Exit::Interrupted),
     };
     tools.shut_down().await;
     ran
@@ -68,9 +79,18 @@ async fn one(arguments: &ToolArgs, text: &str, tools: &dyn Tools) -> CommandResu
 
 /// Makes one call per line, in order. Prints `result`, `refused` or `error`.
 async fn many(name: &str, tools: &dyn Tools) -> CommandResult {
+    let (sender, mut lines) = mpsc::channel(1);
+    // On another thread, so that a signal also stops the wait for a line.
+    tokio::task::spawn_blocking(move || {
+        for line in LineReader::new(io::stdin().lock()) {
+            if sender.blocking_send(line).is_err() {
+                break;
+            }
+        }
+    });
     let mut out = io::stdout().lock();
     let mut failed: Option<ToolFault> = None;
-    for line in LineReader::new(io::stdin().lock()) {
+    while let Some(line) = lines.recv().await {
         let (number, line) = line.map_err(|error| Failure::input(format!("standard input, {error}")))?;
         let Line { operation, arguments, id } = serde_json::from_str(&line).map_err(|error| {
             Failure::input(format!("standard input, line {number}: {error}"))

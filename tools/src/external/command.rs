@@ -1,12 +1,17 @@
 //! The command line in a backend's name: `python3 weather.py --units metric`.
 
-use std::io;
+use std::fs::Metadata;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use lumos_models::hash_file;
 use lumos_tasks::ContentHash;
 
 use crate::backend::BackendError;
+
+/// Message about a command whose hash is another one than before.
+const CHANGED: &str = "the program's files have changed since the tool was set up; hint: restore the old \
+                       files to continue, or start another run with --name NAME";
 
 /// A program and its arguments. No shell reads them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,14 +43,20 @@ impl CommandLine {
     /// # Errors
     /// If a file cannot be read, or the program is a path and does not exist.
     pub(super) fn hash(&self) -> io::Result<ContentHash> {
-        let program = if self.is_path() {
-            hash_file(Path::new(&self.program))?.to_string()
-        } else {
-            self.program.clone()
-        };
-        let mut words = vec![(self.is_path(), program)];
-        for word in &self.arguments {
-            let is_file = Path::new(word).is_file();
+        self.hash_of(&self.names_file())
+    }
+
+    /// Returns for each word whether it names a file.
+    fn names_file(&self) -> Vec<bool> {
+        let arguments = self.arguments.iter().map(|word| Path::new(word).is_file());
+        std::iter::once(self.is_path()).chain(arguments).collect()
+    }
+
+    /// Returns the hash of the command, given which words name a file.
+    fn hash_of(&self, names_file: &[bool]) -> io::Result<ContentHash> {
+        let all = std::iter::once(&self.program).chain(&self.arguments);
+        let mut words = Vec::new();
+        for (word, &is_file) in all.zip(names_file) {
             let content = if is_file { hash_file(Path::new(word))?.to_string() } else { word.clone() };
             words.push((is_file, content));
         }
@@ -55,24 +66,78 @@ impl CommandLine {
     /// Finds the program as a shell does.
     pub(super) fn found(&self) -> Option<PathBuf> {
         if self.is_path() {
-            return Some(PathBuf::from(&self.program)).filter(|path| path.is_file());
+            return Some(PathBuf::from(&self.program)).filter(|path| is_program(path));
         }
         let path = std::env::var_os("PATH")?;
-        std::env::split_paths(&path).map(|folder| folder.join(&self.program)).find(|file| file.is_file())
+        std::env::split_paths(&path).map(|folder| folder.join(&self.program)).find(|file| is_program(file))
     }
 
-    /// Checks that the program exists on this host.
+    /// Checks that the program exists on this host and can be executed.
     ///
     /// # Errors
-    /// A message if it does not.
+    /// A message if not.
     pub(super) fn check_host(&self) -> Result<(), String> {
         let program = &self.program;
-        self.found().map(drop).ok_or_else(|| format!("cannot be used on this host: {program} not found"))
+        let message = || format!("cannot be used on this host: `{program}` not found or not executable");
+        self.found().map(drop).ok_or_else(message)
     }
 
     fn is_path(&self) -> bool {
         self.program.contains('/')
     }
+}
+
+/// A command line with the hash that it had when its tool was set up.
+#[derive(Debug, Clone)]
+pub(super) struct HashedCommand {
+    /// The command line.
+    pub(super) line: CommandLine,
+    /// Which words named a file then. Files that the program creates later are not hashed.
+    names_file: Vec<bool>,
+    hash: ContentHash,
+}
+
+impl HashedCommand {
+    /// Hashes a command line. Blocks.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or the program is a path and does not exist.
+    pub(super) fn new(line: CommandLine) -> io::Result<Self> {
+        let names_file = line.names_file();
+        Ok(Self { hash: line.hash_of(&names_file)?, line, names_file })
+    }
+
+    /// Checks that the files of the command are still the same.
+    ///
+    /// # Errors
+    /// A message if not.
+    pub(super) async fn check(&self) -> Result<(), String> {
+        let (line, names_file) = (self.line.clone(), self.names_file.clone());
+        let hashed = tokio::task::spawn_blocking(move || line.hash_of(&names_file)).await;
+        match hashed.map_err(io::Error::other).flatten() {
+            Ok(hash) if hash == self.hash => Ok(()),
+            Ok(_) => Err(CHANGED.to_owned()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(CHANGED.to_owned()),
+            Err(error) => Err(format!("failed to start {}: {error}", self.line.program)),
+        }
+    }
+}
+
+/// Whether a path leads to a file that can be executed.
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && is_executable(&metadata))
+}
+
+#[cfg(unix)]
+fn is_executable(metadata: &Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+
+    metadata.permissions().mode() & 0o111 != 0
+}
+
+#[cfg(not(unix))]
+fn is_executable(_: &Metadata) -> bool {
+    true
 }
 
 fn words(text: &str) -> Result<Vec<String>, BackendError> {
@@ -126,11 +191,55 @@ mod tests {
         assert_ne!(first, hash("a.py", "two", ""));
         assert_ne!(first, hash("a.py", "one", " --fast"));
         let program = |text: String| CommandLine::parse(&text).unwrap();
-        let here = program(format!("'{}/b.py'", folder.path().display()));
-        assert!(here.hash().is_ok() && here.found().is_some());
         let absent = program(format!("'{}/none'", folder.path().display()));
         assert!(absent.hash().is_err() && absent.found().is_none());
         assert!(program("sh".to_owned()).found().is_some());
         assert!(program("no-such-program-here".to_owned()).found().is_none());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_must_be_executable() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weather");
+        std::fs::write(&path, "#!/bin/sh\n").unwrap();
+        let command = CommandLine::parse(&format!("'{}'", path.display())).unwrap();
+        for (mode, is_program) in [(0o644, false), (0o755, true), (0o100, true)] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(command.found().is_some(), is_program, "{mode:o}");
+            assert_eq!(command.check_host().is_ok(), is_program, "{mode:o}");
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let message = command.check_host().unwrap_err();
+        assert!(message.ends_with("weather` not found or not executable"), "{message}");
+        assert!(command.hash().is_ok());
+        let folder = CommandLine::parse(&format!("'{}'", folder.path().display())).unwrap();
+        assert!(folder.found().is_none(), "a folder is not a program");
+    }
+
+    #[tokio::test]
+    async fn changes_of_files_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weather.py");
+        std::fs::write(&path, "one").unwrap();
+        let line = CommandLine::parse(&format!("python3 '{}'", path.display())).unwrap();
+        let command = HashedCommand::new(line).unwrap();
+        assert_eq!(command.check().await, Ok(()));
+        std::fs::write(&path, "two").unwrap();
+        assert!(command.check().await.unwrap_err().contains("files have changed"));
+        std::fs::remove_file(&path).unwrap();
+        assert!(command.check().await.unwrap_err().contains("files have changed"));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_the_program_creates_is_not_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("notes.log");
+        let line = CommandLine::parse(&format!("sh --log '{}'", log.display())).unwrap();
+        let command = HashedCommand::new(line).unwrap();
+        std::fs::write(&log, "started\n").unwrap();
+        assert_eq!(command.check().await, Ok(()));
     }
 }

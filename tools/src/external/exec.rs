@@ -12,7 +12,7 @@ use lumos_tasks::{ToolCall, ToolReply};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::command::CommandLine;
+use super::command::{CommandLine, HashedCommand};
 use super::limits::{LARGEST_REPLY, ToolLimits, turn};
 use super::message::{self, Request};
 use super::process::ToolProcess;
@@ -57,14 +57,15 @@ impl NamedBackend for NamedProgram {
     fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
         self.check_host().map_err(BackendError::Unusable)?;
         let limits = ToolLimits::from_environment()?;
-        Ok(Arc::new(Remembering::new(Arc::new(ExecTool::new(&self.tool, self.command.clone(), limits)))))
+        let command = HashedCommand::new(self.command.clone())?;
+        Ok(Arc::new(Remembering::new(Arc::new(ExecTool::new(&self.tool, command, limits)))))
     }
 }
 
 /// A program and its processes.
 struct ExecTool {
     tool: String,
-    command: CommandLine,
+    command: HashedCommand,
     limits: ToolLimits,
     calls: Semaphore,
     /// Processes without a call.
@@ -73,7 +74,7 @@ struct ExecTool {
 }
 
 impl ExecTool {
-    fn new(tool: &str, command: CommandLine, limits: ToolLimits) -> Self {
+    fn new(tool: &str, command: HashedCommand, limits: ToolLimits) -> Self {
         Self {
             tool: tool.to_owned(),
             command,
@@ -94,8 +95,7 @@ impl ExecTool {
                 None => break,
             }
         }
-        let started = ToolProcess::start(&self.command, self.limits.memory).await;
-        started.map_err(|error| format!("failed to start {}: {error}", self.command.program))
+        ToolProcess::start(&self.command, self.limits.memory).await
     }
 
     /// Makes a call. The process is dropped, and so killed, unless it replied.

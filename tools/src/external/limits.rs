@@ -10,7 +10,7 @@ use crate::backend::BackendError;
 pub(super) const LARGEST_REPLY: usize = 1 << 20;
 /// A call that waits this long for others is reported.
 const LONG_WAIT: Duration = Duration::from_secs(60);
-/// Time limit of a call in seconds.
+/// Time limit in seconds of a call to a program, and of an attempt of a request to a server.
 const TIMEOUT: &str = "LUMOS_TOOL_TIMEOUT";
 /// Address space of a program in GiB.
 const MEMORY: &str = "LUMOS_TOOL_MEMORY";
@@ -23,7 +23,7 @@ const RATE: &str = "LUMOS_TOOL_RATE";
 /// Limits of one tool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ToolLimits {
-    /// Time limit of a call.
+    /// Time limit of a call to a program, and of each attempt of a request to a server.
     pub(super) call: Duration,
     /// Address space of a process in bytes. `None`: no limit.
     pub(super) memory: Option<u64>,
@@ -77,7 +77,7 @@ impl ToolLimits {
 }
 
 /// Waits until another call of a tool may start. Warns if that takes long: each call before it takes at most its time
-/// limit.
+/// limit, or as long as the attempts of its request and the pauses between them.
 pub(super) async fn turn<'a>(tool: &str, calls: &'a Semaphore) -> Option<SemaphorePermit<'a>> {
     let permit = calls.acquire();
     tokio::pin!(permit);

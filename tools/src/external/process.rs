@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::command::CommandLine;
+use super::command::{CommandLine, HashedCommand};
 use super::message::quoted;
 use crate::process_group::ProcessGroup;
 
@@ -61,7 +61,16 @@ struct Pipes {
 
 impl ToolProcess {
     /// Starts a program. `memory` limits its address space, in bytes.
-    pub(super) async fn start(command: &CommandLine, memory: Option<u64>) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// A message if it cannot be started, or its files have changed.
+    pub(super) async fn start(command: &HashedCommand, memory: Option<u64>) -> Result<Self, String> {
+        command.check().await?;
+        let started = Self::start_unchecked(&command.line, memory).await;
+        started.map_err(|error| format!("failed to start {}: {error}", command.line.program))
+    }
+
+    async fn start_unchecked(command: &CommandLine, memory: Option<u64>) -> io::Result<Self> {
         let home = tempfile::Builder::new().prefix("lumos-tool-").tempdir()?;
         let command = prepared(command, home.path(), memory);
         let group = Arc::new(Mutex::new(None));

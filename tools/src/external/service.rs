@@ -59,24 +59,43 @@ pub(super) fn address(text: &str) -> Result<Url, BackendError> {
     Ok(url)
 }
 
-/// Returns the client of a tool's server.
-pub(super) fn client(tool: &str, url: &Url, limits: ToolLimits) -> Result<HttpClient, BackendError> {
-    let variable = format!("{KEY}{}", tool.to_uppercase().replace('-', "_"));
+/// Returns the name of the environment variable with the key of a tool's server.
+fn key_variable(tool: &str) -> String {
+    format!("{KEY}{}", tool.to_uppercase().replace('-', "_"))
+}
+
+/// Returns the key of a tool's server, if one is set.
+///
+/// # Errors
+/// If it would be sent unencrypted.
+pub(super) fn key(tool: &str, url: &Url) -> Result<Option<ServerKey>, BackendError> {
+    let variable = key_variable(tool);
     let key = std::env::var(&variable).ok().filter(|key| !key.is_empty());
+    if key.is_some() && !lumos_http::is_private(url) {
+        return Err(BackendError::Unusable(format!(
+            "the key in {variable} would be sent unencrypted; hint: use an https:// address"
+        )));
+    }
+    Ok(key.map(ServerKey::new))
+}
+
+/// Returns the client of a tool's server.
+pub(super) fn client(
+    tool: &str,
+    url: &Url,
+    key: Option<ServerKey>,
+    limits: ToolLimits,
+) -> Result<HttpClient, BackendError> {
     let settings = HttpSettings {
         timeout: Some(limits.call),
         most_bytes: LARGEST_REPLY,
         pace: limits.pace,
         bearer_for: key.is_some().then(|| url.clone()),
-        key: key.map(ServerKey::new),
+        key,
         ..HttpSettings::default()
     };
-    if settings.key.is_some() && !lumos_http::is_private(url) {
-        return Err(BackendError::Unusable(format!(
-            "the key in {variable} would be sent unencrypted; hint: use an https:// address"
-        )));
-    }
-    HttpClient::new(settings).map_err(|error| BackendError::Unusable(format!("{variable}: {error}")))
+    let unusable = |error| BackendError::Unusable(format!("{}: {error}", key_variable(tool)));
+    HttpClient::new(settings).map_err(unusable)
 }
 
 /// A server as named on the command line.
@@ -95,7 +114,8 @@ impl NamedBackend for NamedService {
     }
 
     fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
-        let client = client(&self.tool, &self.url, ToolLimits::from_environment()?)?;
+        let key = key(&self.tool, &self.url)?;
+        let client = client(&self.tool, &self.url, key, ToolLimits::from_environment()?)?;
         let requests = AtomicU64::new(0);
         let tool = ServiceTool { tool: self.tool.clone(), url: self.url.clone(), client, requests };
         Ok(Arc::new(Remembering::new(Arc::new(tool))))

@@ -1,27 +1,27 @@
 //! A connection to an MCP server: the handshake, the server's tools, calls.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use lumos_http::{HttpClient, HttpError};
 use lumos_tasks::{ExternalReply, ToolReply};
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock, ErrorCode,
-    Implementation, PaginatedRequestParams, ResourceContents, Tool,
+    Implementation, PaginatedRequestParams, ProtocolVersion, ResourceContents, Tool,
 };
-use rmcp::service::{RunningService, ServiceError};
+use rmcp::service::{ClientInitializeError, RunningService, ServiceError};
 use rmcp::transport::Transport;
 use rmcp::{RoleClient, serve_client};
 use serde_json::Value;
 use tokio::sync::Mutex;
-use tokio::time::timeout;
 use url::Url;
 
-use super::super::command::CommandLine;
+use super::super::command::HashedCommand;
 use super::super::limits::{LARGEST_REPLY, ToolLimits};
 use super::super::process::{ToolProcess, Watched};
-use super::super::service::client;
 use super::http::HttpTransport;
 use super::stream::{LineTransport, Problem};
+use super::within;
 use crate::tool::ToolOperation;
 
 /// Maximum number of pages of a server's list of tools.
@@ -58,16 +58,14 @@ impl Connection {
     /// Starts a program and connects to it.
     pub(super) async fn to_program(
         tool: &str,
-        command: &CommandLine,
+        command: &HashedCommand,
         limits: ToolLimits,
     ) -> Result<Self, String> {
-        let started = ToolProcess::start(command, limits.memory).await;
-        let ToolProcess { input, output, watched } =
-            started.map_err(|error| format!("failed to start {}: {error}", command.program))?;
+        let ToolProcess { input, output, watched } = ToolProcess::start(command, limits.memory).await?;
         let problem = Problem::default();
         let transport = LineTransport::new(input, output, problem.clone());
         let mut program = ServerProcess { watched, ended: None };
-        match Self::open(tool, transport, limits).await {
+        match Self::open(tool, transport, Some(limits.call)).await {
             Ok((service, tools)) => Ok(Self { service, program: Some(Mutex::new(program)), problem, tools }),
             Err((message, is_closed)) => {
                 Err(program.explained(with_problem(message, &problem), is_closed).await)
@@ -75,10 +73,9 @@ impl Connection {
         }
     }
 
-    /// Connects to a server over HTTP.
-    pub(super) async fn to_server(tool: &str, url: &Url, limits: ToolLimits) -> Result<Self, String> {
-        let client = client(tool, url, limits).map_err(|error| error.to_string())?;
-        let opened = Self::open(tool, HttpTransport::new(client, url.clone()), limits).await;
+    /// Connects to a server over HTTP. The client limits the time.
+    pub(super) async fn to_server(tool: &str, url: &Url, client: Arc<HttpClient>) -> Result<Self, String> {
+        let opened = Self::open(tool, HttpTransport::new(client, url.clone()), None).await;
         let (service, tools) = opened.map_err(|(message, _)| message)?;
         Ok(Self { service, program: None, problem: Problem::default(), tools })
     }
@@ -87,21 +84,24 @@ impl Connection {
     async fn open<T: Transport<RoleClient> + 'static>(
         tool: &str,
         transport: T,
-        limits: ToolLimits,
+        limit: Option<Duration>,
     ) -> Result<(RunningService<RoleClient, ClientConfig>, Vec<Tool>), (String, bool)> {
         let name = Implementation::new("lumos", env!("CARGO_PKG_VERSION"));
-        let configuration = ClientConfig::new(ClientCapabilities::default(), name);
+        // The default is a later revision, which has no handshake.
+        let configuration = ClientConfig::new(ClientCapabilities::default(), name)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
         let failed =
             |error: &dyn std::fmt::Display| (format!("failed to connect to the MCP server: {error}"), true);
         let handshake = async {
-            let service = serve_client(configuration, transport).await.map_err(|error| failed(&error))?;
+            let service = serve_client(configuration, transport).await;
+            let service = service.map_err(|error| failed(&handshake_error(&error)))?;
             let tools = list(&service).await.map_err(|error| failed(&error))?;
             Ok((service, tools))
         };
-        let seconds = limits.call.as_secs_f64();
-        let (service, tools) = timeout(limits.call, handshake)
-            .await
-            .map_err(|_| (format!("the MCP server did not respond within {seconds} s"), false))??;
+        let silent = |limit: Duration| {
+            (format!("the MCP server did not respond within {} s", limit.as_secs_f64()), false)
+        };
+        let (service, tools) = within(limit, handshake).await.map_err(silent)??;
         if let Some(server) = service.peer_info().and_then(|peer| peer.server_info.clone()) {
             tracing::info!(
                 tool,
@@ -202,19 +202,42 @@ fn with_problem(message: String, problem: &Problem) -> String {
     }
 }
 
+/// Returns the message of a handshake that failed. Servers that support only revisions without `initialize` reject it
+/// with one of two errors, over HTTP also in a response with another status.
+fn handshake_error(error: &ClientInitializeError) -> String {
+    let code = match error {
+        ClientInitializeError::JsonRpcError(error) => Some(i64::from(error.code.0)),
+        ClientInitializeError::TransportError { error, .. } => {
+            let response = error.error.downcast_ref::<HttpError>().and_then(|error| error.response.as_ref());
+            let body = response.and_then(|response| serde_json::from_slice::<Value>(&response.body).ok());
+            body.and_then(|body| body.pointer("/error/code")?.as_i64())
+        }
+        _ => None,
+    };
+    let unsupported = [ErrorCode::METHOD_NOT_FOUND, ErrorCode::UNSUPPORTED_PROTOCOL_VERSION];
+    if !unsupported.iter().any(|unsupported| code == Some(i64::from(unsupported.0))) {
+        return error.to_string();
+    }
+    let latest = ProtocolVersion::LATEST_WITH_INITIALIZE;
+    format!(
+        "{error}; the server may require a protocol revision later than {latest}; later revisions are unsupported"
+    )
+}
+
 /// Lists a server's tools.
-async fn list(service: &RunningService<RoleClient, ClientConfig>) -> Result<Vec<Tool>, ServiceError> {
+async fn list(service: &RunningService<RoleClient, ClientConfig>) -> Result<Vec<Tool>, String> {
     let mut tools = Vec::new();
     let mut cursor = None;
     for _ in 0..MOST_PAGES {
-        let page = service.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
+        let page = service.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await;
+        let page = page.map_err(|error| error.to_string())?;
         tools.extend(page.tools);
         cursor = page.next_cursor;
         if cursor.is_none() {
-            break;
+            return Ok(tools);
         }
     }
-    Ok(tools)
+    Err(format!("its list of tools has more than {MOST_PAGES} pages"))
 }
 
 /// Returns the text of a result: its texts, and names in place of other contents; its structure if it has no contents.

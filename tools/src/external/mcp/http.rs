@@ -33,7 +33,7 @@ pub(super) struct HttpTransport {
 }
 
 struct Session {
-    client: HttpClient,
+    client: Arc<HttpClient>,
     url: Url,
     state: Mutex<State>,
 }
@@ -46,7 +46,7 @@ struct State {
 }
 
 impl HttpTransport {
-    pub(super) fn new(client: HttpClient, url: Url) -> Self {
+    pub(super) fn new(client: Arc<HttpClient>, url: Url) -> Self {
         let (sender, received) = mpsc::channel(2 * OTHERS);
         Self { session: Arc::new(Session { client, url, state: Mutex::default() }), sender, received }
     }
@@ -65,7 +65,8 @@ impl Session {
         request
     }
 
-    /// Sends a message. If it is a request, returns the messages of its response. Other messages get no reply.
+    /// Sends a message. If it is a request, returns the messages of its response, among them the reply. Other messages
+    /// get no reply.
     async fn post(&self, message: &ClientJsonRpcMessage) -> Result<Vec<ServerJsonRpcMessage>, HttpError> {
         let body = serde_json::to_vec(message).map_err(|error| HttpError::last(error.to_string()))?;
         let request = self.with_headers(HttpRequest::post(self.url.as_str(), body));
@@ -76,6 +77,13 @@ impl Session {
         let ClientJsonRpcMessage::Request(request) = message else { return Ok(Vec::new()) };
         let id = serde_json::to_value(&request.id).map_err(|error| HttpError::last(error.to_string()))?;
         let messages = of_request(&id, messages(&response).map_err(HttpError::last)?);
+        // Without a reply, the request would wait without a time limit.
+        if messages.iter().all(|message| message.get("method").is_some()) {
+            let (status, body) = (response.status, quoted(&response.body));
+            return Err(HttpError::last(format!(
+                "invalid response `{body}` (status {status}): missing reply to the request"
+            )));
+        }
         let version =
             messages.iter().find_map(|message| message.pointer("/result/protocolVersion")?.as_str());
         if let Some(version) = version {
@@ -91,16 +99,21 @@ impl Session {
     }
 }
 
-/// Returns the reply to a request and the first [`OTHERS`] messages of the server's own, in order.
+/// Returns the reply to a request, if there is one, and the first [`OTHERS`] messages of the server's own, in order.
 fn of_request(id: &Value, mut messages: Vec<Value>) -> Vec<Value> {
-    let mut others = 0;
-    messages.retain(|message| {
-        if message.get("method").is_none() {
-            // Servers that could not read the request reply without an id.
-            return message.get("id").is_none_or(|replied| replied == id || replied.is_null());
+    let (mut has_reply, mut others) = (false, 0);
+    messages.retain_mut(|message| {
+        if message.get("method").is_some() {
+            others += 1;
+            return others <= OTHERS;
         }
-        others += 1;
-        others <= OTHERS
+        // Servers that could not read the request reply without an id.
+        if message.get("error").is_some() && message.get("id").is_none_or(Value::is_null) {
+            message["id"] = id.clone();
+        }
+        let is_reply = !has_reply && message.get("id") == Some(id);
+        has_reply |= is_reply;
+        is_reply
     });
     messages
 }
@@ -196,6 +209,19 @@ mod tests {
         let read = of_request(&Value::from(7), messages);
         assert_eq!(read.len(), OTHERS + 1);
         assert_eq!(read.last(), Some(&reply(7)));
+        assert_eq!(of_request(&Value::from(7), vec![reply(7); 1_000]), [reply(7)]);
+        assert!(of_request(&Value::from(7), vec![reply(6), Value::Null]).is_empty());
+    }
+
+    #[test]
+    fn an_error_without_an_id_is_the_reply() {
+        let error = |id: Value| serde_json::json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32700}});
+        let mut missing = error(Value::Null);
+        missing.as_object_mut().unwrap().remove("id");
+        for message in [error(Value::Null), missing] {
+            let read = of_request(&Value::from(7), vec![message]);
+            assert_eq!(read, [error(Value::from(7))]);
+        }
     }
 
     #[test]

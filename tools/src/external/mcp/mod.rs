@@ -4,7 +4,7 @@
 //! The operation of a call is the name of one of the server's tools. A result with `isError`, and arguments that the
 //! server rejects, are messages for the agent. Other errors of the server are faults of one call. After a timeout or a
 //! failure of the connection, the next call makes a new connection; the former one is closed, and its program killed, when
-//! the calls that use it have ended.
+//! the calls that use it have ended. All connections over HTTP share a client, and so its pauses and its rate.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -17,18 +17,20 @@ mod http;
 mod stream;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use connection::{CallFailure, Connection};
-use lumos_tasks::{ToolCall, ToolReply};
+use lumos_http::{HttpClient, ServerKey};
+use lumos_tasks::{ExternalReply, ToolCall, ToolReply};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 use url::Url;
 
-use super::command::CommandLine;
+use super::command::{CommandLine, HashedCommand};
 use super::limits::{ToolLimits, turn};
 use super::message;
-use super::service::{address, is_address};
+use super::service::{address, client, is_address, key};
 use crate::backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
 use crate::replies::Remembering;
 use crate::tool::{ToolFault, ToolOperation, Tools};
@@ -48,7 +50,6 @@ pub(crate) const BACKEND: BackendDescription = BackendDescription {
 };
 
 /// Where a server is.
-#[derive(Clone)]
 enum Server {
     Program(CommandLine),
     Http(Url),
@@ -85,15 +86,35 @@ impl NamedBackend for NamedServer {
 
     fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
         self.check_host().map_err(BackendError::Unusable)?;
-        let tool = McpTool::new(&self.tool, self.server.clone(), ToolLimits::from_environment()?);
-        Ok(Arc::new(Remembering::new(Arc::new(tool))))
+        let limits = ToolLimits::from_environment()?;
+        let endpoint = Endpoint::new(&self.tool, &self.server, limits)?;
+        Ok(Arc::new(Remembering::new(Arc::new(McpTool::new(&self.tool, endpoint, limits)))))
+    }
+}
+
+/// What connections to a server need.
+enum Endpoint {
+    Program(HashedCommand),
+    Http { url: Url, client: Arc<HttpClient>, key: Option<ServerKey> },
+}
+
+impl Endpoint {
+    fn new(tool: &str, server: &Server, limits: ToolLimits) -> Result<Self, BackendError> {
+        match server {
+            Server::Program(command) => Ok(Self::Program(HashedCommand::new(command.clone())?)),
+            Server::Http(url) => {
+                let key = key(tool, url)?;
+                let client = Arc::new(client(tool, url, key.clone(), limits)?);
+                Ok(Self::Http { url: url.clone(), client, key })
+            }
+        }
     }
 }
 
 /// A server and the connection to it.
 struct McpTool {
     tool: String,
-    server: Server,
+    endpoint: Endpoint,
     limits: ToolLimits,
     calls: Semaphore,
     /// Locked while a connection is made.
@@ -101,9 +122,9 @@ struct McpTool {
 }
 
 impl McpTool {
-    fn new(tool: &str, server: Server, limits: ToolLimits) -> Self {
+    fn new(tool: &str, endpoint: Endpoint, limits: ToolLimits) -> Self {
         let calls = Semaphore::new(limits.concurrency);
-        Self { tool: tool.to_owned(), server, limits, calls, connection: Mutex::default() }
+        Self { tool: tool.to_owned(), endpoint, limits, calls, connection: Mutex::default() }
     }
 
     /// Returns the connection, or makes one.
@@ -114,9 +135,11 @@ impl McpTool {
         }
         // Kills the program of the old connection before another one starts, unless a call still uses it.
         *current = None;
-        let opened = match &self.server {
-            Server::Program(command) => Connection::to_program(&self.tool, command, self.limits).await,
-            Server::Http(url) => Connection::to_server(&self.tool, url, self.limits).await,
+        let opened = match &self.endpoint {
+            Endpoint::Program(command) => Connection::to_program(&self.tool, command, self.limits).await,
+            Endpoint::Http { url, client, .. } => {
+                Connection::to_server(&self.tool, url, Arc::clone(client)).await
+            }
         };
         let connection = Arc::new(opened?);
         *current = Some(Arc::clone(&connection));
@@ -134,18 +157,53 @@ impl McpTool {
     async fn answer(&self, operation: &str, arguments: &serde_json::Value) -> Result<ToolReply, String> {
         let _turn = turn(&self.tool, &self.calls).await;
         let connection = self.connection().await?;
-        let message = match timeout(self.limits.call, connection.call(operation, arguments)).await {
+        let message = match within(self.limit(), connection.call(operation, arguments)).await {
+            Ok(Ok(ToolReply::External(ExternalReply::Refused(message)))) => {
+                let message = match self.key() {
+                    Some(key) => key.redact_reply(message),
+                    None => message,
+                };
+                return Ok(ToolReply::External(ExternalReply::Refused(message)));
+            }
             Ok(Ok(reply)) => return Ok(reply),
             Ok(Err(CallFailure::Call(message))) => return Err(connection.with_tail(message).await),
             Ok(Err(CallFailure::Connection(message))) => message,
-            Err(_) => format!("no reply within {} s", self.limits.call.as_secs_f64()),
+            Err(limit) => format!("no reply within {} s", limit.as_secs_f64()),
         };
         self.close_failed(&connection).await;
         Err(connection.explained(message).await)
     }
 
-    fn fault(&self, message: String) -> ToolFault {
+    /// Time limit of a call. Over HTTP, each attempt of a request is limited instead, because the server may ask for
+    /// pauses between them.
+    fn limit(&self) -> Option<Duration> {
+        matches!(self.endpoint, Endpoint::Program(_)).then_some(self.limits.call)
+    }
+
+    /// Key of the server, which may echo it in errors.
+    fn key(&self) -> Option<&ServerKey> {
+        match &self.endpoint {
+            Endpoint::Program(_) => None,
+            Endpoint::Http { key, .. } => key.as_ref(),
+        }
+    }
+
+    fn fault(&self, mut message: String) -> ToolFault {
+        if let Some(key) = self.key() {
+            message = key.redact(&message);
+        }
         ToolFault { tool: self.tool.clone().into(), message }
+    }
+}
+
+/// Waits for a future, within a limit if there is one.
+///
+/// # Errors
+/// The limit, if it has passed.
+async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Result<T, Duration> {
+    match limit {
+        Some(limit) => timeout(limit, future).await.map_err(|_| limit),
+        None => Ok(future.await),
     }
 }
 
@@ -172,3 +230,7 @@ impl Tools for McpTool {
 #[cfg(test)]
 #[path = "../tests/mcp.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "../tests/mcp_http.rs"]
+mod http_tests;

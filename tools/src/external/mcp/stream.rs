@@ -20,7 +20,7 @@ const UNANSWERED: usize = 64;
 /// such as progress, and lines that are not messages.
 const LINES: usize = 10_000;
 
-/// The last problem of a connection, for messages.
+/// The last problem of a connection since the last message of the server, for messages.
 pub(super) type Problem = Arc<Mutex<Option<String>>>;
 
 /// Records a problem.
@@ -130,6 +130,8 @@ impl Transport<RoleClient> for LineTransport {
                 return None;
             }
             if message.is_some() {
+                // Earlier invalid lines, such as a greeting, are not the cause of a later failure.
+                self.problem.lock().unwrap_or_else(PoisonError::into_inner).take();
                 return message;
             }
         }
@@ -178,6 +180,16 @@ mod tests {
             assert_eq!(count, most, "{problem}");
             assert!(problem.contains(why), "{problem}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_message_clears_the_problem_before_it() {
+        let (_server, mut transport) = start(&format!("echo listening; echo '{PING}'; echo broken"));
+        assert!(transport.receive().await.is_some());
+        assert_eq!(*transport.problem.lock().unwrap(), None);
+        assert!(transport.receive().await.is_none());
+        let problem = transport.problem.lock().unwrap().take().unwrap();
+        assert!(problem.contains("`broken`"), "{problem}");
     }
 
     #[tokio::test]

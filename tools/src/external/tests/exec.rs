@@ -12,7 +12,11 @@ use super::*;
 fn tool(folder: &Path, script: &str, limits: ToolLimits) -> ExecTool {
     let path = folder.join("tool.sh");
     std::fs::write(&path, script).unwrap();
-    ExecTool::new("weather", CommandLine::parse(&format!("sh '{}'", path.display())).unwrap(), limits)
+    ExecTool::new("weather", command(&format!("sh '{}'", path.display())), limits)
+}
+
+fn command(text: &str) -> HashedCommand {
+    HashedCommand::new(CommandLine::parse(text).unwrap()).unwrap()
 }
 
 fn limits() -> ToolLimits {
@@ -130,9 +134,22 @@ async fn a_program_has_a_memory_limit() {
     let tool = tool(folder.path(), "ulimit -v >&2; exit 1", small);
     let message = fault(&tool, "any").await;
     assert!(message.ends_with("its last messages: 65536"), "{message}");
-    let absent = ExecTool::new("weather", CommandLine::parse("./no-such-program").unwrap(), limits());
+    let absent = ExecTool::new("weather", command("no-such-program-here"), limits());
     let message = fault(&absent, "any").await;
-    assert!(message.starts_with("weather: failed to start ./no-such-program: "), "{message}");
+    assert!(message.starts_with("weather: failed to start no-such-program-here: "), "{message}");
+}
+
+#[tokio::test]
+async fn a_program_that_has_changed_is_not_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = tool(folder.path(), COUNTING, limits());
+    assert_eq!(text(&tool, "count").await, "1");
+    std::fs::write(folder.path().join("tool.sh"), format!("{COUNTING}# changed\n")).unwrap();
+    assert!(fault(&tool, "exit").await.contains("the program ended (exit status: 3)"), "its first process");
+    let message = fault(&tool, "count").await;
+    let why = "weather: the program's files have changed since the tool was set up; hint: restore the old files to \
+               continue, or start another run with --name NAME";
+    assert_eq!(message, why);
 }
 
 #[tokio::test]

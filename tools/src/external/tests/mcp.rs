@@ -1,9 +1,7 @@
 //! A server of the shell that speaks as much of the protocol as is needed. `tests/it/mcp.rs` uses real servers.
 
 use std::path::Path;
-use std::time::Duration;
 
-use lumos_tasks::ExternalReply;
 use serde_json::json;
 
 use super::*;
@@ -45,7 +43,7 @@ fn tool(folder: &Path, script: &str, limits: ToolLimits) -> McpTool {
     let path = folder.join("server.sh");
     std::fs::write(&path, script).unwrap();
     let command = CommandLine::parse(&format!("sh '{}'", path.display())).unwrap();
-    McpTool::new("weather", Server::Program(command), limits)
+    McpTool::new("weather", Endpoint::Program(HashedCommand::new(command).unwrap()), limits)
 }
 
 fn call(operation: &str) -> ToolCall {
@@ -88,15 +86,62 @@ async fn a_server_that_hangs_or_is_none_is_a_fault() {
     let limits = ToolLimits { call: Duration::from_secs(2), ..ToolLimits::default() };
     let tool = tool(folder.path(), SERVER, limits);
     let fault = tool.call(&call("hang")).await.unwrap_err().to_string();
-    assert!(fault.starts_with("weather: no reply within 2 s"), "{fault}");
+    // Not with the line that it wrote at its start.
+    assert_eq!(fault, "weather: no reply within 2 s");
     assert!(tool.call(&call("count")).await.is_ok());
-    for (script, why) in
-        [("exit 3", "the program ended (exit status: 3)"), ("cat; sleep 600", "did not respond within")]
-    {
+    let later = r#"read -r line; echo '{"jsonrpc": "2.0", "error": {"code": -32022, "message": "no"}}'; cat"#;
+    for (script, why) in [
+        ("exit 3", "the program ended (exit status: 3)"),
+        ("cat; sleep 600", "did not respond within"),
+        (later, "may require a protocol revision later than 2025-11-25"),
+    ] {
         let other = self::tool(folder.path(), script, limits);
         let fault = other.call(&call("count")).await.unwrap_err().to_string();
         assert!(fault.contains(why), "{fault}");
     }
+}
+
+#[tokio::test]
+async fn the_handshake_requests_the_latest_revision_with_initialize() {
+    let folder = tempfile::tempdir().unwrap();
+    // Confirms the revision that is requested, and records the messages.
+    let script = SERVER.replace("2025-06-18", r#"'"$version"'"#).replacen(
+        "while read -r line; do\n",
+        r#"while read -r line; do
+  printf '%s\n' "$line" >> "$0.log"
+  version=$(printf '%s' "$line" | sed -n 's/.*"protocolVersion":"\([^"]*\)".*/\1/p')
+"#,
+        1,
+    );
+    let tool = tool(folder.path(), &script, ToolLimits::default());
+    assert_eq!(tool.operations().await.unwrap().len(), 8);
+    let log = std::fs::read_to_string(folder.path().join("server.sh.log")).unwrap();
+    let sent = |method: &str| log.lines().find(|line| line.contains(method)).unwrap();
+    let initialize: serde_json::Value = serde_json::from_str(sent("\"initialize\"")).unwrap();
+    assert_eq!(initialize["params"]["protocolVersion"], "2025-11-25");
+    // Later revisions repeat the version in each request.
+    assert!(!sent("\"tools/list\"").contains("2025-11-25"), "{log}");
+}
+
+#[tokio::test]
+async fn a_list_of_tools_without_an_end_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = SERVER.replace("[$tools]}", r#"[$tools], \"nextCursor\": \"more\"}"#);
+    let tool = tool(folder.path(), &script, ToolLimits::default());
+    let fault = tool.operations().await.unwrap_err().to_string();
+    assert!(fault.contains("its list of tools has more than 20 pages"), "{fault}");
+}
+
+#[tokio::test]
+async fn a_program_that_has_changed_is_not_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = tool(folder.path(), SERVER, ToolLimits::default());
+    assert!(tool.call(&call("count")).await.is_ok());
+    std::fs::write(folder.path().join("server.sh"), format!("{SERVER}# changed\n")).unwrap();
+    let fault = tool.call(&call("exit")).await.unwrap_err().to_string();
+    assert!(fault.contains("the program ended (exit status: 3)"), "{fault}");
+    let fault = tool.call(&call("count")).await.unwrap_err().to_string();
+    assert!(fault.contains("the program's files have changed since the tool was set up"), "{fault}");
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ async fn served(limits: ToolLimits) -> (ServiceTool, Requests) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url: Url = format!("http://{}/call", listener.local_addr().unwrap()).parse().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let client = client("weather", &url, limits).unwrap();
+    let client = client("weather", &url, None, limits).unwrap();
     (ServiceTool { tool: "weather".to_owned(), url, client, requests: AtomicU64::new(0) }, requests)
 }
 

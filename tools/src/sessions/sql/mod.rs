@@ -3,7 +3,8 @@
 //! Each episode has its own database, so that episodes do not see each other's changes. A statement is
 //! checked by `guard::check` first; the engine's own limits also apply. A rejected statement is an
 //! observation for the model; only failures that the statements did not cause are faults. The gold query of an item
-//! comes from a data file and passes the same check when the session is opened; a rejected one is a fault.
+//! comes from a data file and passes the same check when the file is read and when the session is opened, where a rejected
+//! one is a fault.
 
 mod emulated;
 mod functions;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lumos_environments::sql::guard::{Kind, check};
+use lumos_environments::sql::guard::{Kind, check, check_gold};
 use lumos_environments::sql::{Fetched, World};
 use lumos_tasks::{Behaviour, Setup, SqlGrade, SqlReply, ToolCall, ToolReply, WorkUnit};
 use tokio::sync::Mutex;
@@ -104,7 +105,7 @@ impl Tools for SqlTool {
 
     async fn open(&self, unit: &WorkUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         let Setup::Sql { database, gold } = &unit.setup else { return Ok(None) };
-        let gold_writes = gold_writes(gold)
+        let gold_writes = check_gold(gold)
             .map_err(|message| fault(format!("invalid gold query for database `{database}`: {message}")))?;
         let state = State {
             database: self.databases.open(database).await?,
@@ -215,18 +216,6 @@ impl Tools for Session {
 
     async fn close(&self) {
         self.state.lock().await.database.close().await;
-    }
-}
-
-/// Checks a gold query like a statement of an agent. Returns whether it may change the database.
-///
-/// # Errors
-/// The reason for the rejection.
-fn gold_writes(gold: &str) -> Result<bool, String> {
-    match check(gold)? {
-        // Would leave the episode's own copy of the database.
-        Kind::Use(_) => Err("USE is refused".to_owned()),
-        kind => Ok(kind == Kind::Write),
     }
 }
 

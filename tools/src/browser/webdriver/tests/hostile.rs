@@ -6,17 +6,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::browser::webdriver::tests::support::{Site, TestPool};
+use crate::browser::webdriver::tests::support::{Site, TestPool, started};
 use crate::browser::webdriver::{BrowserError, BrowserLease, BrowserRefusal};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn boxes_are_dismissed() {
-    if !lumos_capabilities::has_browser() {
-        return;
-    }
-    let site = Site::start().await;
-    let pool = TestPool::new(1);
-    let mut lease = pool.session().await.unwrap();
+    let Some((site, _pool, mut lease)) = started().await else { return };
     lease.goto(&site.page("/alert")).await.unwrap();
     assert_eq!(lease.read_visible_texts(None).await.unwrap()[0], "after");
     let ask = lease.find_by_role_and_text("button", "Ask").await.unwrap();
@@ -33,12 +28,7 @@ async fn boxes_are_dismissed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn values_that_look_like_elements_are_not_sent_back() {
-    if !lumos_capabilities::has_browser() {
-        return;
-    }
-    let site = Site::start().await;
-    let pool = TestPool::new(1);
-    let mut lease = pool.session().await.unwrap();
+    let Some((site, _pool, mut lease)) = started().await else { return };
     lease.goto(&site.page("/")).await.unwrap();
     assert!(lease.find("return document.body;", Vec::new()).await.unwrap().is_ok());
     // chromedriver itself rejects some.
@@ -59,12 +49,7 @@ fn downloads(folder: &Path) -> Vec<PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_downloaded() {
-    if !lumos_capabilities::has_browser() {
-        return;
-    }
-    let site = Site::start().await;
-    let pool = TestPool::new(1);
-    let mut lease = pool.session().await.unwrap();
+    let Some((site, pool, mut lease)) = started().await else { return };
     lease.goto(&site.page("/downloads")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     let places = [pool.folder.path().to_owned(), std::env::current_dir().unwrap()];
@@ -122,13 +107,8 @@ async fn pages_that_do_not_end_are_faults_and_the_next_session_works() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn built_pages_run_nothing_and_ask_nobody() {
-    if !lumos_capabilities::has_browser() {
-        return;
-    }
-    let site = Site::start().await;
+    let Some((site, _pool, mut lease)) = started().await else { return };
     let counted = site.page("/counted");
-    let pool = TestPool::new(1);
-    let mut lease = pool.session().await.unwrap();
     let html = format!(
         "<html backend_node_id=1><head><title>Given</title><script>document.title = 'run'</script>\
          <script src='{counted}'></script><link rel=stylesheet href='{counted}'><style>p {{ background: url({counted}) }}</style>\

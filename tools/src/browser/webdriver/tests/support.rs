@@ -255,6 +255,16 @@ impl Site {
     }
 }
 
+/// Starts a site and a pool, and leases a browser. Without Chromium, the test is skipped.
+pub(crate) async fn started() -> Option<(Site, TestPool, BrowserLease)> {
+    if !lumos_capabilities::has_browser() {
+        return None;
+    }
+    let (site, pool) = (Site::start().await, TestPool::new(1));
+    let lease = pool.session().await.unwrap();
+    Some((site, pool, lease))
+}
+
 /// A chromedriver that does not belong to a pool, like one on another host.
 pub(crate) struct Server {
     child: std::process::Child,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::browser::BrowserName;
-use crate::browser::webdriver::tests::support::{Server, Site, TestPool, processes};
+use crate::browser::webdriver::tests::support::{Server, Site, TestPool, processes, started};
 use crate::browser::webdriver::{BrowserError, BrowserLease, BrowserRefusal};
 
 async fn search(lease: &mut BrowserLease, site: &Site, words: &str, kind: &str) -> Vec<String> {
@@ -22,12 +22,7 @@ async fn search(lease: &mut BrowserLease, site: &Site, words: &str, kind: &str) 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forms_are_filled_in_and_sent() {
-    if !lumos_capabilities::has_browser() {
-        return;
-    }
-    let site = Site::start().await;
-    let pool = TestPool::new(1);
-    let mut lease = pool.session().await.unwrap();
+    let Some((site, pool, mut lease)) = started().await else { return };
     let texts = search(&mut lease, &site, "red lamp & 100% wool", "Lamps").await;
     assert_eq!(texts, ["words: red lamp & 100% wool", "kind: b"]);
     // Line ends do not submit the form, the driver's private key codes are not sent, and all of Unicode can
@@ -52,12 +47,7 @@ async fn forms_are_filled_in_and_sent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clicks_wait_for_the_page_that_they_lead_to() {
-    if !lumos_capabilities::has_browser() {
-        return;
-    }
-    let site = Site::start().await;
-    let pool = TestPool::new(1);
-    let mut lease = pool.session().await.unwrap();
+    let Some((site, _pool, mut lease)) = started().await else { return };
     for name in ["Script submits", "Script asks to submit", "Script moves", "Promise moves", "Link", "Pick"] {
         lease.goto(&site.page("/clicks")).await.unwrap();
         if name == "Pick" {
@@ -80,12 +70,7 @@ async fn clicks_wait_for_the_page_that_they_lead_to() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_person_could_not_do_is_refused_and_the_session_goes_on() {
-    if !lumos_capabilities::has_browser() {
-        return;
-    }
-    let site = Site::start().await;
-    let pool = TestPool::new(1);
-    let mut lease = pool.session().await.unwrap();
+    let Some((site, _pool, mut lease)) = started().await else { return };
     lease.goto(&site.page("/")).await.unwrap();
     for (role, text) in [("button", "Secret"), ("button", "Nothing"), ("link", "Search"), ("x\"]", "Search")]
     {
