@@ -112,7 +112,8 @@ fn malformed_data_names_file_line_and_field() {
 fn data_that_is_not_there_empty_or_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |arguments: &str| refused(folder.path(), arguments);
-    refused(&format!("{RUN} --data /nowhere")).reports(["/nowhere/gsm8k/test.jsonl", "lumos fetch gsm8k"]);
+    let missing = refused(&format!("{RUN} --data /nowhere"));
+    missing.reports(["/nowhere/gsm8k/test.jsonl", "`lumos fetch gsm8k --data /nowhere`"]);
     refused(&gsm8k(folder.path(), "")).reports(["test.jsonl", "no record"]);
     let data = folder.path().join("folder");
     fs::create_dir_all(data.join("gsm8k/test.jsonl")).unwrap();

@@ -62,7 +62,8 @@ fn the_paper_preset_takes_no_samples_for_the_published_items() {
         "missing gsm8k/test.jsonl, svamp/test.json",
         "hint: download it with `lumos fetch gsm8k svamp --data data`",
     ]);
-    paper().args("--data").arg(folder.path()).exits(2).reports(["test.jsonl", "lumos fetch gsm8k"]);
+    let fetch = format!("`lumos fetch gsm8k --data {}`", folder.path().display());
+    paper().args("--data").arg(folder.path()).exits(2).reports(["test.jsonl", &fetch]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no files are created");
 }
 

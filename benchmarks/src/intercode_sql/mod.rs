@@ -3,6 +3,7 @@
 
 mod score;
 
+use lumos_environments::sql::guard::check_gold;
 use lumos_tasks::families::sql;
 use lumos_tasks::{Formulation, Item, Setup, Target, Task};
 use serde_json::Value;
@@ -11,7 +12,7 @@ use crate::benchmark::{
     Benchmark, BenchmarkDescription, Download, LATER_LISTING, MODULES, Origin, PublishedFigure,
     PublishedItems, Training, figure,
 };
-use crate::loading::{Content, Layout, RecordError, open, optional_text, text};
+use crate::loading::{Content, Layout, RecordError, open, optional_text, quoted, text};
 use crate::task_file::TaskFamily;
 use score::{EMPTY_GOLD, REWARD, SUCCESS_RATE, SUCCESS_WITH_ROWS, TURNS};
 
@@ -64,7 +65,7 @@ impl Benchmark for IntercodeSql {
 /// are not shown to the agent. Its group is the hardness.
 fn read_record(record: &Value) -> Result<Content, RecordError> {
     let database = text(record, "db")?.to_owned();
-    let gold = text(record, "gold")?.to_owned();
+    let gold = checked_gold("gold", text(record, "gold")?)?;
     let question = text(record, "query")?.to_owned();
     Ok(Content {
         name: None,
@@ -73,6 +74,15 @@ fn read_record(record: &Value) -> Result<Content, RecordError> {
         setup: Setup::Sql { database, gold: gold.clone() },
         target: Target::Text { answer: gold },
     })
+}
+
+/// Returns the gold query in a field, unless every episode of its item would reject it.
+pub(crate) fn checked_gold(field: &'static str, gold: &str) -> Result<String, RecordError> {
+    check_gold(gold).map_err(|reason| {
+        let found = format!("{}: rejected with `{reason}`", quoted(gold));
+        RecordError::new(field, "a statement that an agent may run", found, "ValueError")
+    })?;
+    Ok(gold.to_owned())
 }
 
 /// The published logs of the benchmark's own runner, with ten turns.
@@ -109,6 +119,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::error::DataError;
+    use crate::loading::DataSource;
 
     #[test]
     fn the_episode_sees_no_gold_query() {
@@ -119,5 +131,27 @@ mod tests {
         assert_eq!(content.group.as_deref(), Some("easy"));
         assert!(!serde_json::to_string(&content.task).unwrap().contains("SELECT"));
         assert_eq!(read_record(&json!({ "db": "zoo", "query": "?" })).unwrap_err().field, "gold");
+    }
+
+    #[test]
+    fn gold_queries_that_no_episode_would_run_are_errors_of_their_records() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let record = |gold: &str| json!({ "db": "zoo", "gold": gold, "query": "How many?" }).to_string();
+        let golds = ["SELECT 1", "SELECT SLEEP(9)", "USE zoo", "SELECT COUNT (*) FROM pen;", "SELEC 1"];
+        std::fs::write(file.path(), golds.map(record).join("\n")).unwrap();
+        let items = IntercodeSql.open(DataSource::File(file.path().to_owned())).unwrap();
+        let errors: Vec<_> = items.filter_map(Result::err).collect();
+        assert!(errors.iter().all(DataError::is_skippable));
+        let file = file.path().display();
+        let expected = "field `gold`: expected a statement that an agent may run, found the string";
+        assert_eq!(
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            [
+                format!(
+                    "{file}:2: {expected} \"SELECT SLEEP(9)\": rejected with `The function SLEEP is refused`"
+                ),
+                format!("{file}:3: {expected} \"USE zoo\": rejected with `USE is refused`"),
+            ]
+        );
     }
 }

@@ -20,18 +20,36 @@ pub(crate) struct Rows<R> {
     ended: bool,
 }
 
-/// Fails after too many bytes without the end of a record, so that an open quote does not fill the memory.
+/// Fails after too many bytes without the end of a record, so that an open quote does not fill the memory. Also finds the
+/// lines in which records start: the parser's positions are before the line feed of a preceding CRLF, and before empty
+/// lines.
 struct Bounded<R> {
     inner: R,
+    /// Line of the next byte, counted from 1.
+    line: u64,
+    /// Line in which the current record starts; `None` before its first byte.
+    start: Option<u64>,
     /// Number of bytes that were read.
     read: u64,
     /// Largest number of bytes that may be read.
     most: u64,
 }
 
-impl<R: Read> Read for Bounded<R> {
+impl<R: BufRead> Read for Bounded<R> {
+    /// Reads either ends of lines or other bytes, so that the first byte of a record is also the first of a call.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
+        let available = self.inner.fill_buf()?;
+        let ends_line = |byte: u8| matches!(byte, b'\r' | b'\n');
+        let ends_lines = available.first().is_some_and(|byte| ends_line(*byte));
+        let same = available.iter().take_while(|byte| ends_line(**byte) == ends_lines).count();
+        let count = same.min(buffer.len());
+        buffer[..count].copy_from_slice(&available[..count]);
+        if ends_lines {
+            self.line += buffer[..count].iter().filter(|byte| **byte == b'\n').count() as u64;
+        } else if count > 0 {
+            self.start = self.start.or(Some(self.line));
+        }
+        self.inner.consume(count);
         self.read += count as u64;
         if self.read > self.most {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -42,7 +60,7 @@ impl<R: Read> Read for Bounded<R> {
 
 impl<R: BufRead> Rows<R> {
     pub(crate) fn new(inner: R) -> Self {
-        let file = Bounded { inner, read: 0, most: MAX_RECORD }.chain(AFTER_END);
+        let file = Bounded { inner, line: 1, start: None, read: 0, most: MAX_RECORD }.chain(AFTER_END);
         let reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
         Self { reader, header: None, ended: false }
     }
@@ -51,10 +69,11 @@ impl<R: BufRead> Rows<R> {
     fn row(&mut self) -> Option<(u64, Result<StringRecord, Flaw>)> {
         let (file, _) = self.reader.get_mut().get_mut();
         file.most = file.read + MAX_RECORD;
+        file.start = None;
         let mut row = StringRecord::new();
         let read = self.reader.read_record(&mut row);
-        let line = row.position().map_or_else(|| self.reader.position().line(), csv::Position::line);
         let (file, _) = self.reader.get_ref().get_ref();
+        let line = file.start.unwrap_or(file.line);
         let is_after_end = self.reader.position().byte() == file.read + AFTER_END.len() as u64;
         match read {
             Ok(false) => None,
@@ -67,7 +86,6 @@ impl<R: BufRead> Rows<R> {
             }
             Ok(true) => Some((line, Ok(row))),
             Err(error) => {
-                let line = error.position().map_or(line, csv::Position::line);
                 let flaw = match error.into_kind() {
                     ErrorKind::Io(error) => {
                         self.ended = true;
@@ -145,6 +163,30 @@ mod tests {
         assert_eq!(rows[1].content, Err(flaw(4, "2 values, as in the first line", "1")));
         assert_eq!(rows[3].content, Err(flaw(6, "UTF-8", "other bytes")));
         assert_eq!(rows[4].content, Ok(json!({"question": "last", "answer": "a \"b\""})));
+    }
+
+    #[test]
+    fn records_start_in_the_line_of_their_first_byte_for_every_line_ending() {
+        fn lines(file: impl BufRead) -> Vec<u64> {
+            Rows::new(file).map(|row| row.line).collect()
+        }
+        let expected: [u64; 5] = [2, 5, 8, 9, 10];
+        let text = "q,a\n\"Two, or\n\nthree?\",2\nshort\n\n\nlong,1,2\n\"\",1\nB?,\"\n2";
+        for end in ["\n", "\r\n"] {
+            let text = text.replace('\n', end);
+            assert_eq!(lines(text.as_bytes()), expected, "{text:?}");
+            // Ends of lines are also read in two parts.
+            for size in 1..6 {
+                let parts = io::BufReader::with_capacity(size, text.as_bytes());
+                assert_eq!(lines(parts), expected, "{text:?} {size}");
+            }
+            let mut rows = Rows::new(text.as_bytes());
+            let question = format!("Two, or{end}{end}three?");
+            assert_eq!(rows.next().unwrap().content, Ok(json!({"q": question, "a": "2"})));
+            assert_eq!(rows.next().unwrap().content, Err(flaw(5, "2 values, as in the first line", "1")));
+        }
+        let rows: Vec<Located> = Rows::new(&b"q\r\na\r\n\xff\r\n"[..]).collect();
+        assert_eq!((rows[1].line, &rows[1].content), (3, &Err(flaw(3, "UTF-8", "other bytes"))));
     }
 
     #[test]

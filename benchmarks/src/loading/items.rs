@@ -54,7 +54,8 @@ pub(crate) fn open_records(
 ) -> Result<(String, Records), DataError> {
     if let (Layout::Parquet, DataSource::File(path)) = (layout, data) {
         let (name, file) = source::open_file(about, path)?;
-        let refused = |reason| DataError::Unreadable { file: name.clone(), reason, remedy: remedy(about) };
+        let refused =
+            |reason| DataError::Unreadable { file: name.clone(), reason, remedy: remedy(about, &name) };
         let records = parquet::open(file).map_err(refused)?;
         return not_empty(about, name, records);
     }
@@ -62,7 +63,7 @@ pub(crate) fn open_records(
     let unreadable = |error: std::io::Error| DataError::Unreadable {
         file: name.clone(),
         reason: error.to_string(),
-        remedy: remedy(about),
+        remedy: remedy(about, &name),
     };
     let records: Records = match layout {
         // Samples are never Parquet.
@@ -76,7 +77,10 @@ pub(crate) fn open_records(
                 Layout::EitherOrMember(field) if !starts_with_a_record(start) => {
                     match member::seek(&mut reader, field).map_err(unreadable)? {
                         Some(line) => Box::new(Elements::within_object(reader, line)),
-                        None => return Err(DataError::Empty { file: name, remedy: remedy(about) }),
+                        None => {
+                            let remedy = remedy(about, &name);
+                            return Err(DataError::Empty { file: name, remedy });
+                        }
                     }
                 }
                 _ => Box::new(Lines::new(reader)),
@@ -93,7 +97,7 @@ fn not_empty(
     mut records: Records,
 ) -> Result<(String, Records), DataError> {
     match records.next() {
-        None => Err(DataError::Empty { file: name, remedy: remedy(about) }),
+        None => Err(DataError::Empty { remedy: remedy(about, &name), file: name }),
         Some(first) => Ok((name, Box::new(std::iter::once(first).chain(records)))),
     }
 }
@@ -141,7 +145,7 @@ impl Builder {
             }
             Flaw::Broken { expected, found } => DataError::Broken { file: file(), line, expected, found },
             Flaw::Unreadable(reason) => {
-                DataError::Unreadable { file: file(), reason, remedy: remedy(self.about) }
+                DataError::Unreadable { file: file(), reason, remedy: remedy(self.about, &self.file) }
             }
         })?;
         let Content { name, group, task, setup, target } =

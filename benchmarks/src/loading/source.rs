@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use lumos_tasks::shell;
+
 use crate::benchmark::{BenchmarkDescription, Origin};
 use crate::error::DataError;
 
@@ -22,15 +24,28 @@ pub(super) struct Opened {
     pub(super) reader: Box<dyn BufRead + Send>,
 }
 
+/// Default data folder of `lumos fetch`.
+const DEFAULT_DATA_FOLDER: &str = "data";
+
 /// Returns the hint for a benchmark's file that cannot be used.
-pub(super) fn remedy(about: &BenchmarkDescription) -> String {
+pub(super) fn remedy(about: &BenchmarkDescription, file: &str) -> String {
     match about.origin {
         Origin::TaskFile(own) => format!("check `data.file` in {}", own.path.display()),
         Origin::Program { .. } => "set the data folder with `--data PATH`".to_owned(),
-        Origin::BuiltIn => {
-            format!("run `lumos fetch {}`, or set the data folder with `--data PATH`", about.name)
-        }
+        Origin::BuiltIn => match data_folder(about, Path::new(file)) {
+            Some(folder) if folder != Path::new(DEFAULT_DATA_FOLDER) => {
+                let folder = shell::quoted(&folder.display().to_string());
+                format!("run `lumos fetch {} --data {folder}`", about.name)
+            }
+            _ => format!("run `lumos fetch {}`, or set the data folder with `--data PATH`", about.name),
+        },
     }
+}
+
+/// Returns the data folder that contains `file`, or `None` if `file` is not at the benchmark's default path.
+fn data_folder<'a>(about: &BenchmarkDescription, file: &'a Path) -> Option<&'a Path> {
+    let inner = Path::new(about.data_file);
+    file.ancestors().nth(inner.components().count()).filter(|_| file.ends_with(inner))
 }
 
 /// Opens a source of a benchmark.
@@ -57,14 +72,14 @@ pub(super) fn open_file(
     let name = path.display().to_string();
     let file = File::open(path).map_err(|error| refused(about, &name, &error))?;
     if file.metadata().map_err(|error| refused(about, &name, &error))?.is_dir() {
-        return Err(DataError::Folder { file: name, remedy: remedy(about) });
+        return Err(DataError::Folder { remedy: remedy(about, &name), file: name });
     }
     Ok((name, file))
 }
 
 /// Returns the error for a file that the operating system does not open.
 fn refused(about: &BenchmarkDescription, name: &str, error: &std::io::Error) -> DataError {
-    let (file, remedy) = (name.to_owned(), remedy(about));
+    let (file, remedy) = (name.to_owned(), remedy(about, name));
     match error.kind() {
         ErrorKind::NotFound => DataError::Missing { file, remedy },
         ErrorKind::IsADirectory => DataError::Folder { file, remedy },

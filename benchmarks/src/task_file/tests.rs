@@ -158,6 +158,18 @@ fn errors_name_file_line_and_field() {
 }
 
 #[test]
+fn gold_queries_pass_the_check_of_statements() {
+    let lines = [
+        r#"{"question": "a", "answer": "SELECT 1", "database": "zoo"}"#,
+        r#"{"question": "b", "answer": "SELECT 1; SELECT 2", "database": "zoo"}"#,
+    ];
+    let found = messages(with(TaskFamily::Sql, |_| {}), &lines.join("\n"));
+    let expected = "jsonl:2: field `answer`: expected a statement that an agent may run, found the string \
+                    \"SELECT 1; SELECT 2\": rejected with `Only one statement at a time is carried out`";
+    assert_eq!(found, [expected]);
+}
+
+#[test]
 fn gold_answers_are_found_with_a_pattern() {
     let definition = with(TaskFamily::Maths, |own| own.answer.pattern = Some("#### (.*)".to_owned()));
     let items = read(definition.clone(), "{\"question\": \"q\", \"answer\": \"2+3=5\\n#### 5\"}");

@@ -141,6 +141,8 @@ fn files_that_cannot_be_used() {
         error.to_string()
     };
     say("missing", error("gsm8k", PathBuf::from("/nowhere/gsm8k/test.jsonl")));
+    say("default", error("gsm8k", PathBuf::from("data/gsm8k/test.jsonl")));
+    say("space", error("svamp", PathBuf::from("my data/svamp/test.json")));
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().display().to_string();
     say("folder", error("svamp", folder.path().to_owned()).replace(&name, "FOLDER"));

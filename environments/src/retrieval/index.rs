@@ -177,6 +177,7 @@ impl Vocabulary {
             lower_case(word, &mut lower);
             let known = match self.words.get(&lower) {
                 Some(term) => *term,
+                None if is_stop_word(&lower) => None,
                 None => self.stems.get(&stem(&lower)).copied(),
             };
             let Some(term) = known else { continue };
@@ -234,6 +235,12 @@ mod tests {
         let passages = [[("Kyoto", 1), ("It has temples.", 1)], [("Kyoto", 1), ("It was the capital.", 1)]];
         let scores = scores("What was once the capital of Japan?", passages);
         assert!(scores[1] > scores[0] && scores[0] == 0.0, "{scores:?}");
+    }
+
+    #[test]
+    fn stop_words_of_a_query_do_not_count_as_stems() {
+        assert_eq!((stem("one"), stem("its")), ("on".to_owned(), "it".to_owned()));
+        assert_eq!(scores("on it", [[("one way", 1)], [("its", 1)]]), [0.0, 0.0]);
     }
 
     fn texts() -> impl Strategy<Value = Vec<String>> {

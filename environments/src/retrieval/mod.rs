@@ -20,4 +20,4 @@ pub const HOTPOTQA_PAGES: &str = include_str!("../../samples/hotpotqa_pages.json
 pub const STRATEGYQA_PAGES: &str = include_str!("../../samples/strategyqa_pages.jsonl");
 
 /// Incremented when rankings change, so that results with old and new rankings are not mixed.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

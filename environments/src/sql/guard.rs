@@ -213,6 +213,18 @@ pub fn check(statement: &str) -> Result<Kind, String> {
     }
 }
 
+/// Checks the gold query of an item like a statement of an agent. Returns whether it may change the database.
+///
+/// # Errors
+/// The reason for the rejection.
+pub fn check_gold(gold: &str) -> Result<bool, String> {
+    match check(gold)? {
+        // Would leave the episode's own copy of the database.
+        Kind::Use(_) => Err("USE is refused".to_owned()),
+        kind => Ok(kind == Kind::Write),
+    }
+}
+
 /// Statements about servers, sessions, accounts, files and stored code.
 const ADMINISTRATION: [&str; 45] = [
     "ANALYZE",
