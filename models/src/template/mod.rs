@@ -328,6 +328,20 @@ mod tests {
         assert_eq!(render(sliced).unwrap(), "[1]");
     }
 
+    /// With 148 nested macros around a long text, compiling would take seconds.
+    #[test]
+    fn deeply_nested_macros_are_rejected() {
+        for (begin, end) in
+            [("{% macro m() %}", "{% endmacro %}"), ("{%- call(a) m() -%}", "{%- endcall -%}")]
+        {
+            let nested = |depth| Template::new(begin.repeat(depth) + "x" + &end.repeat(depth));
+            assert!(nested(4).is_ok());
+            let error = nested(5).unwrap_err().to_string();
+            assert!(error.contains("`macro` and `call` tags are nested more than 4 deep"), "{error}");
+            assert!(Template::new((begin.to_owned() + end).repeat(100)).is_ok());
+        }
+    }
+
     /// A long conversation whose messages are collected one by one, as in some published templates.
     #[test]
     fn lists_that_share_what_is_in_them_are_cheap() {

@@ -7,6 +7,9 @@ use minijinja::syntax::SyntaxConfig;
 const MOST_OPERATORS: usize = 300;
 /// Maximum `elif` tags of a template. Each nests the rest of its chain one level deeper.
 const MOST_ELIFS: usize = 200;
+/// Maximum nesting depth of `macro` and `call` tags. The compiler visits a text once for each enclosing tag, and
+/// templates are compiled for each prompt.
+const DEEPEST_MACROS: usize = 4;
 
 /// Checks a template before it is parsed. The parser and compiler recurse for each operator and each `elif`, and
 /// compute constants before any limit applies. The error is a message.
@@ -43,7 +46,22 @@ pub(super) fn check_tokens(source: &str, syntax: &SyntaxConfig) -> Result<(), St
     if tokens.iter().filter(|token| matches!(token, Token::Ident("elif"))).count() > MOST_ELIFS {
         return Err(format!("the template has more than {MOST_ELIFS} `elif` tags"));
     }
+    if has_deep_macros(&tokens) {
+        return Err(format!("`macro` and `call` tags are nested more than {DEEPEST_MACROS} deep"));
+    }
     Ok(())
+}
+
+fn has_deep_macros(tokens: &[Token<'_>]) -> bool {
+    let mut depth: usize = 0;
+    tokens.windows(2).any(|window| {
+        match window {
+            [Token::BlockStart, Token::Ident("macro" | "call")] => depth += 1,
+            [Token::BlockStart, Token::Ident("endmacro" | "endcall")] => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > DEEPEST_MACROS
+    })
 }
 
 /// Whether an operand of `*` is, or may be, a constant string or list. The compiler would multiply it before
