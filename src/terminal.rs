@@ -1,13 +1,16 @@
 //! Output to a terminal: logging to standard error, as text or JSON lines, and whether output has colours: on a terminal,
 //! unless `NO_COLOR` is set (<https://no-color.org>).
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::LogFormat;
+use crate::progress::write_line;
 
-/// Starts logging. `LUMOS_LOG` uses the filter syntax of tracing and takes precedence over `-v`.
+/// Starts logging. `LUMOS_LOG` uses the filter syntax of tracing and takes precedence over `-v`, unless it is empty or
+/// invalid.
 pub(crate) fn start_logging(verbosity: u8, quiet: bool, format: LogFormat) {
     let default = match (quiet, verbosity) {
         (true, _) => "error",
@@ -17,7 +20,12 @@ pub(crate) fn start_logging(verbosity: u8, quiet: bool, format: LogFormat) {
         (false, 2) => "warn,lumos=debug,lumos_worker=debug,lumos_coordinator=debug,lumos_engine=debug",
         _ => "trace",
     };
-    let filter = EnvFilter::try_from_env("LUMOS_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let filter = filter(std::env::var_os("LUMOS_LOG"), default).unwrap_or_else(|warning| {
+        if !quiet {
+            write_line(format_args!("warning: {warning}; using the default filter"));
+        }
+        EnvFilter::new(default)
+    });
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| LineWriter(Vec::new()))
@@ -30,6 +38,18 @@ pub(crate) fn start_logging(verbosity: u8, quiet: bool, format: LogFormat) {
     // sled still logs while the main thread's thread-local storage is being destroyed. Filters need that
     // storage and would abort the process.
     log::set_max_level(log::max_level().min(log::LevelFilter::Info));
+}
+
+/// Returns the filter of a value of `LUMOS_LOG`, or the default filter if it is not set or empty.
+///
+/// # Errors
+/// A message if the value is invalid.
+fn filter(value: Option<OsString>, default: &str) -> Result<EnvFilter, String> {
+    let value = value.unwrap_or_default();
+    let invalid = |why: &str| format!("invalid value `{}` for LUMOS_LOG: {why}", value.display());
+    let text = value.to_str().ok_or_else(|| invalid("expected UTF-8"))?.trim();
+    let text = if text.is_empty() { default } else { text };
+    EnvFilter::try_new(text).map_err(|error| invalid(&error.to_string()))
 }
 
 /// Collects the output of one log event, and writes it to standard error without disturbing the progress bar when
@@ -73,6 +93,18 @@ fn decide(is_terminal: bool, variable: impl Fn(&str) -> String) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_filter_is_not_set_and_an_invalid_one_is_reported() {
+        let parsed =
+            |value: Option<&str>| filter(value.map(OsString::from), "warn").map(|filter| filter.to_string());
+        for unset in [None, Some(""), Some(" ")] {
+            assert_eq!(parsed(unset).as_deref(), Ok("warn"));
+        }
+        assert_eq!(parsed(Some("lumos=debug")).as_deref(), Ok("lumos=debug"));
+        let message = parsed(Some("lumos=loud")).unwrap_err();
+        assert!(message.starts_with("invalid value `lumos=loud` for LUMOS_LOG: "), "{message}");
+    }
 
     #[test]
     fn no_color_takes_precedence_over_force_and_force_over_the_terminal() {

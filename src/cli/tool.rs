@@ -54,7 +54,7 @@ pub(crate) struct CompleteArgs {
     #[arg(long, env = "LUMOS_MODEL")]
     pub(crate) model: String,
     /// Pass this raw prompt; `-` reads it from standard input
-    #[arg(required_unless_present_any = ["jsonl", "model"])]
+    #[arg(required_unless_present = "jsonl")]
     pub(crate) prompt: Option<String>,
     /// Read one JSON object per line from standard input: {"prompt": …}
     ///
@@ -99,4 +99,22 @@ pub(crate) struct CompleteArgs {
     /// Example: --max-sequence-length 4096
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     pub(crate) max_sequence_length: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use clap::error::ErrorKind;
+
+    use crate::cli::Cli;
+
+    #[test]
+    fn a_model_needs_a_prompt_or_lines() {
+        let parsed = |more: &[&str]| {
+            let words = ["lumos", "complete", "--model", "builtin:tiny"];
+            Cli::try_parse_from(words.iter().chain(more).copied()).map(drop).map_err(|error| error.kind())
+        };
+        assert_eq!(parsed(&[]), Err(ErrorKind::MissingRequiredArgument));
+        assert_eq!((parsed(&["text"]), parsed(&["--jsonl"])), (Ok(()), Ok(())));
+    }
 }

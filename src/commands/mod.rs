@@ -28,6 +28,9 @@ use crate::exit::{CommandResult, Exit};
 
 /// `lumos completions`: prints a shell completion script.
 pub(crate) fn completions(arguments: &CompletionsArgs) -> CommandResult {
-    clap_complete::generate(arguments.shell, &mut Cli::command(), "lumos", &mut std::io::stdout());
+    // `clap_complete` panics if writing fails.
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Cli::command(), "lumos", &mut script);
+    println!("{}", String::from_utf8_lossy(&script).trim_end());
     Ok(Exit::Complete)
 }

@@ -54,8 +54,9 @@ pub(crate) async fn coordinator(
     arguments: &FleetArgs,
 ) -> Result<Option<(Server, CoordinatorSettings)>, Failure> {
     let Some(access) = access(&arguments.queue)? else { return Ok(None) };
-    let lease = Duration::try_from_secs_f64(arguments.lease).ok();
-    let server = connect_to(&access, &arguments.queue, "lumos coordinator", Some(PATIENCE), lease).await?;
+    let lease = lease(arguments)?;
+    let server =
+        connect_to(&access, &arguments.queue, "lumos coordinator", Some(PATIENCE), Some(lease)).await?;
     let settings = CoordinatorSettings {
         priority: arguments.priority,
         drain_grace: seconds("--grace", arguments.grace)?,
@@ -64,6 +65,15 @@ pub(crate) async fn coordinator(
         ..CoordinatorSettings::default()
     };
     Ok(Some((server, settings)))
+}
+
+/// Returns the time without a lease extension after which a unit is redelivered.
+fn lease(arguments: &FleetArgs) -> Result<Duration, Failure> {
+    let lease = seconds("--lease", arguments.lease)?;
+    if lease.is_zero() {
+        return Err(Failure::input("invalid value `0` for --lease: expected a positive number of seconds"));
+    }
+    Ok(lease)
 }
 
 /// Returns the time without progress before a warning.
@@ -207,6 +217,24 @@ pub(crate) async fn find_run(server: &Server, meant: &str) -> Result<RunToken, F
                 format!("known runs are {}", names.join(", "))
             };
             Err(Failure::input(format!("run `{meant}` not found on this queue: {}", view::printable(&known))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_are_positive_numbers_of_seconds() {
+        let parsed = |value: f64| {
+            let arguments = FleetArgs { lease: value, ..FleetArgs::default() };
+            lease(&arguments).map_err(|failure| failure.error.to_string())
+        };
+        assert_eq!(parsed(0.5), Ok(Duration::from_millis(500)));
+        for invalid in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let message = parsed(invalid).unwrap_err();
+            assert!(message.starts_with(&format!("invalid value `{invalid}` for --lease: ")), "{message}");
         }
     }
 }
