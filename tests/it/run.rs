@@ -75,25 +75,38 @@ fn a_run_continues_when_its_output_is_closed() {
     }
 }
 
-/// As with `lumos init task FOLDER | head -0`, and on a full disk.
+/// As with `lumos completions zsh | head -0`, and on a full disk.
 #[test]
 fn a_command_whose_output_cannot_be_written_ends_without_a_backtrace() {
     let folder = tempfile::tempdir().unwrap();
-    let init = |name: &str, output: Stdio| {
+    let init = |name: &str| {
         let mut command = Command::new(program());
-        command.args(["init", "task"]).arg(folder.path().join(name)).stdin(Stdio::null()).stdout(output);
-        let output = command.output().unwrap();
+        command.args(["init", "task"]).arg(folder.path().join(name));
+        command
+    };
+    let completions = || {
+        let mut command = Command::new(program());
+        command.args(["completions", "zsh"]);
+        command
+    };
+    let ended = |mut command: Command, output: Stdio| {
+        let output = command.stdin(Stdio::null()).stdout(output).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    assert_eq!(init("closed", writer.into()), (Some(1), String::new()));
+    for command in [init("closed"), completions()] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(ended(command, writer.into()), (Some(1), String::new()));
+    }
     #[cfg(target_os = "linux")]
     {
-        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let (code, message) = init("full", full.into());
-        assert_eq!(code, Some(1));
-        assert!(message.starts_with("error: failed to write to standard output: No space left"), "{message}");
+        let full = || Stdio::from(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+        for command in [init("full"), completions()] {
+            let (code, message) = ended(command, full());
+            assert_eq!(code, Some(1));
+            let expected = "error: failed to write to standard output: No space left";
+            assert!(message.starts_with(expected), "{message}");
+        }
     }
 }
 

@@ -150,15 +150,16 @@ fn a_full_store_that_is_freed_lets_the_run_go_on() {
         let workers: Vec<_> = (0..2).map(|_| fleet.worker("--concurrency 8 --script-latency 150")).collect();
         let mut coordinator = fleet.coordinator("full", rehearsed.with("--stall-warning 3 --lease 5"));
         fleet.until("results", |status| settled(status) > 50);
-        // The server frees space while it runs: it deletes what has been delivered.
-        coordinator.until("hint: ", |said| {
+        // The server frees space while it runs: it deletes what has been delivered. On a slow machine a warning may
+        // have come before.
+        let earlier = coordinator.said().matches("hint: ").count();
+        coordinator.until("another hint: ", |said| {
             disk.fill();
-            said.contains("hint: ")
+            said.matches("hint: ").count() > earlier
         });
         disk.free();
         coordinator.exits(0);
         let said = coordinator.said();
-        println!("{}:\n{said}", program.display());
         assert!(!said.contains("no worker has registered"), "wrong reason:\n{said}");
         rehearsed.assert_undisturbed("full");
         for worker in workers {

@@ -11,7 +11,7 @@ mod runs;
 mod security;
 mod worlds;
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -23,20 +23,18 @@ struct Rehearsed {
     folder: tempfile::TempDir,
     /// Arguments of its runs.
     arguments: String,
-    expected: (Value, Value),
+    expected: (Samples, Value),
 }
 
-fn rows(folder: &Path) -> (Value, Value) {
-    let (samples, results) = content(folder);
-    (serde_json::to_value(samples).unwrap(), results)
-}
+/// Samples by benchmark.
+type Samples = BTreeMap<String, Vec<Value>>;
 
 impl Rehearsed {
     fn new(items: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let arguments = Rehearsal::write(folder.path(), items).arguments();
         lumos().args("run").args(&arguments).output(folder.path(), "alone").ok();
-        let expected = rows(&folder.path().join("alone"));
+        let expected = content(&folder.path().join("alone"));
         Self { folder, arguments, expected }
     }
 
@@ -46,7 +44,18 @@ impl Rehearsed {
     }
 
     fn assert_undisturbed(&self, name: &str) {
-        assert_eq!(rows(&self.folder.path().join(name)), self.expected);
+        let (samples, results) = content(&self.folder.path().join(name));
+        let (expected, expected_results) = &self.expected;
+        for (benchmark, rows) in expected {
+            for (row, expected) in samples[benchmark].iter().zip(rows) {
+                assert_eq!(row, expected);
+            }
+        }
+        let counts = |samples: &Samples| -> Vec<_> {
+            samples.iter().map(|(benchmark, rows)| (benchmark.clone(), rows.len())).collect()
+        };
+        assert_eq!(counts(&samples), counts(expected));
+        assert_eq!(results, *expected_results);
     }
 }
 

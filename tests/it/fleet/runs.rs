@@ -203,6 +203,8 @@ fn a_cancelled_run_stops_and_can_go_on() {
     assert!(cancelled.stdout.starts_with("cancelled run cancelled: removed "), "{cancelled}");
     coordinator.exits(130);
     assert!(coordinator.said().contains("the run was cancelled\n"), "{}", coordinator.said());
+    let resume = format!(" --queue {}` continues them\n", nats.url());
+    assert!(coordinator.said().contains(&resume), "{}", coordinator.said());
     let rows = || content(&folder.path().join("cancelled")).0["gsm8k"].len();
     let recorded = rows();
     assert!((1..200).contains(&recorded), "{recorded} of 200 items");
