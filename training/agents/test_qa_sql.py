@@ -209,6 +209,9 @@ class Qa(unittest.TestCase):
             self.assertNotIn(first["page"], first["unnamed"])
             context = f"Evidence 1: {first['page']} has something to do with {first['answer']}."
             self.assertEqual(oracle.reply(qa.reading_prompt(first["unnamed"], context)), f"Answer: {first['answer']}")
+            # Of several answers the first in order, which does not depend on the hashes of strings.
+            oracle.answers["Which letter?"] = set("hgfedcba")
+            self.assertEqual(oracle.reply(qa.reading_prompt("Which letter?", "Evidence 1: h g f e d c b a.")), "Answer: a")
 
 
 class Training(unittest.TestCase):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import unittest
+from contextlib import redirect_stdout
 from dataclasses import replace
 from fractions import Fraction
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -21,7 +23,7 @@ from lumos_tiny.calculator import evaluate_actions, show
 from lumos_tiny.examples import CONVERSATIONS, IGNORE, Example, encode, encoded, ground_head
 from lumos_tiny.export import load, save_mixed
 from lumos_tiny.generator import SPLITS, split_of, stream
-from lumos_tiny.loop import Schedule
+from lumos_tiny.loop import Schedule, fit
 from lumos_tiny.model import ModelConfig, TinyLlama
 from lumos_tiny.muon import BatchedMuon
 from lumos_tiny.onetime import ONETIME, marked, onetime_tokenizer
@@ -249,6 +251,12 @@ class OnDevice(unittest.TestCase):
         for count in (loss.rsplit(" ", 1)[1], *(part.rsplit(" ", 1)[1] for part in counts)):
             right, total = map(int, count.split("/"))
             self.assertGreater(right, 0.9 * total)
+
+    def test_only_steps_within_the_time_are_counted(self) -> None:
+        model = TinyLlama(ModelConfig(16, 32, 64, 2, 1, 1, 64))
+        with redirect_stdout(StringIO()) as printed:
+            fit(model, lambda _: (), Schedule(3, 0.0, 1e-2, False), lambda: None)
+        self.assertIn("done after 0 steps", printed.getvalue())
 
     def test_tokenizers_tell_formulations_apart(self) -> None:
         problems = list(islice(stream(3, "train"), 200))

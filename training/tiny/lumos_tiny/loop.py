@@ -86,7 +86,7 @@ def fit(
     optimizers = optimizers_of(model, schedule)
     begun = time.monotonic()
     end = None if schedule.minutes is None else (schedule.started or begun) + 60 * schedule.minutes
-    saved, step, seen, peak = begun, 0, 0, schedule.rate
+    saved, trained, seen, peak = begun, 0, 0, schedule.rate
     total, kept = None, [parameter.detach().clone() for parameter in model.parameters()]
     for step in range(schedule.steps):
         now = time.monotonic()
@@ -104,7 +104,7 @@ def fit(
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        seen += tensors[0].numel()
+        trained, seen = step + 1, seen + tensors[0].numel()
         total = loss.detach() if total is None else total + loss.detach()
         if step % PRINT_STEPS == PRINT_STEPS - 1:
             mean, total = total.item() / PRINT_STEPS, None
@@ -127,4 +127,4 @@ def fit(
                 parameter.copy_(copy)
     save()
     passed = time.monotonic() - begun
-    print(f"done after {step + 1} steps, {seen} tokens, {passed / 60:.1f} minutes, {seen / passed:.0f} tokens/s", flush=True)
+    print(f"done after {trained} steps, {seen} tokens, {passed / 60:.1f} minutes, {seen / passed:.0f} tokens/s", flush=True)

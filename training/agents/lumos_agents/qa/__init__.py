@@ -195,7 +195,7 @@ class Oracle:
         if known and (len(known["steps"]) > 1 or known["answer"] in ("yes", "no")):
             shown = all(step["answer"] in context for step in known["steps"])
             return f"Answer: {known['answer']}" if shown or question != bare else "No answer"
-        found = [answer for answer in self.answers.get(bare, ()) if answer in context]
+        found = [answer for answer in sorted(self.answers.get(bare, ())) if answer in context]
         if not found:
             about = sorted((-context.count(page), page, answer) for page, answer in self.unnamed.get(bare, ()) if page in context and answer in context)
             found = [answer for _, _, answer in about]
