@@ -17,7 +17,7 @@ use tokio::sync::watch;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DeviceName {
-    /// The first supported GPU, or the CPU if there is none.
+    /// The first supported GPU; the CPU if no GPU is supported.
     Auto,
     /// The CPU.
     #[default]

@@ -55,7 +55,7 @@ async fn answer(State(busy): State<Arc<AtomicUsize>>, body: Bytes) -> Response {
     }
 }
 
-/// Rejects the handshake, as servers of later revisions do.
+/// Refuses `initialize`, like a server that supports only later revisions.
 async fn reject() -> Response {
     let error = json!({ "jsonrpc": "2.0", "error": { "code": -32022, "message": "unsupported" } });
     (StatusCode::BAD_REQUEST, [(CONTENT_TYPE, "application/json")], error.to_string()).into_response()
