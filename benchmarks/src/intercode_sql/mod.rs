@@ -65,7 +65,7 @@ impl Benchmark for IntercodeSql {
 /// are not shown to the agent. Its group is the hardness.
 fn read_record(record: &Value) -> Result<Content, RecordError> {
     let database = text(record, "db")?.to_owned();
-    let gold = checked_gold("gold", text(record, "gold")?)?;
+    let gold = checked_gold("gold", text(record, "gold")?.to_owned())?;
     let question = text(record, "query")?.to_owned();
     Ok(Content {
         name: None,
@@ -77,12 +77,12 @@ fn read_record(record: &Value) -> Result<Content, RecordError> {
 }
 
 /// Returns the gold query in a field, unless every episode of its item would reject it.
-pub(crate) fn checked_gold(field: &'static str, gold: &str) -> Result<String, RecordError> {
-    check_gold(gold).map_err(|reason| {
-        let found = format!("{}: rejected with `{reason}`", quoted(gold));
+pub(crate) fn checked_gold(field: &'static str, gold: String) -> Result<String, RecordError> {
+    check_gold(&gold).map_err(|reason| {
+        let found = format!("{}: rejected with `{reason}`", quoted(&gold));
         RecordError::new(field, "a statement that an agent may run", found, "ValueError")
     })?;
-    Ok(gold.to_owned())
+    Ok(gold)
 }
 
 /// The published logs of the benchmark's own runner, with ten turns.

@@ -39,10 +39,10 @@ impl<R: BufRead> Read for Bounded<R> {
     /// Reads either ends of lines or other bytes, so that the first byte of a record is also the first of a call.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let available = self.inner.fill_buf()?;
+        let available = &available[..available.len().min(buffer.len())];
         let ends_line = |byte: u8| matches!(byte, b'\r' | b'\n');
         let ends_lines = available.first().is_some_and(|byte| ends_line(*byte));
-        let same = available.iter().take_while(|byte| ends_line(**byte) == ends_lines).count();
-        let count = same.min(buffer.len());
+        let count = available.iter().take_while(|byte| ends_line(**byte) == ends_lines).count();
         buffer[..count].copy_from_slice(&available[..count]);
         if ends_lines {
             self.line += buffer[..count].iter().filter(|byte| **byte == b'\n').count() as u64;

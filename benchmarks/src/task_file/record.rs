@@ -72,7 +72,7 @@ fn answered(target: Target) -> Content {
 fn statement(definition: &'static TaskDefinition, record: &Value) -> Result<Content, RecordError> {
     let fields = &definition.fields;
     let database = words(record, fields.database.as_deref().unwrap_or("database"))?;
-    let gold = checked_gold(&fields.answer, &words(record, &fields.answer)?)?;
+    let gold = checked_gold(&fields.answer, words(record, &fields.answer)?)?;
     Ok(Content {
         task: Task::Sql { question: question(fields, record)?, database: database.clone() },
         setup: Setup::Sql { database, gold: gold.clone() },

@@ -354,8 +354,9 @@ pub(crate) fn share_gpu(
     models: &[(String, ModelSource)],
     settings: EngineSettings,
 ) -> Result<Vec<EngineSettings>, PlacingError> {
-    let unlimited = || vec![settings; models.len()];
-    let Some(free) = limit(settings.device, None, models.len())? else { return Ok(unlimited()) };
+    let Some(free) = limit(settings.device, None, models.len())? else {
+        return Ok(vec![settings; models.len()]);
+    };
     let options = settings.options();
     let mut engines = Vec::new();
     for (name, source) in models {

@@ -71,16 +71,15 @@ pub(crate) async fn models(arguments: &ServeModelArgs, quiet: bool) -> CommandRe
     let (drain, stop) = (interrupts.drain.child_token(), interrupts.stop.child_token());
     let serving = serve_models(listener, models, serve_settings, drain.clone(), stop.clone());
     tokio::pin!(serving);
-    let lost = tokio::select! {
-        () = &mut serving => None,
-        message = until_gpu_lost() => Some(message),
-    };
-    if let Some(message) = lost {
-        // Requests in progress end with an error.
-        drain.cancel();
-        stop.cancel();
-        serving.await;
-        return Err(anyhow::Error::msg(message).into());
+    tokio::select! {
+        () = &mut serving => {}
+        message = until_gpu_lost() => {
+            // Requests in progress end with an error.
+            drain.cancel();
+            stop.cancel();
+            serving.await;
+            return Err(anyhow::Error::msg(message).into());
+        }
     }
     Ok(if interrupts.stop.is_cancelled() { Exit::Interrupted } else { Exit::Complete })
 }
