@@ -17,6 +17,24 @@ pub(super) const TOO_LONG: &str = "Query execution was interrupted (it takes too
 pub(super) const INTERRUPTED: &str = "Query execution was interrupted";
 /// Message for a statement that exceeds the memory of all SQLite databases together.
 pub(super) const OUT_OF_MEMORY: &str = "out of memory";
+/// Starts of the messages for statements that exceed a limit other than time and memory. Limits of SQLite and
+/// of servers are set lower than their defaults.
+const LIMITS: [&str; 14] = [
+    "The result has more than ",
+    "The result is larger than ",
+    "A value of the result is longer than ",
+    "Statements with more than ",
+    "The episode has written more than ",
+    "string or blob too big",
+    "database or disk is full",
+    "Expression tree is too large",
+    "LIKE or GLOB pattern too complex",
+    "not authorized",
+    "too many arguments on ",
+    "too many columns ",
+    "too many terms in compound SELECT",
+    "The SELECT would examine more than MAX_JOIN_SIZE rows",
+];
 /// Maximum number of rows in a result.
 pub(super) const ROWS: usize = 20_000;
 /// Maximum size of a cell, in bytes.
@@ -30,6 +48,11 @@ const LEAST_BYTES: usize = 8;
 const INSTRUCTIONS: u64 = 60_000_000;
 /// Time limit of a statement, whatever its cost.
 pub(super) const LONGEST: Duration = STATEMENT_TIME.saturating_mul(4);
+
+/// Whether the message of a failed statement is about a limit, so that the statement may be valid.
+pub(super) fn is_limit(message: &str) -> bool {
+    LIMITS.iter().any(|start| message.starts_with(start))
+}
 
 /// Counts the rows and bytes of a result.
 #[derive(Debug, Default)]

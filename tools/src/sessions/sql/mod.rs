@@ -189,6 +189,11 @@ impl Session {
         {
             return Err(fault(format!("the gold query was stopped: {message}")));
         }
+        if let Fetched::Failed { message } = &gold
+            && limits::is_limit(message)
+        {
+            return Err(fault(format!("the gold query exceeds the limits: {message}")));
+        }
         state.gold = Some(gold.clone());
         Ok(gold)
     }

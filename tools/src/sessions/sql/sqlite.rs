@@ -30,8 +30,8 @@ const EVERY: i32 = 100;
 const CALLS: u32 = 200;
 /// Maximum length of a pattern of `LIKE` and `GLOB`, in bytes.
 pub(super) const PATTERN_BYTES: usize = 200;
-/// Maximum number of pages of a database: 64 MiB.
-const PAGES: u32 = 16_384;
+/// Maximum size of a database, and of its temporary tables, in bytes. A database that is larger cannot grow.
+const DATABASE: u32 = 64 << 20;
 /// Maximum memory of all databases together, in bytes.
 const HEAP: u64 = 1 << 30;
 /// Maximum size of a file in bytes: its content and one copy must fit in the memory.
@@ -44,11 +44,14 @@ const LOOK: Duration = Duration::from_millis(5);
 /// shared memory.
 static MEMORY: RwLock<()> = RwLock::new(());
 
+/// The unmodified databases by name.
+type Bases = HashMap<String, Arc<Mutex<Connection>>>;
+
 /// A folder of SQLite files, or the shipped samples. Clones share the databases that are read.
 #[derive(Clone)]
 pub(crate) struct SqliteFolder {
     folder: Option<PathBuf>,
-    bases: Arc<Mutex<HashMap<String, Arc<Mutex<Connection>>>>>,
+    bases: Arc<Mutex<Bases>>,
     longest: Duration,
 }
 
@@ -112,12 +115,32 @@ impl SqliteFolder {
                     )));
                 }
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-                Connection::open_with_flags(file, flags).and_then(|file| copy(&file))
+                let load = || Connection::open_with_flags(&file, flags).and_then(|file| copy(&file));
+                with_memory(load, || evict(&mut bases, name))
             }
         };
         let base = Arc::new(Mutex::new(base.map_err(|error| missing(&error))?));
         bases.insert(name.to_owned(), Arc::clone(&base));
         Ok(base)
+    }
+}
+
+/// Removes the databases that no session is copying, except one.
+fn evict(bases: &mut Bases, keep: &str) {
+    bases.retain(|name, base| name == keep || Arc::strong_count(base) > 1);
+}
+
+/// Repeats an operation that ran out of the shared memory once, after memory was released.
+fn with_memory<T>(
+    operation: impl Fn() -> rusqlite::Result<T>,
+    release: impl FnOnce(),
+) -> rusqlite::Result<T> {
+    match operation() {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::OutOfMemory) => {
+            release();
+            operation()
+        }
+        done => done,
     }
 }
 
@@ -148,8 +171,9 @@ impl Databases for SqliteFolder {
         let copied = tokio::task::spawn_blocking(move || {
             let base = this.base(&of_copy)?;
             let base = base.lock().unwrap_or_else(PoisonError::into_inner);
-            copy(&base)
-                .and_then(|copy| guarded(copy, Budget::new(this.longest)))
+            let guarded_copy = || copy(&base).and_then(|copy| guarded(copy, Budget::new(this.longest)));
+            let release = || evict(&mut this.bases.lock().unwrap_or_else(PoisonError::into_inner), &of_copy);
+            with_memory(guarded_copy, release)
                 .map_err(|error| fault(format!("failed to copy database `{of_copy}`: {error}")))
         });
         let (connection, counts) = copied.await.map_err(|error| fault(error.to_string()))??;
@@ -173,12 +197,23 @@ pub(super) fn limit_values(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_limit(Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, pattern).map(|_| ())
 }
 
+/// Limits the size of a database and of its temporary tables, which are a separate database with its own
+/// page size.
+fn limit_pages(connection: &Connection) -> rusqlite::Result<()> {
+    for schema in ["main", "temp"] {
+        let page: u32 = connection.query_row(&format!("PRAGMA {schema}.page_size"), [], |row| row.get(0))?;
+        connection.execute_batch(&format!("PRAGMA {schema}.max_page_count={}", DATABASE / page.max(1)))?;
+    }
+    Ok(())
+}
+
 /// Sets the limits of a database that a model writes to.
 fn guarded(connection: Connection, budget: Budget) -> rusqlite::Result<(Connection, Counts)> {
     connection.execute_batch(&format!(
-        "PRAGMA hard_heap_limit={HEAP}; PRAGMA temp_store=MEMORY; PRAGMA max_page_count={PAGES}; \
-         PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;"
+        "PRAGMA hard_heap_limit={HEAP}; PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF; \
+         PRAGMA cell_size_check=ON;"
     ))?;
+    limit_pages(&connection)?;
     limit_values(&connection)?;
     for (limit, value) in [
         (Limit::SQLITE_LIMIT_SQL_LENGTH, 200_000),
@@ -419,6 +454,7 @@ fn about_schema(connection: &Connection, database: &str, asked: &Asked) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sessions::sql::limits::is_limit;
 
     #[test]
     fn statements_of_an_unknown_kind_are_only_parsed() {
@@ -431,6 +467,92 @@ mod tests {
         assert_eq!(refused("END"), "Statements of an unknown kind are refused");
         assert!(!connection.is_autocommit(), "the transaction was ended");
         assert!(refused("SELEC 1").contains("near \"SELEC\": syntax error"));
+    }
+
+    /// Executes a statement that fails. Returns the message.
+    async fn failure(database: &mut dyn Database, statement: &str) -> String {
+        match database.run(statement, true).await.unwrap() {
+            Fetched::Failed { message } => message,
+            other => panic!("{statement}: {other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn temporary_tables_are_limited() {
+        let databases = SqliteFolder::open(None, None).unwrap();
+        let mut episode = Databases::open(&databases, "library").await.unwrap();
+        let mut other = Databases::open(&databases, "library").await.unwrap();
+        // 75 MiB.
+        let large = "CREATE TEMPORARY TABLE large AS WITH RECURSIVE \
+                     s(x) AS (SELECT 'a' UNION ALL SELECT x || x FROM s WHERE length(x) < 100000), \
+                     n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 600) \
+                     SELECT x, i FROM s, n WHERE length(x) > 100000";
+        assert_eq!(failure(episode.as_mut(), large).await, "database or disk is full");
+        for database in [&mut episode, &mut other] {
+            let counted = database.run("SELECT COUNT(*) FROM book", false).await.unwrap();
+            assert!(matches!(&counted, Fetched::Rows(rows) if rows.len() == 1), "{counted:?}");
+        }
+    }
+
+    #[test]
+    fn the_limit_of_pages_depends_on_their_size() {
+        let base = Connection::open_in_memory().unwrap();
+        base.execute_batch("PRAGMA page_size=65536; CREATE TABLE t (a)").unwrap();
+        let database = copy(&base).unwrap();
+        limit_pages(&database).unwrap();
+        for (schema, pages) in [("main", 1024), ("temp", 16_384)] {
+            let query = format!("PRAGMA {schema}.max_page_count");
+            let limit: u32 = database.query_row(&query, [], |row| row.get(0)).unwrap();
+            assert_eq!(limit, pages, "{schema}");
+        }
+    }
+
+    #[tokio::test]
+    async fn errors_of_limits_differ_from_others() {
+        let databases = SqliteFolder::open(None, None).unwrap();
+        let mut episode = Databases::open(&databases, "library").await.unwrap();
+        let doubled = "WITH RECURSIVE s(x) AS (SELECT 'a' UNION ALL SELECT x || x FROM s WHERE length(x) < 300000) \
+                       SELECT length(x) FROM s";
+        for statement in [
+            "SELECT a.book_id FROM book a, book b, book c, book d, book e".to_owned(),
+            doubled.to_owned(),
+            format!("SELECT {}", vec!["abs(1)"; 201].join(" + ")),
+            format!("SELECT {}", vec!["abs(1)"; 201].join(", ")),
+            format!("SELECT {}", vec!["1"; 201].join(", ")),
+            format!("SELECT {}", vec!["1"; 201].join(" + ")),
+            vec!["SELECT 1"; 101].join(" UNION ALL "),
+            format!("SELECT book_id LIKE '{}' FROM book", "a".repeat(PATTERN_BYTES + 1)),
+            "SELECT json_patch('{}', '{}')".to_owned(),
+        ] {
+            let message = failure(episode.as_mut(), &statement).await;
+            assert!(is_limit(&message), "{statement}: {message}");
+        }
+        for statement in ["SELECT nothing FROM book", "SELECT 1 FROM nowhere", "SELECT abs(1, 2)"] {
+            let message = failure(episode.as_mut(), statement).await;
+            assert!(!is_limit(&message), "{statement}: {message}");
+        }
+    }
+
+    #[test]
+    fn unused_databases_are_evicted_when_memory_runs_out() {
+        let base = || Arc::new(Mutex::new(Connection::open_in_memory().unwrap()));
+        let used = base();
+        let mut bases = Bases::from([
+            ("kept".to_owned(), base()),
+            ("unused".to_owned(), base()),
+            ("used".to_owned(), Arc::clone(&used)),
+        ]);
+        let room = std::cell::Cell::new(false);
+        let full = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+        let load = || if room.get() { Ok(1) } else { Err(full(rusqlite::ffi::SQLITE_NOMEM)) };
+        let release = || {
+            evict(&mut bases, "kept");
+            room.set(true);
+        };
+        assert_eq!(with_memory(load, release), Ok(1));
+        assert!(bases.contains_key("kept") && bases.contains_key("used") && bases.len() == 2);
+        let other = with_memory(|| Err::<(), _>(full(rusqlite::ffi::SQLITE_CORRUPT)), || panic!("released"));
+        assert!(other.is_err());
     }
 
     #[tokio::test]

@@ -27,6 +27,8 @@ const WRITTEN_ROWS: u64 = 200_000;
 const WRITTEN_BYTES: u64 = 64 << 20;
 /// Interval at which the size of a copy is checked during a write.
 const LOOK: Duration = Duration::from_millis(100);
+/// End of the message for a statement after which a new session was opened.
+const LOST: &str = "; uncommitted changes and variables of the session were lost";
 
 /// The database of an episode.
 pub(super) struct MySqlDatabase {
@@ -106,7 +108,7 @@ impl MySqlDatabase {
             }
             error => Stopped::Lost(server.fault("failed to execute a statement", &error)),
         };
-        let connection = &mut session.sql;
+        let (connection, id) = (&mut session.sql, session.id);
         execute(connection, server.variables(writes || self.names.copy.is_some())).await.map_err(failed)?;
         // The server checks that there is one statement and returns whether it has a result.
         let prepared = (&mut *connection).prepare(AssertSqlSafe(statement.to_owned()).into_sql_str()).await;
@@ -114,19 +116,44 @@ impl MySqlDatabase {
         check_known(statement).map_err(Stopped::Refused)?;
         let mut results = sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).fetch_many(&mut *connection);
         let mut meter = Meter::default();
-        let mut rows = Vec::new();
+        let (mut rows, mut exceeded) = (Vec::new(), None);
         while let Some(result) = results.try_next().await.map_err(failed)? {
             match result {
                 Either::Left(done) => self.written += if has_result { 0 } else { done.rows_affected() },
                 Either::Right(row) => {
                     let row = cells(&row).map_err(failed)?;
-                    // The rest of the result is still being sent, so the session cannot be used further.
-                    meter.take(&row).map_err(Stopped::Broken)?;
+                    if let Err(message) = meter.take(&row) {
+                        exceeded = Some(message);
+                        break;
+                    }
                     rows.push(row);
                 }
             }
         }
-        Ok(if has_result { Fetched::Rows(rows) } else { Fetched::Nothing })
+        let Some(message) = exceeded else {
+            return Ok(if has_result { Fetched::Rows(rows) } else { Fetched::Nothing });
+        };
+        if writes {
+            // It may have been completed. Its changes are rolled back with the session.
+            return Err(Stopped::Broken(message));
+        }
+        // The session keeps its uncommitted changes, so the rest of the result must be received.
+        server.kill_query(id).await;
+        let rest = async {
+            while results.try_next().await?.is_some() {}
+            Ok::<_, sqlx::Error>(())
+        };
+        let rest = rest.await;
+        drop(results);
+        // If the result had already ended, the server may stop the next statement instead.
+        let next = execute(connection, "DO 0".to_owned()).await;
+        for done in [rest, next] {
+            match done {
+                Ok(()) | Err(sqlx::Error::Database(_)) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(Stopped::Refused(message))
     }
 
     /// Executes a statement within its time limit and size limit.
@@ -192,6 +219,7 @@ impl MySqlDatabase {
         if is_fresh && matches!(done, Err(Stopped::Lost(_))) {
             done = self.read_again(statement).await;
         }
+        let had_state = self.has_state;
         self.has_state |= writes || !is_stateless(statement);
         match done {
             Ok(fetched) => Ok(fetched),
@@ -201,7 +229,8 @@ impl MySqlDatabase {
             }
             Err(Stopped::Broken(message)) => {
                 self.renew().await?;
-                Ok(Fetched::Failed { message })
+                let lost = if had_state { LOST } else { "" };
+                Ok(Fetched::Failed { message: message + lost })
             }
             Err(Stopped::Lost(fault)) => Err(fault),
         }

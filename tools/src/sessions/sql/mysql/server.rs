@@ -472,7 +472,15 @@ impl Inner {
 
     /// Kills the connection of a session.
     pub(super) async fn kill(&self, connection: u64) {
-        let statement = format!("KILL {connection}");
+        self.kill_by(format!("KILL {connection}")).await;
+    }
+
+    /// Stops the current statement of a session.
+    pub(super) async fn kill_query(&self, connection: u64) {
+        self.kill_by(format!("KILL QUERY {connection}")).await;
+    }
+
+    async fn kill_by(&self, statement: String) {
         let _ = self.administer(SHORT, &|connection| Box::pin(execute(connection, statement.clone()))).await;
     }
 }

@@ -60,6 +60,12 @@ pub(crate) async fn rejected(tool: &dyn Tools) {
         let fault = Episode::with_gold(tool, "library", gold).await.err().expect("no fault").to_string();
         assert_eq!(fault, format!("sql: invalid gold query for database `library`: {reason}"), "{gold}");
     }
+    // One with a result that is too large is not graded like invalid SQL.
+    let gold = "SELECT a.book_id FROM book a, book b, book c, book d, book e";
+    let episode = Episode::open(tool, "library", gold).await;
+    let fault = episode.try_submit().await.unwrap_err().to_string();
+    assert_eq!(fault, "sql: the gold query exceeds the limits: The result has more than 20000 rows");
+    episode.close().await;
     // A gold query that writes changes the episode's own copy of the database.
     let gold = "DELETE FROM loan WHERE loan_id = 1";
     for (episode, expected) in [
@@ -94,7 +100,16 @@ impl Databases for Failing {
 
 #[tokio::test]
 async fn a_gold_query_that_was_stopped_is_not_scored() {
-    for (message, is_scored) in [(TOO_LONG, false), (OUT_OF_MEMORY, false), ("no such table: t", true)] {
+    for (message, is_scored) in [
+        (TOO_LONG, false),
+        (OUT_OF_MEMORY, false),
+        ("The result has more than 20000 rows", false),
+        ("The result is larger than 4194304 bytes", false),
+        ("A value of the result is longer than 262144 bytes", false),
+        ("string or blob too big", false),
+        ("Statements with more than 200 calls of functions are refused", false),
+        ("no such table: t", true),
+    ] {
         let tool = SqlTool { databases: Box::new(Failing(message)) };
         let episode = Episode::open(&tool, "library", "SELECT 1").await;
         match episode.try_submit().await {

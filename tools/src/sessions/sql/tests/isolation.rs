@@ -139,6 +139,20 @@ pub(crate) async fn written_bytes(tool: &dyn Tools) {
     episode.close().await;
 }
 
+/// A result that is too large leaves the changes of its episode in place.
+pub(crate) async fn large_results(tool: &dyn Tools) {
+    let episode = Episode::open(tool, "library", COUNT).await;
+    assert_eq!(episode.sql("DELETE FROM loan").await, SqlReply::Nothing);
+    // The server has sent the whole result, or is still sending it.
+    for columns in ["a.book_id", "a.title, b.title, c.title, d.title, e.title"] {
+        let query = format!("SELECT {columns} FROM book a, book b, book c, book d, book e");
+        let refused = episode.refused(&query).await;
+        assert_eq!(refused, "Error executing query: The result has more than 20000 rows");
+        assert_eq!(episode.rows("SELECT COUNT(*) FROM loan").await, "[(0,)]", "{columns}");
+    }
+    episode.close().await;
+}
+
 /// Each session has its own account, which is removed with it. A variable lasts as long as its session.
 pub(crate) async fn accounts(tool: &dyn Tools, server: &Server) {
     let episodes = [Episode::open(tool, "library", COUNT).await, Episode::open(tool, "library", COUNT).await];

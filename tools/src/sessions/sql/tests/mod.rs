@@ -29,6 +29,7 @@ async fn embedded_databases() {
     let tool = SqlTool::sqlite(None, Some(Duration::from_secs(4))).unwrap();
     isolation::basics(&tool).await;
     isolation::destroyers(&tool).await;
+    isolation::large_results(&tool).await;
     attacks::all(&tool, "sqlite").await;
     gold::rejected(&tool).await;
     isolation::basics(&tool).await;
@@ -47,6 +48,7 @@ async fn databases_on_a_server() {
     let tool = SqlTool::mysql(support::settings(&server)).unwrap();
     isolation::basics(&tool).await;
     isolation::destroyers(&tool).await;
+    isolation::large_results(&tool).await;
     attacks::all(&tool, "mariadb").await;
     generated::canaries(&tool, &server).await;
     gold::rejected(&tool).await;
