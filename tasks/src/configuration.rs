@@ -65,7 +65,8 @@ impl ToolBackend {
         self.backend.ends_with(Self::MADE_OF_ITEMS)
     }
 
-    /// The backend without the path of its file, which is between its kind and its hash.
+    /// The backend without the path of its file, which is between its kind and its hash. If the name
+    /// has anything other than a path there, the hash covers it.
     fn without_path(&self) -> Self {
         let content =
             self.backend.rsplit_once('#').and_then(|(name, hash)| Some((name.split_once(':')?.0, hash)));

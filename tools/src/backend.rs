@@ -104,6 +104,9 @@ pub trait NamedBackend: Send + Sync {
     /// Returns the suffix of its name in a configuration, with `#`: a hash of its files ([`hash_suffix`]) or the address
     /// of its server. Blocks.
     ///
+    /// The suffix need not cover the name. Configurations have a hash of both instead if the name has a `:` that is not
+    /// followed by a [path](Self::path), or if the name contains `#` and the suffix is empty.
+    ///
     /// # Errors
     /// If a file cannot be read, or a setting is invalid.
     fn content(&self) -> Result<String, BackendError> {

@@ -5,10 +5,10 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use lumos_http::AccessRefusal;
-use lumos_tasks::ToolBackend;
+use lumos_tasks::{ContentHash, ToolBackend};
 use thiserror::Error;
 
-use super::backend::{BackendDescription, BackendError, NamedBackend};
+use super::backend::{BackendDescription, BackendError, NamedBackend, hash_suffix};
 use super::external::{exec, mcp, service};
 use super::replies::recorded;
 use super::{corpus, live, maths, ranking, session_backends, wolfram};
@@ -71,11 +71,20 @@ pub fn register_backend(backend: &'static BackendDescription) -> Result<(), Tool
 /// Returns the descriptions of a tool's backends.
 fn of_tool(tool: &str) -> Vec<&'static BackendDescription> {
     let registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
-    let serves = |backend: &&BackendDescription| match backend.tool {
+    TABLE.iter().chain(registered.iter().copied()).filter(|backend| serves(backend, tool)).collect()
+}
+
+/// Whether a backend answers calls of a tool.
+fn serves(backend: &BackendDescription, tool: &str) -> bool {
+    match backend.tool {
         Some(name) => name == tool,
         None => !TOOLS.contains(&tool),
-    };
-    TABLE.iter().chain(registered.iter().copied()).filter(serves).collect()
+    }
+}
+
+/// Whether a name is that of a backend of this crate.
+fn is_built_in(tool: &str, backend: &str) -> bool {
+    TABLE.iter().any(|one| serves(one, tool) && matches!((one.parse)(tool, backend), Ok(Some(_))))
 }
 
 /// Returns the backends of a tool, as given after `--tool <tool>=`. For a name that is not a built-in tool, returns
@@ -198,12 +207,29 @@ fn check_tool_name(tool: &str) -> Result<(), ToolSetError> {
 /// different configurations. Blocks.
 pub(super) fn identify(tool: &str, backend: &str) -> Result<ToolBackend, ToolSetError> {
     let parsed = parse(tool, backend)?;
-    let content = parsed.content().map_err(|error| named(error, tool, backend))?;
-    Ok(ToolBackend {
-        tool: tool.to_owned(),
-        backend: format!("{backend}{content}"),
-        version: parsed.version(),
-    })
+    let planned =
+        planned_name(tool, backend, parsed.as_ref()).map_err(|error| named(error, tool, backend))?;
+    Ok(ToolBackend { tool: tool.to_owned(), backend: planned, version: parsed.version() })
+}
+
+/// Returns the name of a backend in a configuration: with the suffix of its content. Blocks.
+///
+/// The identity of a configuration does not contain what is between the first `:` and the last `#`, and the name is parsed
+/// without the last `#` and what follows. If that would drop anything but a path and the content, the suffix is a hash of the
+/// name and the content. Suffixes of backends of this crate cover their names already.
+pub(super) fn planned_name(
+    tool: &str,
+    backend: &str,
+    parsed: &dyn NamedBackend,
+) -> Result<String, BackendError> {
+    let content = parsed.content()?;
+    let planned = format!("{backend}{content}");
+    let is_identified = content.is_empty() || !backend.contains(':') || parsed.path().is_some();
+    if (is_identified && without_hash(&planned) == backend) || is_built_in(tool, backend) {
+        return Ok(planned);
+    }
+    let items = if content.ends_with(ToolBackend::MADE_OF_ITEMS) { ToolBackend::MADE_OF_ITEMS } else { "" };
+    Ok(format!("{backend}{}{items}", hash_suffix(ContentHash::of_json(&(backend, content)))))
 }
 
 /// Removes the suffix of a name in a configuration: the hash of its files or the address of its server.
@@ -213,9 +239,111 @@ pub(super) fn without_hash(backend: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
     use lumos_http::AccessPolicy;
+    use lumos_tasks::{ExternalReply, ToolCall, ToolReply};
 
     use super::*;
+    use crate::backend::BackendResources;
+    use crate::{ToolFault, ToolSets, Tools};
+
+    /// Backends of a program that is built on this library. They answer every call with their name.
+    static ADDED: BackendDescription = BackendDescription {
+        tool: Some("glossary"),
+        forms: &["always:<text>", "file:<path>", "items:<settings>", "search:<settings>"],
+        parse: |_, backend| {
+            let path = backend.strip_prefix("file:").map(PathBuf::from);
+            Ok(Some(Box::new(Added { name: backend.to_owned(), path })))
+        },
+    };
+
+    #[derive(Clone)]
+    struct Added {
+        name: String,
+        path: Option<PathBuf>,
+    }
+
+    impl NamedBackend for Added {
+        fn version(&self) -> u32 {
+            1
+        }
+
+        fn path(&self) -> Option<&Path> {
+            self.path.as_deref()
+        }
+
+        fn needs_permission(&self) -> bool {
+            true
+        }
+
+        fn content(&self) -> Result<String, BackendError> {
+            let index = hash_suffix(ContentHash::of_bytes(b"index"));
+            Ok(match self.name.split(':').next() {
+                Some("always") => String::new(),
+                Some("items") => index + ToolBackend::MADE_OF_ITEMS,
+                _ => index,
+            })
+        }
+
+        fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
+            Ok(Arc::new(self.clone()))
+        }
+    }
+
+    #[async_trait]
+    impl Tools for Added {
+        async fn call(&self, _: &ToolCall) -> Result<ToolReply, ToolFault> {
+            Ok(ToolReply::External(ExternalReply::Text(self.name.clone())))
+        }
+    }
+
+    fn with_added() -> ToolSets {
+        // Another test of this process may have registered them.
+        let _ = register_backend(&ADDED);
+        ToolSets::default()
+    }
+
+    #[test]
+    fn the_identity_of_an_added_backend_covers_its_name() {
+        let tools = with_added();
+        let identify = |backend: &str| tools.identify("glossary", backend).unwrap();
+        let suffix = |backend: &str| identify(backend).backend.rsplit_once('#').unwrap().1.to_owned();
+        assert_ne!(suffix("search:k=5"), suffix("search:k=10"));
+        assert_eq!(suffix("file:a"), suffix("file:b"));
+        assert!(identify("items:k=5").is_made_of_items() && !identify("search:k=5").is_made_of_items());
+        let index = hash_suffix(ContentHash::of_bytes(b"index"));
+        let command = hash_suffix(ContentHash::of_json(&[(false, "one")]));
+        for (backend, content) in [
+            ("always:sunny", ""),
+            ("file:a", index.as_str()),
+            // Identities contain the whole name.
+            ("search", index.as_str()),
+            // A backend of this crate.
+            ("exec:one", command.as_str()),
+        ] {
+            assert_eq!(identify(backend).backend, format!("{backend}{content}"));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_name_of_an_added_backend_may_contain_a_number_sign() {
+        let tools = with_added();
+        let call = ToolCall::External {
+            name: "glossary".to_owned(),
+            operation: "find".to_owned(),
+            arguments: serde_json::json!({}),
+        };
+        for backend in ["always:C#sharp", "always:#", "file:C#.jsonl", "search:C#,k=5"] {
+            let planned = tools.identify("glossary", backend).unwrap();
+            assert_eq!(tools.verify(&planned), Ok(()));
+            let opened = tools.backend(&planned).await.unwrap();
+            let reply = ToolReply::External(ExternalReply::Text(backend.to_owned()));
+            assert_eq!(opened.call(&call).await, Ok(reply));
+        }
+    }
 
     /// Returns the path that a backend reads, in its name.
     fn path_of(tool: &str, backend: &str) -> String {

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::Tools;
 use super::backend::{BackendError, BackendResources, NamedBackend};
 use super::browsers::Browsers;
-use super::name::{ToolSetError, identify, named, parse_planned, without_hash};
+use super::name::{ToolSetError, identify, named, parse_planned, planned_name, without_hash};
 use super::tool::ToolSet;
 
 /// Number of backends above which those that are not in use are shut down.
@@ -151,8 +151,8 @@ impl ToolSets {
         };
         let set_up = async || {
             let resources = BackendResources { browsers: Arc::clone(&self.browsers) };
-            let name = backend.clone();
-            let opened = tokio::task::spawn_blocking(move || open(parsed.as_ref(), &name, &resources));
+            let planned = planned.clone();
+            let opened = tokio::task::spawn_blocking(move || open(parsed.as_ref(), &planned, &resources));
             opened.await.map_err(broken)?.map_err(|error| named(error, tool, backend))
         };
         cell.get_or_try_init(set_up).await.cloned()
@@ -163,12 +163,14 @@ impl ToolSets {
 /// planned. Blocks.
 fn open(
     parsed: &dyn NamedBackend,
-    backend: &str,
+    planned: &ToolBackend,
     resources: &BackendResources,
 ) -> Result<Arc<dyn Tools>, BackendError> {
+    let ToolBackend { tool, backend, .. } = planned;
     let opened = parsed.open(resources)?;
-    // Compared after it was opened: from then on, the tool itself detects changes.
-    if parsed.needs_permission() && format!("{}{}", without_hash(backend), parsed.content()?) != backend {
+    // Compared after it was opened: from then on, the tool itself detects changes. The files of a program are hashed once
+    // for both.
+    if parsed.needs_permission() && planned_name(tool, without_hash(backend), parsed)? != *backend {
         let why = "the program's files differ from those that the run was planned with";
         return Err(BackendError::Unusable(why.to_owned()));
     }

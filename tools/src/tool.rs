@@ -10,6 +10,9 @@ use lumos_tasks::{ToolCall, ToolReply, WorkUnit};
 use thiserror::Error;
 
 /// A backend that answers tool calls.
+///
+/// It sets the limits of its calls and replies itself. A call that never returns ends only with `--time-limit`, or on a
+/// worker with `--stall-limit`. Replies are recorded in full: on a queue, a record of more than 64 MiB becomes a fault.
 #[async_trait]
 pub trait Tools: Send + Sync {
     /// Answers a call. A missing result is a reply; an error is a failure of the infrastructure.

@@ -3,11 +3,12 @@
 use std::fs::Metadata;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use lumos_models::hash_file;
 use lumos_tasks::ContentHash;
 
-use crate::backend::BackendError;
+use crate::backend::{BackendError, hash_suffix};
 
 /// Message about a command whose hash is another one than before.
 const CHANGED: &str = "the program's files have changed since the tool was set up; hint: restore the old \
@@ -36,23 +37,15 @@ impl CommandLine {
         Ok(Self { program, arguments: words })
     }
 
-    /// Returns the hash of the command. Words that name a file are replaced by the file's content, so the same program in
-    /// another folder has the same hash. A program without a folder, such as `python3`, is found on `PATH`; only its name
-    /// is hashed, because machines have different builds of it.
-    ///
-    /// # Errors
-    /// If a file cannot be read, or the program is a path and does not exist.
-    pub(super) fn hash(&self) -> io::Result<ContentHash> {
-        self.hash_of(&self.names_file())
-    }
-
     /// Returns for each word whether it names a file.
     fn names_file(&self) -> Vec<bool> {
         let arguments = self.arguments.iter().map(|word| Path::new(word).is_file());
         std::iter::once(self.is_path()).chain(arguments).collect()
     }
 
-    /// Returns the hash of the command, given which words name a file.
+    /// Returns the hash of the command, given which words name a file. They are replaced by the file's content, so the
+    /// same program in another folder has the same hash. A program without a folder, such as `python3`, is found on
+    /// `PATH`; only its name is hashed, because machines have different builds of it.
     fn hash_of(&self, names_file: &[bool]) -> io::Result<ContentHash> {
         let all = std::iter::once(&self.program).chain(&self.arguments);
         let mut words = Vec::new();
@@ -84,6 +77,39 @@ impl CommandLine {
 
     fn is_path(&self) -> bool {
         self.program.contains('/')
+    }
+}
+
+/// A command line as named by a run. Its files are hashed once, so that the tool checks the hash that identifies it.
+#[derive(Debug)]
+pub(super) struct NamedCommand {
+    line: CommandLine,
+    hashed: OnceLock<HashedCommand>,
+}
+
+impl NamedCommand {
+    /// As [`CommandLine::parse`].
+    pub(super) fn parse(text: &str) -> Result<Self, BackendError> {
+        Ok(Self { line: CommandLine::parse(text)?, hashed: OnceLock::new() })
+    }
+
+    /// As [`HashedCommand::new`]. Blocks.
+    pub(super) fn hashed(&self) -> io::Result<&HashedCommand> {
+        if let Some(hashed) = self.hashed.get() {
+            return Ok(hashed);
+        }
+        let hashed = HashedCommand::new(self.line.clone())?;
+        Ok(self.hashed.get_or_init(|| hashed))
+    }
+
+    /// Returns the suffix of its name in a configuration. Blocks.
+    pub(super) fn content(&self) -> io::Result<String> {
+        Ok(hash_suffix(self.hashed()?.hash.clone()))
+    }
+
+    /// As [`CommandLine::check_host`].
+    pub(super) fn check_host(&self) -> Result<(), String> {
+        self.line.check_host()
     }
 }
 
@@ -184,7 +210,8 @@ mod tests {
         let hash = |name: &str, content: &str, rest: &str| {
             let path = folder.path().join(name);
             std::fs::write(&path, content).unwrap();
-            CommandLine::parse(&format!("python3 '{}'{rest}", path.display())).unwrap().hash().unwrap()
+            let line = CommandLine::parse(&format!("python3 '{}'{rest}", path.display())).unwrap();
+            HashedCommand::new(line).unwrap().hash
         };
         let first = hash("a.py", "one", "");
         assert_eq!(first, hash("b.py", "one", ""));
@@ -192,7 +219,7 @@ mod tests {
         assert_ne!(first, hash("a.py", "one", " --fast"));
         let program = |text: String| CommandLine::parse(&text).unwrap();
         let absent = program(format!("'{}/none'", folder.path().display()));
-        assert!(absent.hash().is_err() && absent.found().is_none());
+        assert!(absent.found().is_none() && HashedCommand::new(absent).is_err());
         assert!(program("sh".to_owned()).found().is_some());
         assert!(program("no-such-program-here".to_owned()).found().is_none());
     }
@@ -214,7 +241,7 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         let message = command.check_host().unwrap_err();
         assert!(message.ends_with("weather` not found or not executable"), "{message}");
-        assert!(command.hash().is_ok());
+        assert!(HashedCommand::new(command).is_ok());
         let folder = CommandLine::parse(&format!("'{}'", folder.path().display())).unwrap();
         assert!(folder.found().is_none(), "a folder is not a program");
     }
@@ -231,6 +258,18 @@ mod tests {
         assert!(command.check().await.unwrap_err().contains("files have changed"));
         std::fs::remove_file(&path).unwrap();
         assert!(command.check().await.unwrap_err().contains("files have changed"));
+    }
+
+    #[tokio::test]
+    async fn a_named_command_keeps_its_first_hash() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weather.py");
+        std::fs::write(&path, "one").unwrap();
+        let command = NamedCommand::parse(&format!("python3 '{}'", path.display())).unwrap();
+        let content = command.content().unwrap();
+        std::fs::write(&path, "two").unwrap();
+        assert_eq!(command.content().unwrap(), content);
+        assert!(command.hashed().unwrap().check().await.unwrap_err().contains("files have changed"));
     }
 
     #[tokio::test]

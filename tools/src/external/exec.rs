@@ -12,11 +12,11 @@ use lumos_tasks::{ToolCall, ToolReply};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::command::{CommandLine, HashedCommand};
+use super::command::{HashedCommand, NamedCommand};
 use super::limits::{LARGEST_REPLY, ToolLimits, turn};
 use super::message::{self, Request};
 use super::process::ToolProcess;
-use crate::backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
+use crate::backend::{BackendDescription, BackendError, BackendResources, NamedBackend};
 use crate::replies::Remembering;
 use crate::tool::{ToolFault, Tools};
 
@@ -26,7 +26,7 @@ pub(crate) const BACKEND: BackendDescription = BackendDescription {
     forms: &["exec:<command>"],
     parse: |tool, backend| {
         let Some(command) = backend.strip_prefix("exec:") else { return Ok(None) };
-        let command = CommandLine::parse(command)?;
+        let command = NamedCommand::parse(command)?;
         Ok(Some(Box::new(NamedProgram { tool: tool.to_owned(), command })))
     },
 };
@@ -34,7 +34,7 @@ pub(crate) const BACKEND: BackendDescription = BackendDescription {
 /// A program as named on the command line.
 struct NamedProgram {
     tool: String,
-    command: CommandLine,
+    command: NamedCommand,
 }
 
 impl NamedBackend for NamedProgram {
@@ -47,7 +47,7 @@ impl NamedBackend for NamedProgram {
     }
 
     fn content(&self) -> Result<String, BackendError> {
-        Ok(self.command.hash().map(hash_suffix)?)
+        Ok(self.command.content()?)
     }
 
     fn check_host(&self) -> Result<(), String> {
@@ -57,7 +57,7 @@ impl NamedBackend for NamedProgram {
     fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
         self.check_host().map_err(BackendError::Unusable)?;
         let limits = ToolLimits::from_environment()?;
-        let command = HashedCommand::new(self.command.clone())?;
+        let command = self.command.hashed()?.clone();
         Ok(Arc::new(Remembering::new(Arc::new(ExecTool::new(&self.tool, command, limits)))))
     }
 }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lumos_models::{IdentifyError, LoadModelError, ModelRegistry};
-use lumos_tasks::{Configuration, ContentHash, Formulation, ModelIdentity, Role, RunToken, Swap};
+use lumos_tasks::{
+    Configuration, ContentHash, Formulation, ModelIdentity, Role, RunToken, Swap, ToolBackend,
+};
 use lumos_tools::ToolSets;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -238,10 +240,10 @@ impl Eligibility {
     /// Locates all models and tools of a shard's configurations. Blocks.
     fn judge(&self, configurations: &[Arc<Configuration>]) -> Result<Needs, String> {
         let mut needs: BTreeMap<ModelKey, Result<ShardModel, String>> = BTreeMap::new();
+        // Each once: the configurations of a shard have the same tools, whose files are hashed.
+        let tools: BTreeSet<&ToolBackend> = configurations.iter().flat_map(|one| &one.tools).collect();
+        tools.into_iter().try_for_each(|backend| self.tools.verify(backend))?;
         for configuration in configurations {
-            for backend in &configuration.tools {
-                self.tools.verify(backend)?;
-            }
             for (role, identity) in &configuration.models {
                 // Any name under which the required content is found is sufficient.
                 let key = ModelKey::from(identity);

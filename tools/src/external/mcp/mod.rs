@@ -27,11 +27,11 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 use url::Url;
 
-use super::command::{CommandLine, HashedCommand};
+use super::command::{HashedCommand, NamedCommand};
 use super::limits::{ToolLimits, turn};
 use super::message;
 use super::service::{address, client, is_address, key};
-use crate::backend::{BackendDescription, BackendError, BackendResources, NamedBackend, hash_suffix};
+use crate::backend::{BackendDescription, BackendError, BackendResources, NamedBackend};
 use crate::replies::Remembering;
 use crate::tool::{ToolFault, ToolOperation, Tools};
 
@@ -43,7 +43,7 @@ pub(crate) const BACKEND: BackendDescription = BackendDescription {
         let Some(server) = backend.strip_prefix("mcp:") else { return Ok(None) };
         let server = match is_address(server) {
             true => Server::Http(address(server)?),
-            false => Server::Program(CommandLine::parse(server)?),
+            false => Server::Program(NamedCommand::parse(server)?),
         };
         Ok(Some(Box::new(NamedServer { tool: tool.to_owned(), server })))
     },
@@ -51,7 +51,7 @@ pub(crate) const BACKEND: BackendDescription = BackendDescription {
 
 /// Where a server is.
 enum Server {
-    Program(CommandLine),
+    Program(NamedCommand),
     Http(Url),
 }
 
@@ -72,7 +72,7 @@ impl NamedBackend for NamedServer {
 
     fn content(&self) -> Result<String, BackendError> {
         match &self.server {
-            Server::Program(command) => Ok(command.hash().map(hash_suffix)?),
+            Server::Program(command) => Ok(command.content()?),
             Server::Http(_) => Ok(String::new()),
         }
     }
@@ -101,7 +101,7 @@ enum Endpoint {
 impl Endpoint {
     fn new(tool: &str, server: &Server, limits: ToolLimits) -> Result<Self, BackendError> {
         match server {
-            Server::Program(command) => Ok(Self::Program(HashedCommand::new(command.clone())?)),
+            Server::Program(command) => Ok(Self::Program(command.hashed()?.clone())),
             Server::Http(url) => {
                 let key = key(tool, url)?;
                 let client = Arc::new(client(tool, url, key.clone(), limits)?);

@@ -16,7 +16,7 @@ fn tool(folder: &Path, script: &str, limits: ToolLimits) -> ExecTool {
 }
 
 fn command(text: &str) -> HashedCommand {
-    HashedCommand::new(CommandLine::parse(text).unwrap()).unwrap()
+    NamedCommand::parse(text).unwrap().hashed().unwrap().clone()
 }
 
 fn limits() -> ToolLimits {

@@ -42,8 +42,8 @@ done
 fn tool(folder: &Path, script: &str, limits: ToolLimits) -> McpTool {
     let path = folder.join("server.sh");
     std::fs::write(&path, script).unwrap();
-    let command = CommandLine::parse(&format!("sh '{}'", path.display())).unwrap();
-    McpTool::new("weather", Endpoint::Program(HashedCommand::new(command).unwrap()), limits)
+    let command = NamedCommand::parse(&format!("sh '{}'", path.display())).unwrap();
+    McpTool::new("weather", Endpoint::Program(command.hashed().unwrap().clone()), limits)
 }
 
 fn call(operation: &str) -> ToolCall {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lumos_models::ModelRegistry;
@@ -10,9 +11,11 @@ use lumos_queue::{Lease, Queue};
 use lumos_tasks::fleet::{RunState, ShardId};
 use lumos_tasks::{
     Assignment, Configuration, ContentHash, Formulation, Input, ModelIdentity, Request, Role, Sampling, Stop,
-    Swap,
+    Swap, ToolBackend,
 };
-use lumos_tools::ToolSets;
+use lumos_tools::{
+    BackendDescription, BackendError, BackendResources, NamedBackend, ToolSets, Tools, register_backend,
+};
 use tokio::time::timeout;
 
 use super::support::{HandedShard, LONG, MemoryShards, Run, configuration, identity, models, script};
@@ -205,6 +208,48 @@ async fn files_that_are_replaced_are_verified_again() {
     bench.note(&run).await;
     let needs = &run.notice.shards[0].needs;
     assert!(matches!(bench.eligibility.of(needs), Some(ShardVerdict::Fits(_))));
+}
+
+/// How often [`Counted`] was hashed.
+static HASHED: AtomicUsize = AtomicUsize::new(0);
+
+/// A backend that counts how often it is hashed.
+struct Counted;
+
+impl NamedBackend for Counted {
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn content(&self) -> Result<String, BackendError> {
+        HASHED.fetch_add(1, Ordering::Relaxed);
+        Ok(String::new())
+    }
+
+    fn open(&self, _: &BackendResources) -> Result<Arc<dyn Tools>, BackendError> {
+        Err(BackendError::Unusable("this backend is only verified".to_owned()))
+    }
+}
+
+static COUNTED: BackendDescription = BackendDescription {
+    tool: Some("wiki"),
+    forms: &["counted"],
+    parse: |_, backend| Ok((backend == "counted").then(|| Box::new(Counted) as Box<dyn NamedBackend>)),
+};
+
+#[tokio::test]
+async fn the_files_of_a_tool_are_hashed_once_for_all_configurations_of_a_shard() {
+    register_backend(&COUNTED).unwrap();
+    let bench = Bench::new(None);
+    let usual = configuration(identity(&script(bench.folder.path(), "one", 1, 0)));
+    let tool = ToolBackend { tool: "wiki".to_owned(), backend: "counted".to_owned(), version: 1 };
+    let seeded = |seed| Arc::new(Configuration { seed, tools: vec![tool.clone()], ..(*usual).clone() });
+    let run = Run::new("seeds", (0..3).map(seeded).collect());
+    assert_eq!(run.notice.shards.len(), 1);
+    bench.note(&run).await;
+    let verdict = bench.eligibility.of(&run.notice.shards[0].needs);
+    assert!(matches!(verdict, Some(ShardVerdict::Fits(_))), "{verdict:?}");
+    assert_eq!(HASHED.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
