@@ -5,7 +5,7 @@
 //! makes the benchmarks known in this process; `lumos_eval::Program` builds and registers them.
 
 use lumos_tasks::families::added::register_family;
-use lumos_tasks::{Outcome, Target};
+use lumos_tasks::{Outcome, Target, Task};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -13,7 +13,7 @@ use crate::benchmark::{Benchmark, Download, Origin, Read, Score};
 use crate::loading::{Content, RecordError};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
-use crate::task_file::{TaskDefinition, describe, kept};
+use crate::task_file::{TaskDefinition, describe, kept, problems};
 
 /// A benchmark that a program adds.
 ///
@@ -73,7 +73,8 @@ impl BenchmarkBuilder {
         self
     }
 
-    /// Sets how a record is read. Default: by the definition's fields.
+    /// Sets how a record is read. Default: by the definition's fields. Tasks of a family in Rust get the name and version
+    /// of the definition's family.
     pub fn read(
         mut self,
         read: impl Fn(&Value) -> Result<Content, RecordError> + Send + Sync + 'static,
@@ -83,7 +84,8 @@ impl BenchmarkBuilder {
     }
 
     /// Sets the metrics, with the most important first, and how an outcome is scored. Faults are never scored.
-    /// [`prediction`](crate::prediction) returns an outcome's answer. Default: by the definition's answers.
+    /// [`prediction`](crate::prediction) returns an outcome's answer. The definition's published figures are of these
+    /// metrics, and its field `metrics` must be empty. Default: by the definition's answers.
     pub fn score(
         mut self,
         metrics: Vec<MetricDefinition>,
@@ -101,9 +103,9 @@ impl BenchmarkBuilder {
     /// # Errors
     /// If the definition or its family is invalid, or if there are no metrics.
     pub fn build(self) -> Result<&'static dyn Benchmark, InvalidBenchmark> {
-        let Self { definition, version, samples, downloads, read, score } = self;
+        let Self { definition, version, samples, downloads, mut read, score } = self;
         let invalid = |problems: Vec<String>| InvalidBenchmark { name: definition.name.clone(), problems };
-        let problems = definition.problems();
+        let problems = problems(&definition, score.as_ref().map(|(metrics, _)| metrics.as_slice()));
         if !problems.is_empty() {
             return Err(invalid(
                 problems.iter().map(|(key, problem)| format!("`{key}`: {problem}")).collect(),
@@ -113,21 +115,29 @@ impl BenchmarkBuilder {
             return Err(invalid(vec!["no metrics: expected at least one".to_owned()]));
         }
         if let Some(family) = definition.added_family {
-            if read.is_none() {
+            let Some(unnamed) = read else {
                 return Err(invalid(vec![
                     "`read` is missing: it makes the tasks of a family in Rust".to_owned(),
                 ]));
-            }
+            };
             register_family(family).map_err(|error| invalid(vec![error.to_string()]))?;
+            let named = move |record: &Value| -> Result<Content, RecordError> {
+                let mut content = unnamed(record)?;
+                if let Task::Added(task) = &mut content.task {
+                    task.name = family.name.to_owned();
+                    task.version = Some(family.version);
+                }
+                Ok(content)
+            };
+            read = Some(Box::leak(Box::new(named)));
         }
         let definition: &'static TaskDefinition = Box::leak(Box::new(definition));
-        let mut about = describe(definition, Origin::Program { definition, version });
+        let (metrics, score) = score.map(|(metrics, score)| (&*Vec::leak(metrics), score)).unzip();
+        let mut about = describe(definition, Origin::Program { definition, version }, metrics);
         about.samples = samples;
         about.downloads = Vec::leak(downloads);
         about.read = read.unwrap_or(about.read);
-        if let Some((metrics, score)) = score {
-            (about.metrics, about.score) = (Vec::leak(metrics), score);
-        }
+        about.score = score.unwrap_or(about.score);
         Ok(kept(about, definition))
     }
 }
@@ -144,18 +154,31 @@ pub struct InvalidBenchmark {
 
 #[cfg(test)]
 mod tests {
-    use lumos_tasks::{Ending, Evidence, Fault, FaultKind};
+    use lumos_tasks::families::added::FamilyDescription;
+    use lumos_tasks::{AddedTask, Ending, Evidence, Fault, FaultKind, Formulation, Setup};
 
     use super::*;
     use crate::loading::DataSource;
     use crate::metrics::prediction;
-    use crate::task_file::TaskFamily;
+    use crate::task_file::{TaskFamily, TaskFigure};
 
     const LENGTH: MetricDefinition =
         MetricDefinition::proportion("length", "share of answers of the right length");
 
     fn definition() -> TaskDefinition {
         TaskDefinition::new("words", TaskFamily::Maths, "words/items.jsonl")
+    }
+
+    fn of_family(version: u32) -> TaskDefinition {
+        let mut definition = TaskDefinition::new("spelling", TaskFamily::Custom, "spelling/items.jsonl");
+        definition.added_family = Some(Box::leak(Box::new(FamilyDescription {
+            name: "speller",
+            version,
+            formulations: &[Formulation::Iterative],
+            tools: &[],
+            start: |_, _| unreachable!(),
+        })));
+        definition
     }
 
     fn built(builder: BenchmarkBuilder) -> &'static dyn Benchmark {
@@ -188,6 +211,22 @@ mod tests {
         let of = |version| built(BenchmarkBuilder::new(definition()).version(version)).prompts_hash();
         assert_eq!(of(1), of(1));
         assert_ne!(of(1), of(2));
+        let of = |version| {
+            let definition: &'static TaskDefinition = Box::leak(Box::new(of_family(version)));
+            (describe(definition, Origin::Program { definition, version: 0 }, None).prompts_hash)()
+        };
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+
+    #[test]
+    fn tasks_of_a_family_have_its_name_and_version() {
+        let spelling = built(BenchmarkBuilder::new(of_family(3)).read(|_| {
+            let task = AddedTask { name: "speler".to_owned(), ..AddedTask::new("Spell it.", Value::Null) };
+            Ok(Content::added(task, Setup::None, "it"))
+        }));
+        let Task::Added(task) = spelling.read(&Value::Null).unwrap().task else { panic!() };
+        assert_eq!((task.name.as_str(), task.version), ("speller", Some(3)));
     }
 
     #[test]
@@ -204,10 +243,44 @@ mod tests {
         let mut outcome =
             Outcome { ending: Ending::Answered, evidence: Some(Evidence::Maths(plan)), steps: Vec::new() };
         let score = own.score(&target, &outcome, Scoring::Paper).unwrap();
-        assert!(score.is_full("length"));
+        assert!(score.is_full(&LENGTH));
         assert_eq!(own.metrics(), [LENGTH]);
         outcome.ending = Ending::Faulted(Fault { kind: FaultKind::Worker, message: String::new() });
         assert_eq!(own.score(&target, &outcome, Scoring::Paper), None);
+    }
+
+    #[test]
+    fn published_figures_are_of_the_metrics_of_the_function() {
+        let published = |metric: Option<&str>| {
+            let mut definition = definition();
+            definition.data.items = Some(4);
+            definition.published = vec![TaskFigure {
+                metric: metric.map(str::to_owned),
+                formulation: Formulation::Iterative,
+                system: "ours".to_owned(),
+                percent: 50.0,
+                source: String::new(),
+            }];
+            definition
+        };
+        let scored = |definition: TaskDefinition| {
+            BenchmarkBuilder::new(definition).score(vec![LENGTH], |_, _, _| ItemScore::default())
+        };
+        for metric in [None, Some("length")] {
+            let figures = built(scored(published(metric))).published();
+            assert_eq!((figures.len(), figures[0].metric), (1, "length"));
+        }
+        let error = |definition| scored(definition).build().map(Benchmark::name).unwrap_err().to_string();
+        assert_eq!(
+            error(published(Some("exact_match"))),
+            "invalid benchmark `words`: `published.metric`: unknown metric `exact_match`: expected length"
+        );
+        let mut twice = definition();
+        twice.metrics = vec!["exact_match".to_owned()];
+        assert_eq!(
+            error(twice),
+            "invalid benchmark `words`: `metrics`: `score` already sets the metrics; remove them from the definition"
+        );
     }
 
     #[test]

@@ -90,11 +90,22 @@ pub enum Task {
 pub struct AddedTask {
     /// The family's name.
     pub name: String,
+    /// The family's version. An episode starts only in a program that has this version. `None` in runs of earlier versions
+    /// of lumos, which did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
     /// The task's text, as reports show it.
     pub task: String,
     /// Everything else that the family's episodes may see, in its own form.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub data: serde_json::Value,
+}
+
+impl AddedTask {
+    /// Creates a task. `lumos_benchmarks::BenchmarkBuilder` sets name and version of the family.
+    pub fn new(task: impl Into<String>, data: serde_json::Value) -> Self {
+        Self { name: String::new(), version: None, task: task.into(), data }
+    }
 }
 
 /// The form of an answer; the published scripts differ slightly between the two.

@@ -11,11 +11,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use lumos_benchmarks::Benchmark;
 use lumos_tasks::{Configuration, ContentHash, ItemId, ModelIdentity};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::PlannedCell;
-use crate::spec::{ResolvedSpec, StopRule, Stopped, is_default};
+use crate::spec::{MissingBenchmark, ResolvedSpec, StopRule, Stopped, is_default};
 
 pub(crate) use file::FILE_NAME;
 pub use {crate::identity::RunIdentity, compare::settings, file::ManifestError};
@@ -279,6 +280,18 @@ impl Manifest {
         any
     }
 
+    /// Checks that this program has the benchmarks of the run, and the same version of their families in Rust, for
+    /// commands that execute it.
+    ///
+    /// # Errors
+    /// See [`ResolvedSpec::benchmark`]; also if a family differs.
+    pub fn check_program(&self) -> Result<(), MissingBenchmark> {
+        self.spec.tasks.iter().try_for_each(|task| {
+            let benchmark = self.spec.benchmark(task)?;
+            self.prompts.get(task).map_or(Ok(()), |prompts| check_family(benchmark, prompts))
+        })
+    }
+
     /// Returns the data of a benchmark.
     pub fn data_of(&self, benchmark: &str) -> Option<&DataRecord> {
         self.data.iter().find(|data| data.benchmark == benchmark)
@@ -287,6 +300,18 @@ impl Manifest {
     /// Number of planned units of all configurations.
     pub fn planned(&self) -> u64 {
         self.configurations.iter().map(|configuration| configuration.planned).sum()
+    }
+}
+
+/// Checks that the family in Rust of a benchmark, if it has one, has the prompts of a run.
+fn check_family(benchmark: &dyn Benchmark, prompts: &ContentHash) -> Result<(), MissingBenchmark> {
+    match benchmark.definition().and_then(|definition| definition.added_family) {
+        Some(family) if benchmark.prompts_hash() != *prompts => Err(MissingBenchmark::FamilyDiffers {
+            name: benchmark.name().to_owned(),
+            family: family.name,
+            version: family.version,
+        }),
+        _ => Ok(()),
     }
 }
 

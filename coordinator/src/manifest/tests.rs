@@ -1,6 +1,9 @@
 //! Tests of manifests in folders.
 
-use lumos_tasks::{Item, Role, Sampling, ToolBackend};
+use lumos_benchmarks::task_file::{TaskDefinition, TaskFamily};
+use lumos_benchmarks::{BenchmarkBuilder, Content};
+use lumos_tasks::families::added::FamilyDescription;
+use lumos_tasks::{Formulation, Item, Role, Sampling, ToolBackend};
 
 use super::compare::differences;
 use super::*;
@@ -58,6 +61,26 @@ fn another_run_is_refused_with_what_differs() {
 
     let unexplained = manifest_of(&[configuration(7)], &items(3));
     assert!(refused(&unexplained).contains("  configurations "));
+}
+
+#[test]
+fn a_run_continues_with_the_same_version_of_a_family_only() {
+    static DIAL: FamilyDescription = FamilyDescription {
+        name: "dial",
+        version: 2,
+        formulations: &[Formulation::Iterative],
+        tools: &[],
+        start: |_, _| unreachable!(),
+    };
+    let mut definition = TaskDefinition::new("dials", TaskFamily::Custom, "dials/items.jsonl");
+    definition.added_family = Some(&DIAL);
+    let dials = BenchmarkBuilder::new(definition).read(|_| Ok(Content::question("", ""))).build().unwrap();
+    assert_eq!(check_family(dials, &dials.prompts_hash()), Ok(()));
+    let error = check_family(dials, &ContentHash::of_bytes(b"version 1")).unwrap_err().to_string();
+    let expected = "benchmark `dials`: family `dial` (version 2 in this program) or fields differ";
+    assert!(error.starts_with(expected), "{error}");
+    // Benchmarks without a family in Rust are not compared.
+    assert_eq!(manifest_of(&[configuration(0)], &items(1)).check_program(), Ok(()));
 }
 
 #[test]

@@ -236,4 +236,17 @@ pub enum MissingBenchmark {
         /// The version of the run.
         planned: String,
     },
+    /// The program has another version of the benchmark's family in Rust, or other fields.
+    #[error(
+        "benchmark `{name}`: family `{family}` (version {version} in this program) or fields differ from those of the \
+         run; use the program that made the run, or start another run with --name"
+    )]
+    FamilyDiffers {
+        /// The benchmark.
+        name: String,
+        /// The family.
+        family: &'static str,
+        /// The version of this program.
+        version: u32,
+    },
 }

@@ -32,11 +32,7 @@ fn read(record: &Json) -> Result<Content, RecordError> {
     let pages = pages_in(&record["pages"]).ok_or_else(|| {
         RecordError::new("pages", "a list of whole numbers", record["pages"].to_string(), "TypeError")
     })?;
-    let task = AddedTask {
-        name: ALBUM.name.to_owned(),
-        task: format!("How many stamps are in {owner}'s album?"),
-        data: Json::Null,
-    };
+    let task = AddedTask::new(format!("How many stamps are in {owner}'s album?"), Json::Null);
     let sum: u64 = pages.iter().map(|&stamps| u64::from(stamps)).sum();
     Ok(Content::added(task, Setup::Added { data: json!(pages) }, sum.to_string()))
 }

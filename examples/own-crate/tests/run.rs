@@ -94,11 +94,19 @@ fn a_family_and_its_tool_have_a_state_per_episode() {
     for expected in ["How many stamps are in Mira's album?", "album", "the album has no more pages"] {
         assert!(shown.contains(expected), "{expected}: {shown}");
     }
-    let manifest: Value =
-        serde_json::from_slice(&std::fs::read(folder.join("albums/manifest.json")).unwrap()).unwrap();
+    let path = folder.join("albums/manifest.json");
+    let mut manifest: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let tools = &manifest["configurations"][0]["configuration"]["tools"];
     assert_eq!((&tools[0]["tool"], tools.as_array().map(Vec::len)), (&"album".into(), Some(1)), "{tools}");
-    // A reply that is not an action ends the episode, and the grounder is blamed.
+    // Another version of the family has another hash of the prompts.
+    manifest["prompts"]["albums"] = manifest["data"][0]["sha256"].clone();
+    std::fs::write(&path, manifest.to_string()).unwrap();
+    let mut resume = stamps();
+    let output = resume.args(["resume", "albums"]).env("LUMOS_OUTPUT_PATH", folder).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("family `album` (version 1 in this program) or fields differ"), "{error}");
+    // A reply that is not an action ends the episode, and the grounder is the cause.
     program(folder, "run --tasks albums --model says:nonsense --name nonsense");
     assert!(text(folder, "show nonsense 0").contains("unknown action `nonsense`"));
 }

@@ -26,14 +26,16 @@ static ADDED: RwLock<Vec<&'static FamilyDescription>> = RwLock::new(Vec::new());
 pub struct FamilyDescription {
     /// Its name, which tasks contain: lower-case letters, digits, `-` and `_`.
     pub name: &'static str,
-    /// Version of prompts and loop, which is part of the identity of configurations. Functions have no hash, so raise it
-    /// when episodes become different.
+    /// Version of prompts and loop, which is part of tasks and of the identity of configurations. Functions have no
+    /// hash, so raise it when episodes become different. A program with another version neither resumes a run nor
+    /// executes its episodes.
     pub version: u32,
     /// Formulations that it supports; at least one.
     pub formulations: &'static [Formulation],
     /// Tools that it calls.
     pub tools: &'static [&'static str],
-    /// Starts the episode of a task. Must not do I/O: the episode requests replies of models and tools.
+    /// Starts the episode of a task. Must not do I/O: the episode requests replies of models and tools. It has the models
+    /// of planner and grounder, or of the answerer in formulations without modules; a request to another role is a fault.
     pub start: fn(&AddedTask, &Configuration) -> Started,
 }
 
@@ -53,8 +55,8 @@ pub struct InvalidFamily {
     pub problem: &'static str,
 }
 
-/// Makes a family known in this process. `lumos_benchmarks::BenchmarkBuilder::family` calls it. Adding the same
-/// description again changes nothing.
+/// Registers a family in this process. `lumos_benchmarks::BenchmarkBuilder::build` calls it for the `added_family` of
+/// its definition. Registering the same description again has no effect.
 ///
 /// # Errors
 /// If the name is invalid or the name of another family, or if there are no formulations.
@@ -81,8 +83,10 @@ pub fn register_family(family: &'static FamilyDescription) -> Result<(), Invalid
 pub(crate) fn start(task: &AddedTask, configuration: &Configuration) -> Started {
     let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
     match added.iter().find(|family| family.name == task.name) {
-        Some(family) => (family.start)(task, configuration),
-        None => (Box::new(Unknown), unknown(&task.name)),
+        Some(family) if task.version.is_none_or(|planned| planned == family.version) => {
+            (family.start)(task, configuration)
+        }
+        found => (Box::new(Unknown), unknown(task, found.map(|family| family.version))),
     }
 }
 
@@ -92,13 +96,18 @@ struct Unknown;
 
 impl Machine for Unknown {}
 
-/// The end of such an episode: a fault, so that another worker may run it, and it is never scored.
-fn unknown(name: &str) -> Want {
+/// The end of such an episode: a fault, so that another worker may run it, and it is never scored. `found` is the
+/// version of the family in this program.
+fn unknown(AddedTask { name, version, .. }: &AddedTask, found: Option<u32>) -> Want {
+    let problem = match found.zip(*version) {
+        Some((found, planned)) => {
+            format!("the family `{name}` has version {found} in this program and {planned} in the run")
+        }
+        None => format!("the family `{name}` is not part of this program"),
+    };
     let fault = Fault {
         kind: FaultKind::Worker,
-        message: format!(
-            "the family `{name}` is not part of this program; hint: start workers from the program that made the run"
-        ),
+        message: format!("{problem}; hint: start workers from the program that made the run"),
     };
     let evidence = Evidence::Added { plan: PlanEvidence::default(), data: serde_json::Value::Null };
     Want::Done { ending: Ending::Faulted(fault), evidence: Box::new(evidence) }
@@ -164,7 +173,7 @@ mod tests {
         },
     };
 
-    fn episode(family: &str) -> Episode {
+    fn episode(family: &str, version: Option<u32>) -> Episode {
         let configuration = Configuration {
             benchmark: "knobs".to_owned(),
             formulation: Formulation::Iterative,
@@ -180,7 +189,7 @@ mod tests {
         };
         let item = ItemId { content: ContentHash::of_bytes(b"1"), occurrence: 0 };
         let data = serde_json::json!({ "to": 3 });
-        let task = AddedTask { name: family.to_owned(), task: "Turn it to 3.".to_owned(), data };
+        let task = AddedTask { name: family.to_owned(), version, ..AddedTask::new("Turn it to 3.", data) };
         let setup = Setup::Added { data: serde_json::json!(7) };
         let unit = WorkUnit::new(item, Task::Added(task), setup, configuration.into());
         let (identity, shared) = (unit.configuration.identity(), Arc::clone(&unit.configuration));
@@ -210,7 +219,8 @@ mod tests {
     fn an_added_family_runs_and_its_record_is_kept() {
         register_family(&KNOB).unwrap();
         register_family(&KNOB).unwrap();
-        let outcome = drive(episode("knob"), &["Subgoal 1: Turn.", "left; left", "Turn.", "right", "stop"]);
+        let outcome =
+            drive(episode("knob", Some(1)), &["Subgoal 1: Turn.", "left; left", "Turn.", "right", "stop"]);
         assert_eq!(outcome.ending, Ending::Answered);
         let kept: Outcome = serde_json::from_str(&serde_json::to_string(&outcome).unwrap()).unwrap();
         assert_eq!(kept, outcome);
@@ -220,11 +230,17 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_family_is_a_fault_with_a_hint() {
-        let outcome = drive(episode("dial"), &[]);
-        let Ending::Faulted(fault) = outcome.ending else { panic!() };
-        assert_eq!(fault.kind, FaultKind::Worker);
-        assert!(fault.message.contains("`dial`") && fault.message.contains("hint"), "{}", fault.message);
+    fn an_unknown_family_or_version_is_a_fault_with_a_hint() {
+        register_family(&KNOB).unwrap();
+        for (family, version, expected) in [
+            ("dial", Some(1), "the family `dial` is not part of this program; hint: "),
+            ("knob", Some(2), "the family `knob` has version 1 in this program and 2 in the run; hint: "),
+        ] {
+            let outcome = drive(episode(family, version), &[]);
+            let Ending::Faulted(Fault { kind, message }) = outcome.ending else { panic!() };
+            assert_eq!(kind, FaultKind::Worker);
+            assert!(message.starts_with(expected), "{message}");
+        }
     }
 
     #[test]
