@@ -165,7 +165,7 @@ mod tests {
             cost: Some(0.0025),
         };
         let score = verdict.add_to(ItemScore::met("exact_match", false), Scoring::Paper);
-        assert!(score.is_full(LLM_ACCURACY.name) && !score.is_full("exact_match"));
+        assert!(score.is_full(&LLM_ACCURACY) && !score.is_full(&crate::metrics::EXACT_MATCH));
         let unasked = JudgeVerdict { reply: None, ..verdict };
         assert_eq!(unasked.judgement(Scoring::Corrected), Judgement::Incorrect);
     }

@@ -72,11 +72,6 @@ impl Share {
     pub fn value(self) -> f64 {
         self.numerator / self.denominator
     }
-
-    /// Whether this is the full score. Weight 0 has none.
-    pub fn is_full(self) -> bool {
-        self.denominator > 0.0 && self.numerator >= self.denominator
-    }
 }
 
 /// Score of one item: a share for every metric.
@@ -110,21 +105,22 @@ impl ItemScore {
     }
 
     /// Whether the item reached the full score in a metric.
-    pub fn is_full(&self, metric: &str) -> bool {
-        self.share(metric).is_some_and(Share::is_full)
+    pub fn is_full(&self, metric: &MetricDefinition) -> bool {
+        self.share(metric.name).is_some_and(|share| metric.is_full(share))
     }
 
     /// Whether the item reached the full score in the main metric: the first one, except one of a judge that has not
     /// replied.
     pub fn is_correct<'a>(&self, metrics: impl IntoIterator<Item = &'a MetricDefinition>) -> bool {
         main_metric(metrics, |metric| self.share(metric.name).is_some())
-            .is_some_and(|metric| self.is_full(metric.name))
+            .is_some_and(|metric| self.is_full(metric))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::{EXACT_MATCH, MetricKind};
 
     #[test]
     fn names_round_trip_and_agree_with_serde() {
@@ -140,8 +136,24 @@ mod tests {
         let score = ItemScore::met("exact_match", true);
         let text = serde_json::to_string(&score).unwrap();
         assert_eq!(text, r#"{"exact_match":{"numerator":1.0,"denominator":1.0}}"#);
-        assert!(score.is_full("exact_match") && !score.is_full("reward"));
-        assert!(!Share { numerator: 0.0, denominator: 0.0 }.is_full());
+        assert!(score.is_full(&EXACT_MATCH));
+        assert!(!score.is_full(&MetricDefinition::unit_mean("reward", "")));
+    }
+
+    #[test]
+    fn the_main_metric_decides_by_its_bounds_and_direction() {
+        let distance = MetricDefinition {
+            kind: MetricKind::BoundedMean { least: 0.0, most: 100.0 },
+            higher_is_better: false,
+            ..MetricDefinition::proportion("distance", "")
+        };
+        let solved = MetricDefinition::proportion("solved", "");
+        let score = |value: f64| ItemScore::met("solved", value == 0.0).with("distance", Share::once(value));
+        let correct = [0.0, 1.0, 100.0].map(|value| score(value).is_correct(&[distance, solved]));
+        assert_eq!(correct, [true, false, false]);
+        let rating = MetricDefinition { higher_is_better: true, ..distance };
+        let correct = [0.0, 1.0, 100.0].map(|value| score(value).is_correct(&[rating, solved]));
+        assert_eq!(correct, [false, false, true]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use lumos_tasks::shell;
+use lumos_tasks::shell::quoted_path;
 
 use crate::benchmark::{BenchmarkDescription, Origin};
 use crate::error::DataError;
@@ -34,7 +34,7 @@ pub(super) fn remedy(about: &BenchmarkDescription, file: &str) -> String {
         Origin::Program { .. } => "set the data folder with `--data PATH`".to_owned(),
         Origin::BuiltIn => match data_folder(about, Path::new(file)) {
             Some(folder) if folder != Path::new(DEFAULT_DATA_FOLDER) => {
-                let folder = shell::quoted(&folder.display().to_string());
+                let folder = quoted_path(folder);
                 format!("run `lumos fetch {} --data {folder}`", about.name)
             }
             _ => format!("run `lumos fetch {}`, or set the data folder with `--data PATH`", about.name),

@@ -2,6 +2,8 @@
 
 use serde::{Serialize, Serializer};
 
+use crate::score::Share;
+
 /// Definition of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MetricDefinition {
@@ -35,7 +37,7 @@ pub enum MetricKind {
         /// Highest value of an item.
         most: f64,
     },
-    /// Any number: Student's t interval, for at least two items.
+    /// Any number: Student's t interval, for at least two items. Items never have the full score.
     UnboundedMean,
 }
 
@@ -112,6 +114,49 @@ impl MetricDefinition {
         Self {
             kind: MetricKind::BoundedMean { least: 0.0, most: 1.0 },
             ..Self::proportion(name, description)
+        }
+    }
+
+    /// Whether an item has the full score: the highest possible value, or the lowest if lower is better. Always
+    /// `false` for weight 0 and metrics without bounds.
+    pub fn is_full(&self, share: Share) -> bool {
+        let Share { numerator, denominator } = share;
+        let Some((least, most)) = self.kind.range() else { return false };
+        // Multiplied instead of divided, so that rounding does not change a weighted value.
+        let is_best = if self.higher_is_better {
+            numerator >= most * denominator
+        } else {
+            numerator <= least * denominator
+        };
+        denominator > 0.0 && is_best
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_full_score_is_the_best_possible_value() {
+        const SOLVED: MetricDefinition = MetricDefinition::proportion("solved", "");
+        let bounded = |least, most| MetricDefinition {
+            kind: MetricKind::BoundedMean { least, most },
+            ..MetricDefinition::unit_mean("bounded", "")
+        };
+        let lower = |metric: MetricDefinition| MetricDefinition { higher_is_better: false, ..metric };
+        let full = |metric: &MetricDefinition, values: [f64; 4]| {
+            values.map(|value| metric.is_full(Share { numerator: 3.0 * value, denominator: 3.0 }))
+        };
+        assert_eq!(full(&SOLVED, [0.0, 0.99, 1.0, 1.5]), [false, false, true, true]);
+        assert_eq!(full(&lower(SOLVED), [0.0, 0.01, 1.0, -0.5]), [true, false, false, true]);
+        assert_eq!(full(&bounded(0.0, 10.0), [0.0, 1.0, 9.9, 10.0]), [false, false, false, true]);
+        assert_eq!(full(&bounded(-1.0, 1.0), [-1.0, 0.0, 0.5, 1.0]), [false, false, false, true]);
+        assert_eq!(full(&lower(bounded(0.0, 100.0)), [0.0, 0.5, 1.0, 100.0]), [true, false, false, false]);
+        assert_eq!(full(&lower(bounded(2.0, 5.0)), [1.0, 2.0, 2.5, 5.0]), [true, true, false, false]);
+        let unbounded = MetricDefinition { kind: MetricKind::UnboundedMean, ..SOLVED };
+        assert_eq!(full(&unbounded, [-1.0, 0.0, 1.0, 1e9]), [false; 4]);
+        for metric in [SOLVED, lower(SOLVED)] {
+            assert!(!metric.is_full(Share { numerator: 0.0, denominator: 0.0 }), "weight 0");
         }
     }
 }

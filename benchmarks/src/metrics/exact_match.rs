@@ -107,7 +107,7 @@ mod tests {
             steps: Vec::new(),
         };
         let target = Target::Number { answer: gold.to_owned() };
-        score_number(&target, &outcome, scoring).map(|score| score.is_full("exact_match"))
+        score_number(&target, &outcome, scoring).map(|score| score.is_full(&EXACT_MATCH))
     }
 
     fn both(prediction: &str, gold: &str) -> [bool; 2] {

@@ -11,7 +11,8 @@ use crate::statistics::{LEVEL, Limits, student_interval, wilson};
 pub enum IntervalMethod {
     /// Wilson's score interval.
     Wilson,
-    /// Wilson's score interval with the effective number of trials, for items that count several times.
+    /// Wilson's score interval with the effective number of trials, scaled to the metric's bounds, for items that count
+    /// several times.
     ClusteredWilson,
     /// Student's t interval, limited to the metric's bounds.
     StudentT,
@@ -67,16 +68,29 @@ pub(super) fn interval_of(
     }
 }
 
+/// The 95 % interval of a figure over items that count several times, with the error between items; `None` if it cannot be
+/// computed.
+pub(super) fn weighted_interval_of(
+    kind: MetricKind,
+    mean: f64,
+    standard_error: Option<f64>,
+    weight: f64,
+    items: u64,
+) -> Option<Interval> {
+    let Some((least, most)) = kind.range() else {
+        return Some((student_interval(mean, standard_error?, items, LEVEL)?, IntervalMethod::StudentT));
+    };
+    let range = most - least;
+    let error = standard_error.map(|error| error / range);
+    let (low, high) = clustered_interval((mean - least) / range, error, weight, items)?;
+    Some(((least + low * range, least + high * range), IntervalMethod::ClusteredWilson))
+}
+
 /// Wilson's 95 % interval of a proportion whose trials come in clusters, with the number of independent trials that would have the
 /// same standard error (the effective sample size), between one and the number of trials. If the standard
 /// error is not informative, because there is one cluster or everything is right or wrong, uses the number of
 /// clusters.
-pub(crate) fn clustered_interval(
-    share: f64,
-    standard_error: Option<f64>,
-    trials: f64,
-    clusters: u64,
-) -> Option<Limits> {
+fn clustered_interval(share: f64, standard_error: Option<f64>, trials: f64, clusters: u64) -> Option<Limits> {
     let clusters = clusters as f64;
     let effective = match standard_error {
         Some(error) if share > 0.0 && share < 1.0 => (share * (1.0 - share) / (error * error)).min(trials),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::interval::{IntervalMethod, clustered_interval, interval_of};
+use super::interval::{IntervalMethod, interval_of, weighted_interval_of};
 use super::{MetricDefinition, MetricKind};
 use crate::score::ItemScore;
 use crate::statistics::{clustered_error, standard_error};
@@ -82,7 +82,7 @@ pub struct Estimate {
     pub standard_error: Option<f64>,
     /// The 95 % interval for the metric's kind ([`MetricKind`](super::MetricKind)). If an item counts several
     /// times (the steps of a task), Wilson's interval with the number of independent trials that follows from
-    /// the standard error.
+    /// the standard error, scaled to the metric's bounds.
     pub interval: Option<(f64, f64)>,
     /// Method by which the interval was computed.
     pub method: Option<IntervalMethod>,
@@ -132,8 +132,7 @@ impl Tally {
             let deviations = f64::from(sums.squares) - 2.0 * value * f64::from(sums.products)
                 + value * value * f64::from(sums.weights);
             let error = clustered_error(deviations, denominator, sums.items);
-            let interval = clustered_interval(value, error, denominator, sums.items);
-            (error, interval.map(|interval| (interval, IntervalMethod::ClusteredWilson)))
+            (error, weighted_interval_of(metric.kind, value, error, denominator, sums.items))
         };
         (denominator > 0.0).then_some(Estimate {
             value,
@@ -173,7 +172,7 @@ mod tests {
     use super::*;
     use crate::metrics::{EXACT_MATCH, Unit};
     use crate::score::Share;
-    use crate::statistics::wilson;
+    use crate::statistics::{LEVEL, student_interval, wilson};
 
     const REWARD: MetricDefinition = MetricDefinition::unit_mean("reward", "a mean");
     const STEPS: MetricDefinition = MetricDefinition::proportion("steps", "a share of steps");
@@ -239,6 +238,33 @@ mod tests {
         assert!(width(&clustered) > 2.0 * width(&alike), "{clustered:?} {alike:?}");
         assert_eq!(alike.interval, wilson(20.0, 40.0, 0.95));
         assert_eq!(alike.method, Some(IntervalMethod::ClusteredWilson));
+    }
+
+    #[test]
+    fn intervals_of_weighted_means_have_the_unit_of_the_metric() {
+        let finish = |kind: MetricKind, shares: [(f64, f64); 3]| {
+            let mut tally = Tally::default();
+            for (numerator, denominator) in shares {
+                tally.add(&ItemScore::default().with("steps", Share { numerator, denominator }));
+            }
+            tally.finish(&MetricDefinition { kind, ..STEPS }).unwrap()
+        };
+        let shares = [(1.0, 4.0), (2.0, 2.0), (4.0, 4.0)];
+        let share = finish(MetricKind::Proportion, shares);
+        assert_eq!(finish(MetricKind::BoundedMean { least: 0.0, most: 1.0 }, shares), share);
+        let limits = share.interval.unwrap();
+        for (least, most) in [(0.0, 100.0), (-1.0, 1.0)] {
+            let range = most - least;
+            let scaled = shares.map(|(numerator, weight)| (least * weight + range * numerator, weight));
+            let mean = finish(MetricKind::BoundedMean { least, most }, scaled);
+            let (low, high) = mean.interval.unwrap();
+            let (low, high) = ((low - least) / range, (high - least) / range);
+            assert!((low - limits.0).abs() < 1e-9 && (high - limits.1).abs() < 1e-9, "{mean:?} {share:?}");
+            assert_eq!(mean.method, Some(IntervalMethod::ClusteredWilson));
+        }
+        let mean = finish(MetricKind::UnboundedMean, shares);
+        assert_eq!(mean.interval, student_interval(mean.value, mean.standard_error.unwrap(), 3, LEVEL));
+        assert_eq!(mean.method, Some(IntervalMethod::StudentT));
     }
 
     #[test]

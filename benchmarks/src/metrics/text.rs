@@ -155,7 +155,7 @@ mod tests {
         let both = |prediction: &str, with_tools| {
             Scoring::ALL.map(|scoring| {
                 let score = score_yes_or_no(&target, &outcome(prediction, with_tools), scoring);
-                score.unwrap().is_full(ACCURACY.name)
+                score.unwrap().is_full(&ACCURACY)
             })
         };
         assert_eq!(both("Yes.", true), [true, true]);

@@ -189,7 +189,7 @@ fn scores(
     }
     let prediction = driven.evidence().and_then(|evidence| evidence.prediction.as_ref());
     let score = benchmark.score(target, &driven.outcome, Scoring::Paper).unwrap_or_default();
-    let is_correct = score.is_full(main_metric(benchmark));
+    let is_correct = score.is_correct(benchmark.metrics());
     let correct = u8::from(is_correct);
     let judged_correct = u8::from(*judged == Judged::Said(Judgement::Correct));
     if expected.correct.is_some() {
@@ -217,11 +217,6 @@ fn scores(
         equal("printed", recorded, &printed)?;
     }
     Ok(())
-}
-
-/// Returns the metric that decides whether an item is correct.
-pub(super) fn main_metric(benchmark: &dyn Benchmark) -> &'static str {
-    benchmark.metrics().first().map_or("", |metric| metric.name)
 }
 
 /// Returns how StrategyQA's script interprets a prediction.

@@ -6,7 +6,7 @@ use lumos_tasks::{AnswerForm, Behaviour, Evidence, Item, Outcome, Role, Target, 
 use serde_json::json;
 use thiserror::Error;
 
-use super::compare::{main_metric, taken_for};
+use super::compare::taken_for;
 use super::drive::{CORRECTED, MAX_ROUNDS};
 use super::web;
 use crate::benchmark::Benchmark;
@@ -114,7 +114,7 @@ pub fn record_on(
     }
     case.expected.pred = evidence.prediction.clone();
     case.expected.answer = item.target.text().into();
-    let is_correct = score.is_full(main_metric(benchmark));
+    let is_correct = score.is_correct(benchmark.metrics());
     case.expected.correct = Some(is_correct);
     case.expected.f1 = score.share(F1.name).map(|share| share.numerator);
     case.expected.em = case.expected.f1.map(|_| u8::from(is_correct));

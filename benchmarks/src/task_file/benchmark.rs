@@ -82,7 +82,7 @@ pub(super) fn interned(file: &TaskFile) -> &'static dyn Benchmark {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     *known.entry(ContentHash::of_json(file)).or_insert_with(|| {
         let file: &'static TaskFile = Box::leak(Box::new(file.clone()));
-        kept(describe(&file.definition, Origin::TaskFile(file)), &file.definition)
+        kept(describe(&file.definition, Origin::TaskFile(file), None), &file.definition)
     })
 }
 
@@ -132,10 +132,15 @@ pub(super) fn metrics(definition: &TaskDefinition) -> Vec<MetricDefinition> {
     definition.metrics.iter().filter_map(named).collect()
 }
 
-/// Describes the benchmark of a definition, which must be free of problems.
-pub(crate) fn describe(definition: &'static TaskDefinition, origin: Origin) -> BenchmarkDescription {
+/// Describes the benchmark of a definition, which must be free of problems. `reported` are the metrics of a function
+/// that scores outcomes. Default: those of the definition.
+pub(crate) fn describe(
+    definition: &'static TaskDefinition,
+    origin: Origin,
+    reported: Option<&'static [MetricDefinition]>,
+) -> BenchmarkDescription {
     let base = definition.family.base();
-    let metrics: &'static [MetricDefinition] = Vec::leak(metrics(definition));
+    let metrics: &'static [MetricDefinition] = reported.unwrap_or_else(|| Vec::leak(metrics(definition)));
     let figure = |figure: &'static TaskFigure| PublishedFigure {
         metric: figure.metric.as_deref().or(metrics.first().map(|metric| metric.name)).unwrap_or_default(),
         formulation: figure.formulation,

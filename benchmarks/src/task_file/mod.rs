@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::benchmark::Benchmark;
 
 pub(crate) use benchmark::{describe, kept};
+pub(crate) use problems::problems;
 
 /// A task file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -280,7 +281,7 @@ impl TaskDefinition {
     /// Returns what is wrong with the values, each with its key: `answer.pattern`. Empty if the definition can be
     /// used.
     pub fn problems(&self) -> Vec<(Cow<'static, str>, String)> {
-        problems::problems(self)
+        problems(self, None)
     }
 
     /// Hash of everything that changes items, for the identity of configurations.

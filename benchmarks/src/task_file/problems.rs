@@ -7,12 +7,18 @@ use regex::Regex;
 
 use super::benchmark::known_metrics;
 use super::{AnswerKind, DataFormat, TaskAnswer, TaskDefinition, TaskFamily, TaskFields};
+use crate::metrics::MetricDefinition;
 use crate::registry;
 
 /// Maximum length of a name in characters, because names are parts of file names.
 const LONGEST_NAME: usize = 64;
 
-pub(super) fn problems(definition: &TaskDefinition) -> Vec<(Cow<'static, str>, String)> {
+/// Returns what is wrong with the values, each with its key. `scored` are the metrics of a function that scores
+/// outcomes; `None` if answers are compared.
+pub(crate) fn problems(
+    definition: &TaskDefinition,
+    scored: Option<&[MetricDefinition]>,
+) -> Vec<(Cow<'static, str>, String)> {
     let mut found: Vec<(Cow<'static, str>, String)> = Vec::new();
     let mut add = |key: &'static str, message: String| found.push((key.into(), message));
     let name = &definition.name;
@@ -63,10 +69,15 @@ pub(super) fn problems(definition: &TaskDefinition) -> Vec<(Cow<'static, str>, S
         add("max_rounds", "expected a number from 1 to 1000".to_owned());
     }
     let kind = definition.answer_kind();
-    let metrics: Vec<_> = known_metrics(definition).iter().map(|metric| metric.name).collect();
+    let metrics = scored.unwrap_or_else(|| known_metrics(definition));
+    let metrics: Vec<_> = metrics.iter().map(|metric| metric.name).collect();
     let known = metrics.join(", ");
-    for metric in definition.metrics.iter().filter(|metric| !metrics.contains(&metric.as_str())) {
-        add("metrics", format!("unknown metric `{metric}` for answers of this kind: expected {known}"));
+    if scored.is_some() && !definition.metrics.is_empty() {
+        add("metrics", "`score` already sets the metrics; remove them from the definition".to_owned());
+    } else {
+        for metric in definition.metrics.iter().filter(|metric| !metrics.contains(&metric.as_str())) {
+            add("metrics", format!("unknown metric `{metric}` for answers of this kind: expected {known}"));
+        }
     }
     let called = definition.called_tools();
     for tool in definition.tools.keys().filter(|tool| !called.contains(&tool.as_str())) {

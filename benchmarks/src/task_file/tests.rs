@@ -37,7 +37,7 @@ fn scored(definition: &TaskDefinition, prediction: &str, gold: &str) -> bool {
     let plan = PlanEvidence { prediction: Some(Value::from(prediction)), ..PlanEvidence::default() };
     let outcome =
         Outcome { ending: Ending::Answered, evidence: Some(Evidence::Maths(plan)), steps: Vec::new() };
-    let metric = benchmark.metrics()[0].name;
+    let metric = &benchmark.metrics()[0];
     let full =
         Scoring::ALL.map(|scoring| benchmark.score(&target, &outcome, scoring).unwrap().is_full(metric));
     assert_eq!(full[0], full[1], "both scorings agree on own data");

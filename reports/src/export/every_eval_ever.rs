@@ -142,7 +142,10 @@ impl EvaluationRecord<'_> {
             .collect();
         let telemetry = &unit.record.telemetry;
         let bounded = unit.shares().filter(|(_, metric, _)| metric.kind.range().is_some());
+        let main = unit.metrics.first().map(|metric| metric.name);
         bounded.map(move |(scoring, metric, share)| {
+            // If lower is better (number of turns), only the main metric decides whether a unit is correct.
+            let decides = metric.higher_is_better || Some(metric.name) == main;
             json!({
                 "schema_version": SCHEMA,
                 "evaluation_id": self.evaluation,
@@ -158,7 +161,7 @@ impl EvaluationRecord<'_> {
                 "answer_attribution": attribution,
                 "evaluation": {
                     "score": share.value(),
-                    "is_correct": share.is_full() && metric.higher_is_better,
+                    "is_correct": decides && metric.is_full(share),
                     "num_turns": messages.len(),
                     "tool_calls_count": calls,
                 },

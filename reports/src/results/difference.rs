@@ -128,9 +128,9 @@ pub(crate) fn count_once(shares: &[Share]) -> bool {
 }
 
 /// Whether an item is right: most of its settled seeds have the full score. `None` if no seed is settled.
-pub(crate) fn is_right(shares: &[Option<Share>]) -> Option<bool> {
+pub(crate) fn is_right(shares: &[Option<Share>], metric: &MetricDefinition) -> Option<bool> {
     let settled = settled(shares);
-    let full = settled.iter().filter(|share| share.is_full()).count();
+    let full = settled.iter().filter(|share| metric.is_full(**share)).count();
     (!settled.is_empty()).then_some(2 * full > settled.len())
 }
 
@@ -156,7 +156,7 @@ impl PairedItems<'_> {
         let flips = (self.metric.kind == MetricKind::Proportion).then(|| self.flips(&paired));
         let is_binary = self.seeds == (1, 1) && clusters.is_none() && count_once(&a) && count_once(&b);
         let tested = match flips.filter(|_| is_binary) {
-            Some(flips) => Tested::binary(flips, difference.items as u64)?,
+            Some(flips) => Tested::binary(flips, difference.items as u64, self.metric)?,
             None => {
                 Tested::fractional(&difference, &ClusterSum::of(&values, clusters.as_deref()), self.metric)
             }
@@ -196,9 +196,10 @@ impl PairedItems<'_> {
 
     fn flips(&self, paired: &[usize]) -> Flips {
         let mut flips = Flips::default();
+        let is_right = |shares| is_right(shares, self.metric) == Some(true);
         for &at in paired {
             let ItemPair { a, b } = self.items[at];
-            let count = match (is_right(a) == Some(true), is_right(b) == Some(true)) {
+            let count = match (is_right(a), is_right(b)) {
                 (true, true) => &mut flips.both_right,
                 (true, false) => &mut flips.only_a,
                 (false, true) => &mut flips.only_b,
@@ -288,11 +289,13 @@ struct Tested {
 
 impl Tested {
     /// One seed on each side, and every item right or wrong.
-    fn binary(flips: Flips, items: u64) -> Option<Self> {
+    fn binary(flips: Flips, items: u64, metric: &MetricDefinition) -> Option<Self> {
         let Flips { only_a, only_b, .. } = flips;
-        let test = mcnemar(only_b, only_a);
+        // Items with the value 1 on one side only: if lower is better, those that the other side has right.
+        let (one_a, one_b) = if metric.higher_is_better { (only_a, only_b) } else { (only_b, only_a) };
+        let test = mcnemar(one_b, one_a);
         Some(Self {
-            interval: paired_score(only_b, only_a, items, LEVEL)?,
+            interval: paired_score(one_b, one_a, items, LEVEL)?,
             interval_method: "paired_score",
             bca: None,
             p_value: test.exact,

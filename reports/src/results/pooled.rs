@@ -175,7 +175,7 @@ fn attempts(definition: &MetricDefinition, by_item: &[Vec<Share>], seeds: u64) -
         if !count_once(shares) {
             return Vec::new();
         }
-        let correct = shares.iter().filter(|share| share.is_full()).count() as u64;
+        let correct = shares.iter().filter(|share| definition.is_full(**share)).count() as u64;
         *items.entry(correct).or_default() += 1;
     }
     let count: u64 = items.values().sum();

@@ -140,9 +140,9 @@ impl UnitRow {
         (self.cause, self.turn, self.prompt_tokens, self.completion_tokens)
     }
 
-    /// Whether the unit has the full score in a metric.
-    pub(crate) fn is_full(&self, metric: usize) -> bool {
-        self.share(metric).is_some_and(Share::is_full)
+    /// Whether the unit has the full score in the metric at a position in [`CellRows::metrics`].
+    pub(crate) fn is_full(&self, at: usize, metric: &MetricDefinition) -> bool {
+        self.share(at).is_some_and(|share| metric.is_full(share))
     }
 
     fn of(view: &UnitView<'_>, score: Option<&ItemScore>, metrics: &[MetricDefinition]) -> Self {

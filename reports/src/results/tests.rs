@@ -58,6 +58,14 @@ pub(crate) fn add_judged_first(manifest: &mut Manifest) {
     manifest.spec.task_files.insert("own".to_owned(), file);
 }
 
+/// Makes a benchmark that of a task file whose items have names.
+pub(crate) fn add_named(manifest: &mut Manifest, benchmark: &str) {
+    let mut definition = TaskDefinition::new(benchmark, TaskFamily::Maths, "items.jsonl");
+    definition.fields.id = Some("id".to_owned());
+    let file = TaskFile { path: "own/task.toml".into(), definition };
+    manifest.spec.task_files.insert(benchmark.to_owned(), file);
+}
+
 fn items() -> Vec<Item> {
     (0..10).map(item).collect()
 }
@@ -91,7 +99,8 @@ fn every_planned_unit_has_a_row() {
             "outstanding"
         ]
     );
-    assert!(cell.rows[0].is_full(0) && !cell.rows[5].is_full(0));
+    let full = |row: usize| cell.rows[row].is_full(0, &cell.metrics[0]);
+    assert!(full(0) && !full(5));
     assert_eq!(cell.rows[8].share(0), None, "a fault is not scored");
     let states: Vec<UnitState> = cell.rows[6..].iter().map(|row| row.state).collect();
     assert_eq!(states, [UnitState::Answered, UnitState::GaveUp, UnitState::Faulted, UnitState::Outstanding]);
@@ -382,4 +391,20 @@ fn equal_differences_have_a_width() {
     assert_eq!(better.interval_method, "stretched_wilson");
     let (_, share) = wilson(0.0, 10.0, LEVEL).unwrap();
     assert_eq!(better.interval, (0.5 - share * 1.5, 0.5 + share * 0.5));
+}
+
+#[test]
+fn the_right_side_has_the_lower_value_if_lower_is_better() {
+    let failed = MetricDefinition { higher_is_better: false, ..MetricDefinition::proportion("failed", "") };
+    let (right, wrong) = (Some(Share::once(0.0)), Some(Share::once(1.0)));
+    assert_eq!(is_right(&[right, right, wrong], &failed), Some(true));
+    assert_eq!(is_right(&[right, wrong, wrong], &failed), Some(false));
+    let a = vec![vec![wrong]; 10];
+    let b: Vec<ItemShares> = (0..10).map(|item| vec![if item < 8 { right } else { wrong }]).collect();
+    let better = compared_shares(&failed, &a, &b);
+    let flips = better.flips.unwrap();
+    assert_eq!((flips.only_a, flips.only_b, flips.both_wrong), (0, 8, 2));
+    assert!((better.difference + 0.8).abs() < 1e-12 && better.test == "mcnemar_exact", "{better:?}");
+    let (low, high) = better.interval;
+    assert!(low < -0.8 && high > -0.8 && high < 0.0, "{better:?}");
 }

@@ -5,7 +5,8 @@
 
 mod layout;
 
-use lumos_benchmarks::{Scoring, Share, Unit};
+use lumos_benchmarks::{MetricDefinition, Scoring, Share, Unit};
+use lumos_tasks::shell::quoted;
 use lumos_tasks::{Ending, Finish, Item, Step, UnitId};
 
 use crate::display::{
@@ -58,7 +59,7 @@ pub fn find<'a>(
     for configuration in manifest.configurations.iter().filter(|one| keeps(one)) {
         let benchmark = &configuration.configuration.benchmark;
         // An item's own name may be a number, which then is not its position.
-        let is_named = manifest.spec.task_files.get(benchmark).is_some_and(TaskFile::has_names);
+        let is_named = has_names(&manifest.spec, benchmark);
         if let Some(position) = position
             && !is_named
             && configuration.has_item(position)
@@ -94,6 +95,38 @@ pub fn find<'a>(
             Ok(FoundUnit { spec: &manifest.spec, configuration, item, unit, records })
         })
         .collect()
+}
+
+/// Whether names of a benchmark's items take precedence over positions.
+fn has_names(spec: &ResolvedSpec, benchmark: &str) -> bool {
+    spec.task_files.get(benchmark).is_some_and(TaskFile::has_names)
+}
+
+/// Returns an item as an argument of `lumos show`: its position, or its name if names take precedence. The first digits
+/// of its unit replace a name that is missing, looks like an option or has control characters.
+pub(crate) fn item_argument(
+    spec: &ResolvedSpec,
+    benchmark: &str,
+    position: u64,
+    name: Option<&str>,
+    unit: &str,
+) -> String {
+    if !has_names(spec, benchmark) {
+        return position.to_string();
+    }
+    let is_plain = |name: &&str| !name.starts_with('-') && !name.contains(char::is_control);
+    name.filter(is_plain).map_or_else(|| unit.to_owned(), quoted)
+}
+
+/// Returns the benchmark of the first item of a run, and the item as an argument of `lumos show`.
+pub fn first_item(manifest: &Manifest, checkpoint: &CheckpointReader) -> Option<(String, String)> {
+    manifest.configurations.iter().find_map(|planned| {
+        let benchmark = &planned.configuration.benchmark;
+        let item = checkpoint.items(benchmark).next()?.ok()?;
+        let unit = unit_of(planned, &item);
+        let name = item.name.as_deref();
+        Some((benchmark.clone(), item_argument(&manifest.spec, benchmark, item.index, name, unit.short())))
+    })
 }
 
 /// Rendering options.
@@ -143,7 +176,7 @@ pub fn show(found: &FoundUnit<'_>, scorings: &[Scoring], how: Show) -> Result<St
                 .shares()
                 .map(|(metric, share)| {
                     let definition = benchmark.metrics().iter().find(|definition| definition.name == metric);
-                    verdict(metric, share, definition.map_or(Unit::Percent, |definition| definition.unit))
+                    verdict(metric, share, definition)
                 })
                 .collect();
             page.entry("verdict", &format!("{} ({scoring} scoring)", verdicts.join(", ")));
@@ -153,13 +186,19 @@ pub fn show(found: &FoundUnit<'_>, scorings: &[Scoring], how: Show) -> Result<St
 }
 
 /// Describes an item's score in a metric.
-fn verdict(metric: &str, share: Share, unit: Unit) -> String {
+fn verdict(metric: &str, share: Share, definition: Option<&MetricDefinition>) -> String {
     let Share { numerator, denominator } = share;
-    match unit {
+    let unknown = MetricDefinition::proportion("", "");
+    let definition = definition.unwrap_or(&unknown);
+    let is_binary = definition.kind.range() == Some((0.0, 1.0))
+        && denominator > 0.0
+        && denominator <= 1.0
+        && [0.0, 1.0].contains(&numerator);
+    match definition.unit {
         Unit::Count(counted) if counted == metric => format!("{numerator} {counted}"),
         Unit::Count(counted) => format!("{numerator} {counted} by {metric}"),
-        Unit::Percent if denominator > 0.0 && denominator <= 1.0 && [0.0, 1.0].contains(&numerator) => {
-            let full = if numerator >= denominator { "correct" } else { "wrong" };
+        Unit::Percent if is_binary => {
+            let full = if definition.is_full(share) { "correct" } else { "wrong" };
             format!("{full} by {metric}")
         }
         Unit::Percent => format!("{numerator} of {denominator} by {metric}"),

@@ -1,11 +1,13 @@
 //! Finding and showing records.
 
-use lumos_benchmarks::Scoring;
+use lumos_benchmarks::{MetricKind, Scoring};
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::samples::{configuration, item, manifest_of, state};
 use lumos_coordinator::{Checkpoint, unit_of};
+use lumos_tasks::Configuration;
 
 use super::*;
+use crate::results::tests::add_named;
 
 async fn run() -> (tempfile::TempDir, Manifest, Checkpoint) {
     let folder = tempfile::tempdir().unwrap();
@@ -43,6 +45,47 @@ async fn units_are_found_by_position_name_and_digits() {
     assert!(places("nothing").is_empty());
     let second = find(&manifest, &checkpoint, "3", |one| one.label.ends_with("seed 1")).unwrap();
     assert_eq!(second.len(), 1);
+}
+
+#[test]
+fn printed_arguments_find_their_items_if_names_are_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    // The first two are positions of other items.
+    let names = [Some("1"), Some("0"), None, Some("-1"), Some("a\tb"), Some("one pear")];
+    let items: Vec<Item> =
+        (0..).zip(names).map(|(index, name)| Item { name: name.map(str::to_owned), ..item(index) }).collect();
+    let own = Configuration { benchmark: "own".to_owned(), ..configuration(0) };
+    let mut manifest = manifest_of(&[own], &items);
+    add_named(&mut manifest, "own");
+    let checkpoint = Checkpoint::create(folder.path()).unwrap();
+    checkpoint.store_items("own", &items).unwrap();
+    let units: Vec<UnitId> = items.iter().map(|item| unit_of(&manifest.configurations[0], item)).collect();
+    let digits = |item: usize| units[item].short();
+    let expected = ["1", "0", digits(2), digits(3), digits(4), "'one pear'"];
+    for (item, expected) in items.iter().zip(expected) {
+        let unit = units[usize::try_from(item.index).unwrap()].short();
+        let argument = item_argument(&manifest.spec, "own", item.index, item.name.as_deref(), unit);
+        assert_eq!(argument, expected);
+        let found = find(&manifest, &checkpoint, argument.trim_matches('\''), |_| true).unwrap();
+        assert_eq!(found.iter().map(|found| found.item.index).collect::<Vec<_>>(), [item.index]);
+    }
+    assert_eq!(first_item(&manifest, &checkpoint), Some(("own".to_owned(), "1".to_owned())));
+    assert_eq!(item_argument(&manifest.spec, "svamp", 3, Some("item-3"), digits(3)), "3");
+}
+
+#[test]
+fn verdicts_follow_the_definition_of_the_metric() {
+    let solved = MetricDefinition::proportion("solved", "");
+    let failed = MetricDefinition { higher_is_better: false, ..solved };
+    let rating = MetricDefinition { kind: MetricKind::BoundedMean { least: 0.0, most: 10.0 }, ..solved };
+    let balance = MetricDefinition { kind: MetricKind::BoundedMean { least: -1.0, most: 1.0 }, ..solved };
+    let both =
+        |metric: &MetricDefinition| [0.0, 1.0].map(|value| verdict("it", Share::once(value), Some(metric)));
+    assert_eq!(both(&solved), ["wrong by it", "correct by it"]);
+    assert_eq!(both(&failed), ["correct by it", "wrong by it"]);
+    for metric in [rating, balance] {
+        assert_eq!(both(&metric), ["0 of 1 by it", "1 of 1 by it"]);
+    }
 }
 
 #[tokio::test]
