@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, header};
 use url::{Host, Url};
 
 /// Hosts that may be visited over HTTP or HTTPS: `host` for all its ports, or `host:port` for one.
@@ -72,6 +74,21 @@ pub fn is_loopback(host: &Host) -> bool {
     }
 }
 
+/// Returns the host that a request to a server names, in lower case, without port and brackets. `None` unless the
+/// request has one valid `Host` header.
+pub fn requested_host(headers: &HeaderMap) -> Option<String> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return None };
+    let authority: Authority = host.to_str().ok()?.parse().ok()?;
+    Some(authority.host().trim_matches(['[', ']']).to_ascii_lowercase())
+}
+
+/// Whether a [requested host](requested_host) is this machine: a loopback address or `localhost`. Other names are not
+/// resolved, because a page of another site may choose what its name resolves to (DNS rebinding).
+pub fn is_loopback_host(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,5 +102,21 @@ mod tests {
         for url in ["https://127.0.0.1/", "http://models.example/", "https://models.example/"] {
             assert!(!bypasses(url), "{url}");
         }
+    }
+
+    #[test]
+    fn requests_for_this_machine_name_a_loopback_host() {
+        let with = |host: &str| HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]);
+        let is_own = |host: &str| requested_host(&with(host)).is_some_and(|host| is_loopback_host(&host));
+        for host in ["localhost", "LocalHost:80", "127.9.9.9", "[::1]:8000", "[::ffff:127.0.0.1]"] {
+            assert!(is_own(host), "{host}");
+        }
+        for host in ["evil.example:8000", "127.0.0.1.evil.example", "localhost.", "10.0.0.7", "", "[::1"] {
+            assert!(!is_own(host), "{host}");
+        }
+        assert_eq!(requested_host(&with("Evil.Example:8000")).as_deref(), Some("evil.example"));
+        let mut twice = with("localhost");
+        twice.append(header::HOST, "evil.example".parse().unwrap());
+        assert_eq!((requested_host(&twice), requested_host(&HeaderMap::new())), (None, None));
     }
 }

@@ -21,7 +21,7 @@ pub use access::{AccessPolicy, AccessRefusal};
 pub use api_key::ApiKey;
 pub use client::{HttpClient, HttpSettings, RedirectRule};
 pub use download::{DownloadError, DownloadHash, HttpDownload, sha256_of_file};
-pub use hosts::{AllowedHosts, host_and_port, is_loopback, is_private};
+pub use hosts::{AllowedHosts, host_and_port, is_loopback, is_loopback_host, is_private, requested_host};
 pub use key::ServerKey;
 pub use limiter::{ConcurrencyBounds, LimiterSummary, ServerLoad};
 pub use message::{HttpError, HttpRequest, HttpResponse};

@@ -5,6 +5,7 @@
 //! mixed, and workers use the recorded one.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use lumos_engine::{
@@ -31,10 +32,11 @@ impl InProcessModel {
     /// Loads a model with the backend of the settings. Blocks while weights are read and converted.
     ///
     /// # Errors
-    /// As [`Engine::load`], [`LoadError::UnsupportedByBackend`] for models that candle-transformers does not compute
-    /// like transformers, and [`LoadError::InvalidOption`] in builds without candle-transformers.
+    /// As [`Engine::load`], and [`LoadError::UnsupportedByBackend`] for models that candle-transformers does not compute
+    /// like transformers. In builds without candle-transformers, also [`LoadError::InvalidOption`] if that backend is
+    /// requested, and [`LoadError::UnsupportedByBackend`] if the model needs it.
     pub fn load(source: ModelSource, settings: &EngineSettings) -> Result<Self, LoadError> {
-        match resolved(settings.backend, &source) {
+        match resolved(settings.backend, &source)? {
             BackendChoice::Auto | BackendChoice::Native => {
                 Engine::load(source, settings.options()).map(Self::Native)
             }
@@ -109,18 +111,22 @@ impl InProcessModel {
 
 /// Selects the backend of a model: never [`BackendChoice::Auto`]. Warns once per architecture if candle-transformers
 /// is selected automatically. Reads the configuration of a folder.
-pub(crate) fn resolved(choice: BackendChoice, source: &ModelSource) -> BackendChoice {
+///
+/// # Errors
+/// [`LoadError::UnsupportedByBackend`] in builds without candle-transformers, for architectures that the engine does not
+/// support.
+pub(crate) fn resolved(choice: BackendChoice, source: &ModelSource) -> Result<BackendChoice, LoadError> {
     if choice != BackendChoice::Auto {
-        return choice;
+        return Ok(choice);
     }
     // Other errors are reported when the model is loaded.
-    if let Err(LoadError::UnsupportedFamily { architecture, .. }) = source.check_family()
-        && has(&architecture)
+    if let Err(LoadError::UnsupportedFamily { file, architecture, .. }) = source.check_family()
+        && has(&architecture, &file)?
     {
         warn_once(&architecture);
-        return BackendChoice::CandleTransformers;
+        return Ok(BackendChoice::CandleTransformers);
     }
-    BackendChoice::Native
+    Ok(BackendChoice::Native)
 }
 
 /// The memory that a model needs with a backend.
@@ -128,7 +134,7 @@ pub(crate) fn resolved(choice: BackendChoice, source: &ModelSource) -> BackendCh
 /// # Errors
 /// As [`InProcessModel::load`], except errors of reading weights.
 pub(crate) fn footprint(source: &ModelSource, settings: &EngineSettings) -> Result<Footprint, LoadError> {
-    match resolved(settings.backend, source) {
+    match resolved(settings.backend, source)? {
         BackendChoice::Auto | BackendChoice::Native => Footprint::of(source, &settings.options()),
         #[cfg(feature = "candle-transformers")]
         BackendChoice::CandleTransformers => candle_transformers::footprint(source),
@@ -137,23 +143,31 @@ pub(crate) fn footprint(source: &ModelSource, settings: &EngineSettings) -> Resu
     }
 }
 
+/// Whether candle-transformers has the architecture that a configuration file names.
 #[cfg(feature = "candle-transformers")]
-fn has(architecture: &str) -> bool {
-    candle_transformers::has(architecture)
+fn has(architecture: &str, _: &Path) -> Result<bool, LoadError> {
+    Ok(candle_transformers::has(architecture))
 }
 
+/// Returns an error: this build does not contain the list of architectures.
 #[cfg(not(feature = "candle-transformers"))]
-fn has(_: &str) -> bool {
-    false
+fn has(architecture: &str, file: &Path) -> Result<bool, LoadError> {
+    Err(LoadError::UnsupportedByBackend {
+        file: file.to_owned(),
+        reason: format!(
+            "the engine does not support `{architecture}`, and this program was built without \
+             `candle-transformers`"
+        ),
+        hint:
+            "build it with `--features candle-transformers`, which may support it, or serve the model with \
+               another program and pass openai-chat:<model>@<base url>"
+                .to_owned(),
+    })
 }
 
 #[cfg(not(feature = "candle-transformers"))]
 fn missing() -> LoadError {
-    LoadError::InvalidOption {
-        reason: "this program was built without `candle-transformers`; hint: build it with `--features \
-                 candle-transformers`"
-            .to_owned(),
-    }
+    LoadError::InvalidOption { reason: crate::settings::REFERENCE_MISSING.to_owned() }
 }
 
 fn warn_once(architecture: &str) {

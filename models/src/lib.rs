@@ -66,6 +66,10 @@ pub mod fuzzing {
 }
 
 /// A backend that completes requests: an engine in this process, a server, or a script.
+///
+/// It sets the limits of its requests and replies itself. A request that never returns ends only with `--time-limit`, or
+/// on a worker with `--stall-limit`. Replies are recorded in full: on a queue, a record of more than 64 MiB becomes a
+/// fault.
 #[async_trait]
 pub trait ModelBackend: Send + Sync {
     /// Completes one request. Dropping the future cancels it.
@@ -78,10 +82,12 @@ pub trait ModelBackend: Send + Sync {
 /// Errors of a completion.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// The request can never succeed, for example because its prompt exceeds the model's context.
+    /// The request can never succeed, for example because its prompt exceeds the model's context. The episode continues
+    /// with an empty reply and is scored, so return it only for prompts that the agent has caused.
     #[error("refused: {0}")]
     Refused(String),
-    /// The backend failed. The same request may succeed later.
+    /// The backend failed: no connection, a timeout, an invalid response. The episode ends with a fault, which is retried
+    /// and never scored.
     #[error("{0}")]
     Failed(String),
 }

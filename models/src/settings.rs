@@ -141,22 +141,31 @@ const REFERENCE_VERSION: Option<&str> = Some("0.11.1");
 #[cfg(not(feature = "candle-transformers"))]
 const REFERENCE_VERSION: Option<&str> = None;
 
+/// The error of a program without candle-transformers.
+pub(super) const REFERENCE_MISSING: &str = concat!(
+    "this program was built without `candle-transformers`; ",
+    "hint: build it with `--features candle-transformers`",
+);
+
 impl EngineSettings {
     /// Returns what a model's results depend on besides its files, as recorded in its identity:
     /// `f32+full-rotary`, `f16+full-rotary+cuda`, or `f32+candle-transformers-0.11.1`. The backend must be resolved. `newline_is_unique`: whether
     /// lines end at a single token of the vocabulary.
-    pub(super) fn computed_in(&self, newline_is_unique: bool) -> String {
+    ///
+    /// # Errors
+    /// If this program was built without the backend. The error is a message.
+    pub(super) fn computed_in(&self, newline_is_unique: bool) -> Result<String, &'static str> {
         let line_ends = if newline_is_unique { "" } else { NEWLINE_TEXT };
         let gpu = if self.is_on_gpu() { GPU } else { "" };
-        match self.backend {
+        Ok(match self.backend {
             BackendChoice::Auto | BackendChoice::Native => {
                 format!("{}{FULL_ROTARY}{gpu}{line_ends}", self.dtype)
             }
             BackendChoice::CandleTransformers => {
-                let version = REFERENCE_VERSION.unwrap_or("none");
+                let version = REFERENCE_VERSION.ok_or(REFERENCE_MISSING)?;
                 format!("{}{CANDLE_TRANSFORMERS}{version}{gpu}{line_ends}", self.dtype)
             }
-        }
+        })
     }
 
     /// Whether a GPU computes.
@@ -253,18 +262,18 @@ mod tests {
             let plain = EngineSettings { speculation: Speculation::Off, ..settings };
             assert_eq!(settings.computed_in(true), plain.computed_in(true));
             for is_unique in [true, false] {
-                let recorded = settings.computed_in(is_unique);
+                let recorded = settings.computed_in(is_unique).unwrap();
                 let read = EngineSettings::default().computing_in(Some(&recorded)).unwrap();
                 assert_eq!((read.dtype, read.backend), (dtype, BackendChoice::Native));
                 assert!(EngineSettings::check_line_ends(Some(&recorded), is_unique).is_ok());
                 assert!(EngineSettings::check_line_ends(Some(&recorded), !is_unique).is_err());
             }
         }
-        assert_eq!(EngineSettings::default().computed_in(true), "f32+full-rotary");
+        assert_eq!(EngineSettings::default().computed_in(true).unwrap(), "f32+full-rotary");
         let gpu = EngineSettings { device: Device::Cuda(1), dtype: DType::F16, ..EngineSettings::default() };
-        assert_eq!(gpu.computed_in(true), "f16+full-rotary+cuda");
-        assert_eq!(gpu.computed_in(false), "f16+full-rotary+cuda+newline-text");
-        assert_eq!(EngineSettings::default().computed_in(false), "f32+full-rotary+newline-text");
+        assert_eq!(gpu.computed_in(true).unwrap(), "f16+full-rotary+cuda");
+        assert_eq!(gpu.computed_in(false).unwrap(), "f16+full-rotary+cuda+newline-text");
+        assert_eq!(EngineSettings::default().computed_in(false).unwrap(), "f32+full-rotary+newline-text");
     }
 
     #[test]
@@ -283,7 +292,7 @@ mod tests {
         let on = |device| EngineSettings { device, ..EngineSettings::default() };
         let (cpu, gpu) = (on(Device::Cpu), on(Device::Cuda(0)));
         for is_unique in [true, false] {
-            let (on_cpu, on_gpu) = (cpu.computed_in(is_unique), gpu.computed_in(is_unique));
+            let [on_cpu, on_gpu] = [cpu, gpu].map(|settings| settings.computed_in(is_unique).unwrap());
             assert_ne!(on_cpu, on_gpu);
             assert!(on(Device::Cuda(3)).computing_in(Some(&on_gpu)).is_ok());
             let refused = gpu.computing_in(Some(&on_cpu)).unwrap_err();
@@ -298,14 +307,14 @@ mod tests {
     fn backends_have_different_identities_whatever_the_own_setting_is() {
         let reference =
             EngineSettings { backend: BackendChoice::CandleTransformers, ..EngineSettings::default() };
-        assert_eq!(reference.computed_in(true), "f32+candle-transformers-0.11.1");
-        assert_eq!(reference.computed_in(false), "f32+candle-transformers-0.11.1+newline-text");
+        assert_eq!(reference.computed_in(true).unwrap(), "f32+candle-transformers-0.11.1");
+        assert_eq!(reference.computed_in(false).unwrap(), "f32+candle-transformers-0.11.1+newline-text");
         let package = "name = \"candle-transformers\"\nversion = \"0.11.1\"\n";
         let lock = include_str!("../../Cargo.lock");
         assert!(lock.contains(package), "the identity of results names another version of the crate");
         let native = EngineSettings { backend: BackendChoice::Native, ..EngineSettings::default() };
         for is_unique in [true, false] {
-            let recorded = reference.computed_in(is_unique);
+            let recorded = reference.computed_in(is_unique).unwrap();
             let read = native.computing_in(Some(&recorded)).unwrap();
             assert_eq!((read.dtype, read.backend), (DType::F32, BackendChoice::CandleTransformers));
             assert!(EngineSettings::check_line_ends(Some(&recorded), is_unique).is_ok());

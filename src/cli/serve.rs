@@ -116,7 +116,8 @@ pub(crate) struct ServeModelArgs {
     pub(crate) models: Vec<String>,
     /// Listen on this address; port 0 selects a free one
     ///
-    /// If LUMOS_API_KEY is set, clients must send that key.
+    /// If LUMOS_API_KEY is set, clients must send that key. Without a key, a server on a loopback address accepts
+    /// `localhost` and loopback addresses only as the host of a request.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8000", env = "LUMOS_LISTEN")]
     pub(crate) listen: SocketAddr,
     #[command(flatten)]

@@ -77,16 +77,22 @@ impl ModelRegistry {
         if let ModelName::BuiltinTiny = self.permitted(&planned.name)?
             && let Some(files) = builtin_with(&planned.content)
         {
-            return Ok(self.identified_builtin(&planned.name, role, files));
+            return self.identified_builtin(&planned.name, role, files);
         }
         self.identify(&planned.name, role, formulation)
     }
 
-    fn identified_builtin(&self, name: &str, role: Role, files: &ModelFiles) -> Identified {
+    fn identified_builtin(
+        &self,
+        name: &str,
+        role: Role,
+        files: &ModelFiles,
+    ) -> Result<Identified, IdentifyError> {
         let files = builtin_listed(files);
-        let dtype = Some(self.settings.engine_of(role).computed_in(true));
+        let computed_in = self.settings.engine_of(role).computed_in(true);
+        let dtype = Some(computed_in.map_err(|message| IdentifyError::unusable(name, message))?);
         let identity = ModelIdentity { name: name.to_owned(), content: files::identity(&files), dtype };
-        Identified { identity, files }
+        Ok(Identified { identity, files })
     }
 
     /// Returns the identity of the model that a name means for a role in a domain: the hashes of the files that would
@@ -114,7 +120,7 @@ impl ModelRegistry {
             ModelName::BuiltinTiny => {
                 let files =
                     builtin_files(domain, role, formulation).ok_or_else(|| unsupported(name, role))?;
-                return Ok(self.identified_builtin(name, role, files));
+                return self.identified_builtin(name, role, files);
             }
             ModelName::Candle(path) => self.located(name, &path, engine, &mut known_as)?,
             ModelName::Lumos(pair) => {
@@ -211,11 +217,14 @@ impl ModelRegistry {
         }
         // Read before the files are hashed, so that a change in the meantime is noticed later.
         let stamp = FileStamp::of(&located.source);
-        let backend = in_process::resolved(engine.backend, &located.source);
+        let backend = in_process::resolved(engine.backend, &located.source)
+            .map_err(|error| IdentifyError::unusable(name, error))?;
         // A model without a valid tokenizer fails when it is loaded.
         let is_unique =
             Tokenizer::of(&located.source).map_or(true, |tokenizer| tokenizer.newline_is_unique());
-        let computed_in = EngineSettings { backend, ..engine }.computed_in(is_unique);
+        let computed_in = EngineSettings { backend, ..engine }
+            .computed_in(is_unique)
+            .map_err(|message| IdentifyError::unusable(name, message))?;
         let files = files_of(name, located.source)?;
         self.verified.record(files::identity(&files), stamp.ok());
         Ok((files, Some(computed_in)))
@@ -295,4 +304,36 @@ fn unsupported(name: &str, role: Role) -> IdentifyError {
 
 fn unreadable(name: &str, path: &Path, source: io::Error) -> IdentifyError {
     IdentifyError::Unreadable { name: name.to_owned(), path: path.to_owned(), source }
+}
+
+#[cfg(all(test, not(feature = "candle-transformers")))]
+mod tests {
+    use lumos_tasks::BackendChoice;
+
+    use super::*;
+    use crate::in_process::InProcessModel;
+    use crate::settings::ModelsSettings;
+
+    /// Such identities would be rejected by every worker.
+    #[test]
+    fn models_that_need_the_missing_backend_are_not_identified() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = r#"{ "architectures": ["GemmaForCausalLM"] }"#;
+        std::fs::write(folder.path().join("config.json"), config).unwrap();
+        let folder_name = format!("candle:{}", folder.path().display());
+        let on = |backend| EngineSettings { backend, ..EngineSettings::default() };
+        for (backend, name) in [
+            (BackendChoice::CandleTransformers, "builtin:tiny"),
+            (BackendChoice::CandleTransformers, &*folder_name),
+            (BackendChoice::Auto, &*folder_name),
+        ] {
+            let models = ModelRegistry::new(ModelsSettings::from(on(backend)));
+            let error = models.identify(name, Role::Planner, Formulation::Iterative).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("model {name}: ")), "{error}");
+            assert!(error.contains("build it with `--features candle-transformers`"), "{error}");
+        }
+        let source = ModelSource::Folder(folder.path().to_owned());
+        let error = InProcessModel::load(source, &on(BackendChoice::Auto)).unwrap_err().to_string();
+        assert!(error.contains("GemmaForCausalLM") && error.contains("candle-transformers"), "{error}");
+    }
 }

@@ -25,7 +25,7 @@ use super::flow::Flow;
 use super::options::Options;
 use super::reply::{Heading, Interface};
 use super::served::ServedModel;
-use super::settings::{ServeSettings, check};
+use super::settings::{ServeSettings, check, check_host};
 
 /// Factor of the body limit up to which a too large body is read and discarded, because clients send the
 /// whole body before they read the response.
@@ -52,6 +52,7 @@ type App = State<Arc<Shared>>;
 /// Creates the router.
 pub(super) fn routes(shared: Arc<Shared>) -> Router {
     let with_key = middleware::from_fn_with_state(Arc::clone(&shared), authenticate);
+    let for_this_machine = middleware::from_fn_with_state(Arc::clone(&shared), reject_foreign_hosts);
     Router::new()
         .route("/v1/models", get(models))
         .route("/v1/models/{*id}", get(model))
@@ -63,7 +64,17 @@ pub(super) fn routes(shared: Arc<Shared>) -> Router {
         .method_not_allowed_fallback(no_such_path)
         // Bodies are read and limited by `Shared::receive`.
         .layer(DefaultBodyLimit::disable())
+        .layer(for_this_machine)
         .with_state(shared)
+}
+
+async fn reject_foreign_hosts(State(shared): App, request: Request, next: Next) -> Response {
+    if shared.settings.loopback_hosts_only
+        && let Err(error) = check_host(request.headers())
+    {
+        return error.into_response();
+    }
+    next.run(request).await
 }
 
 async fn authenticate(State(shared): App, request: Request, next: Next) -> Response {
@@ -174,7 +185,8 @@ impl Shared {
     async fn receive(&self, headers: &HeaderMap, body: Body) -> Result<Received, ApiError> {
         let kind =
             headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        // Web pages of other origins cannot send this type without a CORS preflight.
+        // Web pages of other origins cannot send this type without a CORS preflight. A page whose host name
+        // resolves to this machine has the same origin; `check_host` rejects it.
         if kind.split(';').next().map(str::trim) != Some("application/json") {
             let message = "The request must have `Content-Type: application/json`";
             return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));

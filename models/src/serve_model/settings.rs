@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use axum::http::{HeaderMap, StatusCode};
-use lumos_http::{ApiKey, HttpLimits};
+use axum::http::{HeaderMap, StatusCode, header};
+use lumos_http::{ApiKey, HttpLimits, is_loopback_host, requested_host};
 
 use super::error::ApiError;
 
@@ -12,6 +12,10 @@ use super::error::ApiError;
 pub struct ServeSettings {
     /// The API key that clients must send; without one, all clients are accepted.
     pub key: Option<ApiKey>,
+    /// Whether requests are rejected whose `Host` is neither `localhost` nor a loopback address. Set this for a
+    /// server that listens on loopback without a key: otherwise a web page can use it through a host name that
+    /// resolves to this machine (DNS rebinding).
+    pub loopback_hosts_only: bool,
     /// Limits on connections and headers.
     pub http: HttpLimits,
     /// Maximum size of a request body in bytes.
@@ -36,6 +40,7 @@ impl Default for ServeSettings {
     fn default() -> Self {
         Self {
             key: None,
+            loopback_hosts_only: false,
             http: HttpLimits::default(),
             max_body: 2 << 20,
             bodies: 32 << 20,
@@ -58,10 +63,19 @@ pub(super) fn check(key: &ApiKey, headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
+/// Checks that a request is for this machine. One without `Host` is accepted, because browsers always send it.
+pub(super) fn check_host(headers: &HeaderMap) -> Result<(), ApiError> {
+    let is_own = requested_host(headers).is_some_and(|host| is_loopback_host(&host));
+    if is_own || !headers.contains_key(header::HOST) {
+        return Ok(());
+    }
+    let message = "Unknown host: without an API key, the server accepts only `localhost` and loopback \
+                   addresses as `Host`. Set LUMOS_API_KEY on the server to accept other hosts";
+    Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, "unknown_host", message))
+}
+
 #[cfg(test)]
 mod tests {
-    use axum::http::header;
-
     use super::*;
 
     #[test]

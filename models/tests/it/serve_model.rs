@@ -308,6 +308,34 @@ async fn models_are_listed_and_the_key_is_asked_for() {
     assert_eq!(health.status(), StatusCode::OK);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn other_host_names_are_refused_without_a_key_on_loopback() {
+    let server = start(ServeSettings { loopback_hosts_only: true, ..ServeSettings::default() }).await;
+    let port = server.url.trim_end_matches("/v1").rsplit(':').next().unwrap();
+    let body = json!({"model": "tiny-planner", "prompt": PROMPT, "max_tokens": 1}).to_string();
+    let own = [format!("127.0.0.1:{port}"), format!("[::1]:{port}"), "LOCALHOST".to_owned()];
+    // Requests without `Host` are accepted.
+    let own = own.map(|host| format!("host: {host}\r\n")).into_iter().chain([String::new()]);
+    for host in own {
+        let said = exchange(&server, "POST /v1/completions", &host, &body).await;
+        assert!(said.starts_with("HTTP/1.1 200"), "{host}: {said}");
+    }
+    let evil = "host: evil.example:8000\r\n";
+    for host in [evil, "host: 127.0.0.1.evil.example\r\n", "host: localhost\r\nhost: evil.example\r\n"] {
+        let said = exchange(&server, "POST /v1/completions", host, &body).await;
+        assert!(said.starts_with("HTTP/1.1 421") && said.contains("LUMOS_API_KEY"), "{host}: {said}");
+        assert!(said.contains("unknown_host") && said.contains("invalid_request_error"), "{said}");
+    }
+    for heading in ["GET /v1/models", "GET /health", "GET /", "PUT /v1/models"] {
+        let said = exchange(&server, heading, evil, "").await;
+        assert!(said.starts_with("HTTP/1.1 421"), "{heading}: {said}");
+    }
+    // With a key, all hosts are accepted.
+    let server = start(ServeSettings { key: Some(ApiKey::new(KEY)), ..ServeSettings::default() }).await;
+    let get = Client::new().get(format!("{}/models", server.url)).header("host", "evil.example:8000");
+    assert_eq!(get.bearer_auth(KEY).send().await.unwrap().status(), StatusCode::OK);
+}
+
 /// A request whose reply fills the context.
 fn long() -> Value {
     json!({"model": "tiny-planner", "prompt": PROMPT, "max_tokens": 900, "ignore_eos": true, "stream": true})
@@ -369,6 +397,16 @@ async fn rest(mut stream: TcpStream) -> String {
     // A connection that is reset is also closed.
     let _ = closed.await.expect("the server did not close the connection");
     String::from_utf8_lossy(&said).into_owned()
+}
+
+/// Sends a request with a JSON body and these `Host` headers. Returns the response.
+async fn exchange(server: &Server, heading: &str, hosts: &str, body: &str) -> String {
+    let length = body.len();
+    let sent = format!(
+        "{heading} HTTP/1.1\r\n{hosts}content-type: application/json\r\nconnection: close\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    );
+    rest(connection(server, &sent).await).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,7 +42,8 @@ pub(crate) async fn models(arguments: &ServeModelArgs, quiet: bool) -> CommandRe
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| Failure::input(format!("cannot listen on {address}: {error}")))?;
-    if key.is_none() && !address.ip().is_loopback() {
+    let loopback_hosts_only = key.is_none() && address.ip().to_canonical().is_loopback();
+    if key.is_none() && !loopback_hosts_only {
         tracing::warn!(
             "no API key is set: anyone who can reach {address} can use the models; set {KEY} to require a key"
         );
@@ -67,7 +68,7 @@ pub(crate) async fn models(arguments: &ServeModelArgs, quiet: bool) -> CommandRe
         }
         write_line(format_args!("listening on http://{}/v1; press Ctrl-C to stop", listener.local_addr()?));
     }
-    let serve_settings = ServeSettings { key, ..ServeSettings::default() };
+    let serve_settings = ServeSettings { key, loopback_hosts_only, ..ServeSettings::default() };
     let (drain, stop) = (interrupts.drain.child_token(), interrupts.stop.child_token());
     let serving = serve_models(listener, models, serve_settings, drain.clone(), stop.clone());
     tokio::pin!(serving);

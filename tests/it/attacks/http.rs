@@ -37,9 +37,14 @@ impl Attacked {
     /// Sends a request over a new connection. Returns status and headers, or an empty text if the server
     /// closed the connection.
     fn send(&self, method: &str, path: &str, kind: &str, body: &str) -> String {
+        self.send_as("localhost", method, path, kind, body)
+    }
+
+    /// Sends a request with a `Host` header.
+    fn send_as(&self, host: &str, method: &str, path: &str, kind: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let heading = format!(
-            "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         // The server may respond and close before it has read the whole request.
@@ -123,6 +128,17 @@ fn v05_long_prompts_to_serve_model() {
         line("V5", &tried, &format!("refused; {} MiB", server.peak()));
     }
     assert_eq!(server.ask(completions, &completion("\"How many?\"")), "200", "the server responds");
+}
+
+#[test]
+fn pages_whose_name_resolves_to_this_machine_cannot_use_models() {
+    let server = Attacked::model();
+    for (host, expected) in [("evil.example:8000", "421"), (server.address.as_str(), "200")] {
+        let body = completion("\"How many?\"");
+        let answer = server.send_as(host, "POST", "/v1/completions", "application/json", &body);
+        assert_eq!(status(&answer), expected, "{host}");
+        assert_eq!(status(&server.send_as(host, "GET", "/v1/models", "text/plain", "")), expected, "{host}");
+    }
 }
 
 #[test]
