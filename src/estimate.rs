@@ -6,6 +6,7 @@
 //! [`fit`] evaluates every [`MemoryOption`] for measured rates and returns a [`Fitting`] with the recommended one.
 
 use lumos_engine::bench::{BenchCell, BenchReport};
+use lumos_engine::{DeviceName, LoadOptions};
 use lumos_models::{Arrangement, Need, arrange};
 use lumos_tasks::{Formulation, Swap};
 use serde::Serialize;
@@ -89,6 +90,27 @@ pub(crate) fn nearest(report: &BenchReport, batch_size: Option<usize>) -> Option
         .or_else(|| cells().min_by_key(|cell| cell.batch_size))
 }
 
+/// If a batch is more than this many times as large as the measured one, a warning is logged.
+const MOST_TIMES_MEASURED: usize = 4;
+
+/// Returns the number of sequences that a run may compute together, if it is so far above the measured batch size that the
+/// run takes less time than estimated. The number is `concurrency`, or that of sequences with `longest` tokens that
+/// fit in memory in addition to the weights and the buffers of one model.
+pub(crate) fn far_larger_batch(
+    report: &BenchReport,
+    cell: &BenchCell,
+    concurrency: usize,
+    memory: Option<u64>,
+    buffer_bytes: u64,
+    longest: u32,
+) -> Option<usize> {
+    let bytes = u64::from(longest).saturating_mul(report.cache_bytes_per_token).max(1);
+    let taken = report.weight_bytes.saturating_add(buffer_bytes);
+    let room = memory.map_or(u64::MAX, |memory| memory.saturating_sub(taken) / bytes);
+    let batch_size = usize::try_from(room).map_or(concurrency, |room| room.min(concurrency));
+    (batch_size > cell.batch_size.saturating_mul(MOST_TIMES_MEASURED)).then_some(batch_size)
+}
+
 /// Estimates time and memory for a number of items from measured rates of the engine. Prefill and decode alternate
 /// on the same processor, so their times are added. The time of the harness and of tools is not included.
 pub(crate) fn predict(
@@ -107,6 +129,15 @@ pub(crate) fn predict(
             * cell.batch_size as u64
             * u64::from(tokens.longest)
             * report.cache_bytes_per_token,
+    }
+}
+
+/// Returns the size of a model's buffers in bytes: on a GPU that of the report, if it has one; on the CPU that of the
+/// logits of drafts. The device of `options` must be resolved.
+pub(crate) fn buffer_bytes(report: &BenchReport, options: &LoadOptions) -> Option<u64> {
+    match options.device {
+        DeviceName::Cuda(_) => report.gpu_buffer_bytes,
+        DeviceName::Auto | DeviceName::Cpu => Some(options.draft_logit_bytes(report.model.vocabulary)),
     }
 }
 
@@ -175,8 +206,10 @@ pub(crate) struct Candidate {
 pub(crate) struct Use {
     /// Number of models that share the memory, all of the same size.
     pub(crate) models: u64,
-    /// Size of a model's buffers in bytes: the logits of drafts.
+    /// Size of a model's buffers in bytes, as returned by [`buffer_bytes`].
     pub(crate) buffer_bytes: u64,
+    /// Whether the memory is that of a GPU.
+    pub(crate) on_gpu: bool,
     /// Memory in bytes.
     pub(crate) memory: u64,
     /// Number of times that each model is loaded during the run.
@@ -187,7 +220,7 @@ pub(crate) struct Use {
     pub(crate) seconds: f64,
 }
 
-/// All options and the recommended one.
+/// The evaluated options and the recommended one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Fitting {
     /// Memory in bytes.
@@ -196,7 +229,7 @@ pub(crate) struct Fitting {
     pub(crate) context_length: usize,
     /// Bytes loaded per second.
     pub(crate) load_rate: u64,
-    /// All options.
+    /// The evaluated options.
     pub(crate) candidates: Vec<Candidate>,
     /// The best option that fits; `None` if none fits.
     pub(crate) recommended: Option<MemoryOption>,
@@ -210,7 +243,7 @@ pub(crate) fn cycles(rounds: f64, longest: u32, concurrency: usize) -> u64 {
     (cycles as u64).max(u64::from(longest))
 }
 
-/// Evaluates every option.
+/// Evaluates every option that the device and the number of models allow.
 pub(crate) fn fit(report: &BenchReport, case: Use) -> Fitting {
     let context_length = report.model.context_length;
     let cache_bytes = report.cache_bytes_per_token.saturating_mul(context_length as u64);
@@ -239,9 +272,13 @@ pub(crate) fn fit(report: &BenchReport, case: Use) -> Fitting {
                 .map(|loads| loads as f64 * weight_bytes as f64 / case.load_rate.max(1) as f64),
         }
     };
-    // A single model does not take turns.
-    let options =
-        MemoryOption::ALL.into_iter().filter(|option| *option != MemoryOption::InPhases || case.models > 1);
+    let options = MemoryOption::ALL.into_iter().filter(|option| match option {
+        MemoryOption::Together => true,
+        // A single model does not take turns.
+        MemoryOption::InPhases => case.models > 1,
+        // On a GPU, weights in blocks are widened when they are loaded.
+        MemoryOption::Q8_0 | MemoryOption::Q4K => !case.on_gpu,
+    });
     let candidates: Vec<Candidate> = options.map(candidate).collect();
     let recommended = recommend(&candidates, case.seconds);
     Fitting { memory: case.memory, context_length, load_rate: case.load_rate, candidates, recommended }
@@ -263,6 +300,8 @@ fn recommend(candidates: &[Candidate], seconds: f64) -> Option<MemoryOption> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lumos_models::EngineSettings;
+    use lumos_tasks::Device;
     use serde_json::json;
 
     fn report() -> BenchReport {
@@ -293,6 +332,19 @@ mod tests {
         assert_eq!(size(None), Some((8, true)));
         assert_eq!(size(Some(7)), Some((1, true)));
         assert_eq!(size(Some(0)), Some((1, true)));
+    }
+
+    #[test]
+    fn a_batch_of_more_than_four_times_the_measured_size_is_far_larger() {
+        let report = report();
+        let cell = nearest(&report, None).unwrap();
+        let far = |concurrency, memory| far_larger_batch(&report, cell, concurrency, memory, 0, 50);
+        assert_eq!((far(32, None), far(33, None)), (None, Some(33)));
+        // Each sequence needs 150 bytes in addition to 1000 bytes of weights.
+        assert_eq!((far(256, Some(4000)), far(256, Some(7000)), far(256, Some(500))), (None, Some(40), None));
+        // Buffers take the room of seven or eight sequences.
+        let with = |buffer_bytes| far_larger_batch(&report, cell, 256, Some(7000), buffer_bytes, 50);
+        assert_eq!((with(1050), with(1200)), (Some(33), None));
     }
 
     #[test]
@@ -340,7 +392,7 @@ mod tests {
     fn pair(memory: u64, seconds: f64) -> Use {
         // GSM8K: 1,319 items with 3.35 rounds on average and 8 at most; 256 concurrent episodes.
         let cycles = cycles(1319.0 * 3.35, 8, 256);
-        Use { models: 2, buffer_bytes: 0, memory, cycles, load_rate: 500_000_000, seconds }
+        Use { models: 2, buffer_bytes: 0, on_gpu: false, memory, cycles, load_rate: 500_000_000, seconds }
     }
 
     fn fits(fitting: &Fitting) -> Vec<(MemoryOption, bool, u64)> {
@@ -382,6 +434,17 @@ mod tests {
     }
 
     #[test]
+    fn quantized_weights_are_not_suggested_for_a_gpu() {
+        let case = |on_gpu, memory| fit(&seven_billion(), Use { on_gpu, ..pair(memory, 600.0) });
+        let fitting = case(true, 24_000_000_000);
+        let options: Vec<_> = fitting.candidates.iter().map(|one| one.option).collect();
+        assert_eq!(options, [MemoryOption::Together, MemoryOption::InPhases]);
+        assert_eq!(fitting.recommended, Some(MemoryOption::InPhases));
+        assert_eq!(case(true, 17_000_000_000).recommended, None);
+        assert_eq!(case(false, 17_000_000_000).recommended, Some(MemoryOption::Q4K));
+    }
+
+    #[test]
     fn every_loaded_model_needs_its_buffers() {
         let case = |buffer_bytes| Use { buffer_bytes, ..pair(40_000_000_000, 600.0) };
         let (without, with) = (fit(&seven_billion(), case(0)), fit(&seven_billion(), case(1000)));
@@ -391,6 +454,21 @@ mod tests {
         let memory = without.candidates[0].bytes;
         let exact = |buffer_bytes| fit(&seven_billion(), Use { memory, ..case(buffer_bytes) });
         assert!(exact(0).candidates[0].fits && !exact(1).candidates[0].fits);
+    }
+
+    #[test]
+    fn buffers_of_a_gpu_are_those_of_the_report() {
+        let earlier = seven_billion();
+        let report = BenchReport { gpu_buffer_bytes: Some(1_700_000_000), ..earlier.clone() };
+        let bytes = |report: &BenchReport, device| {
+            buffer_bytes(report, &EngineSettings { device, ..EngineSettings::default() }.options())
+        };
+        assert_eq!(bytes(&report, Device::Cuda(0)), Some(1_700_000_000));
+        assert_eq!(bytes(&earlier, Device::Cuda(0)), None);
+        // 512 rows of logits.
+        for report in [&report, &earlier] {
+            assert_eq!(bytes(report, Device::Cpu), Some(512 * 32_000 * 4));
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ use lumos_tools::sessions::catalogue::ShopFiles;
 
 use crate::cli::{ModelArgs, RunArgs};
 use crate::exit::Failure;
+use crate::writable::not_utf8;
 
 pub(crate) use compute::{
     Computes, builtin_domain, concurrency, concurrency_of, engine, fixed, model_source, models_of, placement,
@@ -52,12 +53,30 @@ pub(crate) fn resolve(arguments: &RunArgs) -> Result<ResolvedSpec, Failure> {
         over.browser = Some(parse::<BrowserName>(name)?.to_string());
     }
     let mut spec = with_model_names(file.merge(over));
+    check_paths(&spec)?;
     // Of the merged layers: the file may set the shop's backend, data and browser.
     let nouns = arguments.models.pos_nouns.as_deref();
     spec.tools = with_nouns(spec.tools, nouns, spec.data.as_deref(), spec.browser.as_deref())?;
     let spec = spec.resolve_with(&files).map_err(Failure::usage)?;
     check_preset_data(&spec)?;
     Ok(spec)
+}
+
+/// Checks that the manifest, which is JSON, can contain the paths of a specification.
+///
+/// # Errors
+/// If one is not UTF-8.
+fn check_paths(spec: &RunSpec) -> Result<(), Failure> {
+    for (path, flag) in [
+        (&spec.output_path, "--output-path (LUMOS_OUTPUT_PATH)"),
+        (&spec.data, "--data (LUMOS_DATA)"),
+        (&spec.exemplars, "--exemplars (LUMOS_EXEMPLARS)"),
+    ] {
+        if let Some(path) = path.as_deref().filter(|path| path.to_str().is_none()) {
+            return Err(not_utf8(path).hint(format!("set another path with {flag}")));
+        }
+    }
+    Ok(())
 }
 
 /// Replaces the paths of task files in a specification by the names of their benchmarks, and returns the files.
@@ -115,6 +134,10 @@ fn task_files_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.to_string_lossy().ends_with(TaskFile::ENDING) {
+            // The manifest contains the path.
+            if path.to_str().is_none() {
+                return Err(not_utf8(&path).hint("rename the file"));
+            }
             paths.push(path);
         }
     }
@@ -349,6 +372,41 @@ pub(crate) fn usual_shop(data: Option<&Path>, browser: Option<&str>) -> Result<S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn paths_that_are_not_utf_8_are_refused() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
+        use clap::Parser;
+
+        use crate::cli::{Cli, Command};
+
+        for flag in ["--output-path", "--data", "--exemplars"] {
+            let words = ["lumos", "run", "--tasks", "svamp", "--model", "builtin:tiny", flag].map(OsStr::new);
+            let cli = Cli::try_parse_from(words.into_iter().chain([OsStr::from_bytes(b"caf\xe9")])).unwrap();
+            let Command::Run(arguments) = cli.command else { panic!("another command") };
+            let failure = resolve(&arguments).unwrap_err();
+            assert_eq!(failure.error.to_string(), "the path `caf\u{fffd}` is not UTF-8");
+            assert!(failure.hint.unwrap().contains(flag));
+        }
+    }
+
+    /// Other systems reject such names.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_task_file_whose_name_is_not_utf_8_is_refused() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(OsStr::from_bytes(b"caf\xe9.toml")), "").unwrap();
+        let failure = task_files_in(folder.path()).unwrap_err();
+        let message = failure.error.to_string();
+        assert!(message.ends_with("caf\u{fffd}.toml` is not UTF-8"), "{message}");
+        assert_eq!(failure.hint.as_deref(), Some("rename the file"));
+    }
 
     #[test]
     fn flags_are_completed_by_the_settings_file() {

@@ -47,8 +47,9 @@ pub(crate) fn width() -> u16 {
     Table::new().width().or_else(set).unwrap_or(USUAL_COLUMNS)
 }
 
-/// Renders a table of at most `width` columns of text, with a final line break.
-pub(crate) fn render(columns: &[Column], rows: &[Vec<String>], width: u16) -> String {
+/// Renders a table of at most `width` columns of text, with a final line break. `all` is the flag or the command that
+/// prints all columns.
+pub(crate) fn render(columns: &[Column], rows: &[Vec<String>], width: u16, all: &str) -> String {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let longest = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(String::as_str);
@@ -89,7 +90,8 @@ pub(crate) fn render(columns: &[Column], rows: &[Vec<String>], width: u16) -> St
     if !left_out.is_empty() {
         left_out.sort_unstable();
         let names: Vec<&str> = left_out.iter().map(|index| columns[*index].header).collect();
-        text.push_str(&format!("(columns omitted: {}; --json prints all)\n", names.join(", ")));
+        let line = format!("(columns omitted: {}; {all} prints all)", names.join(", "));
+        text.push_str(&wrapped(&line, width));
     }
     text
 }
@@ -136,7 +138,7 @@ mod tests {
                 },
             )
         };
-        render(&COLUMNS, &[row("first"), row("gsm8k-iterative-0f3a21")], width)
+        render(&COLUMNS, &[row("first"), row("gsm8k-iterative-0f3a21")], width, "--json")
     }
 
     fn assert_fits(text: &str, width: usize) {
@@ -168,7 +170,7 @@ mod tests {
     fn a_very_long_word_is_broken_and_costs_no_column() {
         let row =
             ["gsm8k-svamp-hotpotqa-strategyqa-mind2web-webshop", "2026-11-22 19:40", "builtin:tiny", "2/2"];
-        let text = render(&COLUMNS, &[row.map(str::to_owned).into()], 80);
+        let text = render(&COLUMNS, &[row.map(str::to_owned).into()], 80, "--json");
         assert_fits(&text, 80);
         assert!(text.contains("created") && !text.contains("no room"), "{text}");
     }
@@ -187,16 +189,19 @@ mod tests {
         assert_eq!(wrapped("한국어 문제", 10), "한국어\n  문제\n");
         let columns = [Column::new("name"), Column::new("model").rank(1)];
         let rows = [vec!["한국어 문제".to_owned(), "한국어문제풀이".to_owned()]];
-        let text = render(&columns, &rows, 24);
+        let text = render(&columns, &rows, 24, "--json");
         assert_fits(&text, 24);
         assert!(text.contains("한국어문제풀이"), "{text}");
-        assert!(render(&columns, &rows, 22).contains("(columns omitted: model;"));
+        let text = render(&columns, &rows, 22, "lumos status --json");
+        assert_fits(&text, 22);
+        let notice = "(columns omitted:\n  model; lumos status\n  --json prints all)\n";
+        assert!(text.ends_with(notice), "{text}");
     }
 
     #[test]
     fn what_must_stay_stays_even_where_it_does_not_fit() {
         let text = table(20);
-        assert!(text.contains("(columns omitted: created, models;"), "{text}");
+        assert!(text.contains("(columns omitted:\n  created, models;\n  --json prints all)"), "{text}");
         assert!(text.contains("name") && text.contains("settled"), "{text}");
     }
 }

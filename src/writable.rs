@@ -45,6 +45,11 @@ pub(crate) fn check_file(file: &Path) -> Result<(), Failure> {
     tempfile::tempfile_in(folder).map(drop).map_err(|error| refused(&bare(error)))
 }
 
+/// Returns the failure for a path that the manifest cannot contain, because it is JSON.
+pub(crate) fn not_utf8(path: &Path) -> Failure {
+    Failure::input(format!("the path `{}` is not UTF-8", path.display()))
+}
+
 /// Returns the folder, or its nearest existing parent.
 fn existing(folder: &Path) -> io::Result<&Path> {
     for above in folder.ancestors().filter(|above| !above.as_os_str().is_empty()) {

@@ -298,8 +298,8 @@ pub(crate) struct EstimateArgs {
     pub(crate) runs: super::RunsArgs,
     /// Show how the models fit into this memory per device, such as 24GB
     ///
-    /// Compares loading them together, in turns, and quantized. Default: the limit in the run's settings, if
-    /// set.
+    /// Compares loading them together, in turns and, on the CPU, quantized. Default: the limit in the run's
+    /// settings, if set.
     #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY")]
     pub(crate) memory: Option<MemorySize>,
     /// Count memory for drafts of the next tokens: off, lookup or auto [default: auto]

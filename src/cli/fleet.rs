@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lumos_coordinator::spec::MemorySize;
 use lumos_tasks::Swap;
+use lumos_tasks::fleet::ShardId;
 
 use super::EngineArgs;
 
@@ -83,7 +84,7 @@ pub(crate) struct FleetArgs {
     ///
     /// Workers take units of a run with a lower number first. Example: --priority 0
     #[arg(long, value_name = "0-9", default_value_t = 5, env = "LUMOS_PRIORITY",
-          value_parser = clap::value_parser!(u8).range(0..=9))]
+          value_parser = clap::value_parser!(u8).range(0..=i64::from(ShardId::LAST_PRIORITY)))]
     pub(crate) priority: u8,
     /// With --queue: requeue units of silent workers after this many seconds
     ///
@@ -226,7 +227,9 @@ pub(crate) struct WatchArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Recorded outcomes are kept: `lumos resume` continues a cancelled run.")]
+#[command(
+    after_help = "Recorded outcomes are kept: `lumos resume` with the same --queue continues a cancelled run."
+)]
 pub(crate) struct CancelArgs {
     /// Select the run: its name, its token or its folder
     pub(crate) run: String,

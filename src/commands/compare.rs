@@ -9,7 +9,7 @@ use lumos_coordinator::CheckpointReader;
 use lumos_reports::compare::{CompareError, CompareFormat, CompareOptions, Comparison, Side, compare};
 use lumos_reports::results::{Labels, RunTable, SettingsAxis};
 use lumos_reports::viewer;
-use lumos_tasks::shell::quoted;
+use lumos_tasks::shell::{quoted, quoted_path};
 
 use super::results::{new_folder, open};
 use crate::cli::{CompareArgs, ComparisonFormat, RunsArgs, SelectionArgs};
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &CompareArgs) -> CommandResult {
 fn command(arguments: &CompareArgs, sides: &[Side]) -> String {
     let selection = &arguments.selection;
     let mut words = vec!["lumos".to_owned(), "compare".to_owned()];
-    words.extend(sides.iter().map(|side| quoted(&side.folder.display().to_string())));
+    words.extend(sides.iter().map(|side| quoted_path(&side.folder)));
     let options = [
         ("--by", arguments.by.map(|axis| axis.to_string())),
         ("--metric", arguments.metric.clone()),

@@ -9,6 +9,7 @@ use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use lumos_benchmarks::Benchmark;
 use lumos_http::{DownloadError, DownloadHash, HttpClient, HttpDownload, HttpSettings, sha256_of_file};
+use lumos_tasks::shell::quoted_path;
 use lumos_tools::sessions::sql::{Imported, MySqlSettings, SAMPLES, into_mysql, into_sqlite};
 
 use crate::cli::{DataArgs, DataCommand, FetchArgs, ImportSqlArgs};
@@ -31,6 +32,7 @@ pub(crate) async fn fetch(arguments: &FetchArgs, quiet: bool) -> CommandResult {
         ..HttpSettings::default()
     })
     .map_err(anyhow::Error::msg)?;
+    let mut next = Vec::new();
     for benchmark in benchmarks {
         if benchmark.downloads().is_empty() {
             let name = benchmark.name();
@@ -88,9 +90,20 @@ pub(crate) async fn fetch(arguments: &FetchArgs, quiet: bool) -> CommandResult {
                 None => println!("{}: present, sha256 verified", destination.display()),
                 Some(bytes) => println!("{}: {bytes} bytes, sha256 verified", destination.display()),
             }
+            next.extend(next_step(benchmark.name(), &destination));
         }
     }
+    for command in next {
+        println!("next: {command}");
+    }
     Ok(Exit::Complete)
+}
+
+/// Returns the command that a downloaded file needs before a run can use it: InterCode SQL's dump is imported.
+fn next_step(benchmark: &str, file: &Path) -> Option<String> {
+    let is_dump =
+        benchmark == "intercode_sql" && file.extension().is_some_and(|extension| extension == "sql");
+    is_dump.then(|| format!("lumos data import-sql {}", quoted_path(file)))
 }
 
 /// Downloads a file unless it exists with the right content. Returns its size in bytes if it was downloaded.
@@ -184,6 +197,17 @@ mod tests {
     use super::*;
 
     const SHA256: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    #[test]
+    fn only_the_dump_of_databases_has_a_next_step() {
+        let next = lumos_benchmarks::all().iter().flat_map(|benchmark| {
+            let files = benchmark.downloads().iter().map(|source| Path::new("my data").join(source.file));
+            files.filter_map(|file| next_step(benchmark.name(), &file))
+        });
+        let expected = ["lumos data import-sql 'my data/intercode_sql/ic_spider_dbs.sql'"];
+        assert_eq!(next.collect::<Vec<_>>(), expected);
+        assert_eq!(next_step("stamps", Path::new("stamps.sql")), None);
+    }
 
     #[tokio::test]
     async fn a_right_file_is_left_alone_and_a_missing_one_is_named() {

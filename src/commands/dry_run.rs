@@ -136,16 +136,7 @@ pub(crate) async fn run(arguments: &RunArgs) -> CommandResult {
     let rows: Vec<PlanRow<'_>> =
         manifest.configurations.iter().map(|planned| estimates.row(planned)).collect();
     let folder = manifest.spec.folder();
-    let exists = match Manifest::read(&folder) {
-        Ok(found) if found.identity == manifest.identity => true,
-        // Returns the error with the differences.
-        Ok(_) => manifest.open_or_create(&folder).map_err(manifest_failure)?.is_some(),
-        Err(ManifestError::Missing { .. }) => {
-            check_vacant(&folder)?;
-            false
-        }
-        Err(_) => false,
-    };
+    let exists = exists(&manifest, &folder)?;
     let out = io::stdout().lock();
     if arguments.output.json {
         let document = PlanDocument {
@@ -164,6 +155,18 @@ pub(crate) async fn run(arguments: &RunArgs) -> CommandResult {
         write_plan(&manifest, &rows, computes, in_phases, exists, out)?;
     }
     Ok(Exit::Complete)
+}
+
+/// Whether the folder contains the run, so that `lumos run` continues it.
+///
+/// # Errors
+/// If `lumos run` would refuse the folder.
+fn exists(manifest: &Manifest, folder: &Path) -> Result<bool, Failure> {
+    match Manifest::read(folder) {
+        Err(ManifestError::Missing { .. }) => check_vacant(folder).map(|()| false),
+        // Returns the error with the differences, if it is another run.
+        _ => Ok(manifest.open_or_create(folder).map_err(manifest_failure)?.is_some()),
+    }
 }
 
 fn write_document(document: &PlanDocument<'_>, mut out: impl Write) -> Result<(), Failure> {
@@ -281,7 +284,7 @@ fn table(rows: &[PlanRow<'_>], generation: GenerationSettings, width: u16) -> St
     let (headers, cells): (Vec<Column>, Vec<Vec<String>>) = columns.into_iter().unzip();
     let line = |row: usize| cells.iter().map(|column| column[row].clone()).collect();
     let lines: Vec<Vec<String>> = (0..rows.len()).map(line).collect();
-    render(&headers, &lines, width)
+    render(&headers, &lines, width, "--json")
 }
 
 /// Returns the roles that do not have the same model everywhere.
@@ -326,6 +329,8 @@ fn changed(of_run: GenerationSettings, own: GenerationSettings) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lumos_coordinator::samples::{configuration, item, manifest_of};
+
     use super::*;
 
     fn row(seed: u64, units: u64, priority: i32) -> PlanRow<'static> {
@@ -392,6 +397,31 @@ mod tests {
             "{wide}"
         );
         assert!(wide.contains("  checkpoints/step-100000") && !wide.contains("ground"), "{wide}");
+    }
+
+    #[test]
+    fn a_folder_that_a_run_refuses_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let manifest = manifest_of(&[configuration(0)], &[item(0)]);
+        assert!(!exists(&manifest, path).unwrap());
+        manifest.write(path).unwrap();
+        assert!(exists(&manifest, path).unwrap());
+        let refused = |expected: &str| {
+            let failure = exists(&manifest, path).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.error.to_string().contains(expected), "{failure:?}");
+        };
+        manifest_of(&[configuration(0)], &[item(0), item(1)]).write(path).unwrap();
+        refused("contains a run with different settings");
+        let file = path.join("manifest.json");
+        std::fs::write(&file, "{\"schema\": 99}").unwrap();
+        refused("unsupported layout 99");
+        std::fs::write(&file, "{").unwrap();
+        refused("invalid manifest");
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        refused("manifest.json");
     }
 
     #[test]

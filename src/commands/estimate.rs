@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanDuration;
-use lumos_coordinator::spec::RunSpec;
+use lumos_coordinator::spec::{ResolvedSpec, RunSpec};
 use lumos_coordinator::{PlannedCell, expand};
-use lumos_engine::Speculation;
 use lumos_engine::bench::{BenchCell, BenchReport};
+use lumos_engine::{DeviceName, LoadOptions, Speculation};
 use lumos_models::{EngineSettings, ModelName};
 use lumos_tasks::{ContentHash, Device, Formulation, ModelIdentity, NanoDollars, Role, Step};
 use serde::Serialize;
@@ -22,7 +22,8 @@ use super::bench::measure_shape;
 use super::results::open;
 use crate::cli::EstimateArgs;
 use crate::estimate::{
-    Candidate, Fitting, MemoryOption, Prediction, TokensPerItem, Use, cycles, fit, nearest, predict, recorded,
+    Candidate, Fitting, MemoryOption, Prediction, TokensPerItem, Use, buffer_bytes, cycles, far_larger_batch,
+    fit, nearest, predict, recorded,
 };
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::pace::{Pace, Span};
@@ -168,34 +169,68 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
         };
         rows.push(Row { benchmark, formulation, units, tokens, seconds, prediction });
     }
-    let memory = arguments.memory.or(spec.memory).map(|memory| memory.0);
-    let fitting = report.as_ref().zip(memory).map(|(report, memory)| {
-        let on = |device: Device| models.iter().filter(|model| model.device == device).count() as u64;
-        let logits = |device: Device| {
-            let engine = EngineSettings {
-                batch_size: settings::fixed(spec.batch_size),
-                speculation: arguments.speculate.unwrap_or(Speculation::Auto),
-                device,
-                ..EngineSettings::default()
-            };
-            engine.options().draft_logit_bytes(report.model.vocabulary)
-        };
-        let fullest = models.iter().map(|model| (on(model.device), logits(model.device))).max();
-        let (number, buffer_bytes) = fullest.unwrap_or_default();
-        let rounds = rows.iter().map(|row| row.tokens.rounds * row.units as f64).sum();
-        let longest = rows.iter().map(|row| row.tokens.most_rounds).max().unwrap_or(0);
-        let case = Use {
-            models: number,
-            buffer_bytes,
-            memory,
-            cycles: cycles(rounds, longest, settings::concurrency(&spec, true)),
-            load_rate: arguments.load_rate.0,
-            seconds: rows.iter().map(|row| row.seconds).sum(),
-        };
-        fit(report, case)
-    });
+    let fitting = measured.and_then(|measured| fit_models(arguments, &spec, &models, &rows, measured));
     show(arguments, &rows, measured, (pilot.tail, models.len()), fitting.as_ref())?;
     Ok(Exit::Complete)
+}
+
+/// Returns how the models fit into the device with the most to load; `None` without a limit of its memory. Warns if rates or
+/// buffers are missing from the measurements.
+fn fit_models(
+    arguments: &EstimateArgs,
+    spec: &ResolvedSpec,
+    models: &BTreeSet<Engine>,
+    rows: &[Row],
+    (report, cell): (&BenchReport, &BenchCell),
+) -> Option<Fitting> {
+    let memory = arguments.memory.or(spec.memory).map(|memory| memory.0);
+    let on = |device: Device| models.iter().filter(|model| model.device == device).count() as u64;
+    let load_options = |device: Device| {
+        let engine = EngineSettings {
+            batch_size: settings::fixed(spec.batch_size),
+            speculation: arguments.speculate.unwrap_or(Speculation::Auto),
+            device,
+            ..EngineSettings::default()
+        };
+        let options = engine.options();
+        LoadOptions { device: options.device.resolved(), ..options }
+    };
+    let buffers = |device: Device| buffer_bytes(report, &load_options(device));
+    // A GPU whose buffers are unknown counts as the fullest of those with as many models.
+    let load = |model: &Engine| (on(model.device), buffers(model.device).unwrap_or(u64::MAX), model.device);
+    let fullest = models.iter().map(load).max();
+    let (number, _, device) = fullest.unwrap_or_default();
+    let buffer_bytes = buffers(device).unwrap_or(0);
+    let most = settings::fixed(spec.batch_size).unwrap_or(usize::MAX);
+    let concurrency = settings::concurrency(spec, false).min(most);
+    let longest = rows.iter().map(|row| row.tokens.longest).max().unwrap_or(0);
+    if let Some(batch_size) = far_larger_batch(report, cell, concurrency, memory, buffer_bytes, longest) {
+        let measured = cell.batch_size;
+        tracing::warn!(
+            "the rates are those of batch size {measured}, but the run may compute {batch_size} sequences \
+             together and take less time; hint: repeat `lumos bench engine` with --batch-sizes \
+             {measured},{batch_size}"
+        );
+    }
+    let memory = memory?;
+    if models.iter().any(|model| buffers(model.device).is_none()) {
+        tracing::warn!(
+            "memory for the buffers of a GPU is not counted, because the measurements do not contain their size; \
+             hint: repeat `lumos bench engine`"
+        );
+    }
+    let rounds = rows.iter().map(|row| row.tokens.rounds * row.units as f64).sum();
+    let most_rounds = rows.iter().map(|row| row.tokens.most_rounds).max().unwrap_or(0);
+    let case = Use {
+        models: number,
+        buffer_bytes,
+        on_gpu: matches!(load_options(device).device, DeviceName::Cuda(_)),
+        memory,
+        cycles: cycles(rounds, most_rounds, settings::concurrency(spec, true)),
+        load_rate: arguments.load_rate.0,
+        seconds: rows.iter().map(|row| row.seconds).sum(),
+    };
+    Some(fit(report, case))
 }
 
 fn show(

@@ -4,9 +4,11 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use lumos_reports::compare::{CompareError, Refusal};
 use lumos_reports::gate::{
     BaselineFile, BaselineSource, GateFormat, GateReport, GateRules, GateVerdict, ItemRef, gate,
 };
+use lumos_tasks::shell::quoted_path;
 
 use super::compare::{only, open_side, refused, write};
 use crate::cli::{Annotations, GateArgs};
@@ -34,7 +36,12 @@ pub(crate) fn run(arguments: &GateArgs) -> CommandResult {
         side.name = given.display().to_string();
         BaselineSource::Run(Box::new(side))
     };
-    let report = gate(&candidate, &baseline, &rules(arguments)?).map_err(refused)?;
+    let folders = match &baseline {
+        BaselineSource::Run(side) => Some([side.folder.as_path(), candidate.folder.as_path()]),
+        BaselineSource::File(_) => None,
+    };
+    let report = gate(&candidate, &baseline, &rules(arguments)?);
+    let report = report.map_err(|error| refused_gate(error, folders))?;
     let format = match (arguments.json, arguments.format) {
         (true, _) => GateFormat::Json,
         (false, GateFormat::Terminal { .. }) => GateFormat::Terminal { width: table::width() },
@@ -54,6 +61,26 @@ pub(crate) fn run(arguments: &GateArgs) -> CommandResult {
         GateVerdict::Pass => Exit::Complete,
         GateVerdict::Fail => Exit::CheckFailed,
         GateVerdict::CannotTell => Exit::Outstanding,
+    })
+}
+
+/// Returns the failure of a gate that is refused. Only `compare` compares different items. `folders` are those of the
+/// baseline, unless it is a file, and of the candidate.
+fn refused_gate(error: CompareError, folders: Option<[&Path; 2]>) -> Failure {
+    let hinted = match &error {
+        CompareError::Refused(refusals) => refusals.iter().find(|refusal| refusal.hint().is_some()),
+        _ => None,
+    };
+    let items_differ = matches!(hinted, Some(Refusal::ItemsDiffer { .. }));
+    let failure = refused(error);
+    if !items_differ {
+        return failure;
+    }
+    failure.hint(match folders.map(|folders| folders.map(quoted_path)) {
+        Some([baseline, run]) => format!(
+            "run both on the same items, or compare them without a verdict: lumos compare {baseline} {run} --unpaired"
+        ),
+        None => "run both on the same items, and write the baseline again with --save-baseline".to_owned(),
     })
 }
 
@@ -107,4 +134,24 @@ fn annotate(when: Annotations, report: &GateReport, to_stdout: bool) -> io::Resu
     let mut out: Box<dyn Write> =
         if to_stdout { Box::new(io::stdout().lock()) } else { Box::new(io::stderr().lock()) };
     report.annotate(&mut out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn different_items_have_a_hint_that_the_gate_or_compare_accepts() {
+        let items = || Refusal::ItemsDiffer { benchmark: "svamp".to_owned(), a: 4, b: 4, common: 2 };
+        let hint = |refusals: Vec<Refusal>, folders: Option<[&Path; 2]>| {
+            refused_gate(CompareError::Refused(refusals), folders).hint.unwrap()
+        };
+        let folders = Some([Path::new("runs/my old"), Path::new("runs/new")]);
+        let of_runs = hint(vec![items()], folders);
+        assert!(of_runs.ends_with(": lumos compare 'runs/my old' runs/new --unpaired"), "{of_runs}");
+        let of_file = hint(vec![items()], None);
+        assert!(of_file.ends_with("with --save-baseline") && !of_file.contains("--unpaired"), "{of_file}");
+        let data = Refusal::DataDiffers { benchmark: "svamp".to_owned() };
+        assert_eq!(hint(vec![data, items()], folders), "accept the difference: --allow data");
+    }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use lumos_benchmarks::task_file::{TaskDefinition, TaskFamily};
-use lumos_tasks::shell::quoted;
+use lumos_tasks::shell::quoted_path;
 
 use crate::cli::{InitArgs, InitCommand};
 use crate::exit::{CommandResult, Exit, Failure};
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &InitArgs) -> CommandResult {
 
 /// Returns the command that runs a task file.
 fn run_command(task: &Path, name: &str) -> String {
-    let task = quoted(&task.display().to_string());
+    let task = quoted_path(task);
     format!("lumos run --tasks {task} --model builtin:tiny --name {name}")
 }
 

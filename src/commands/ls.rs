@@ -1,11 +1,12 @@
 //! `lumos ls`: lists runs, benchmarks and models.
 
+use std::fs::ReadDir;
 use std::io::{self, Write};
 use std::path::Path;
 
 use bytesize::ByteSize;
 use lumos_benchmarks::main_metric;
-use lumos_coordinator::manifest::Manifest;
+use lumos_coordinator::manifest::{Manifest, ManifestError};
 use lumos_coordinator::{CheckpointError, CheckpointReader};
 use lumos_models::hub::{CachedModel, HubSettings, cached};
 use lumos_models::{BuiltinPair, LumosName, builtin_bytes, builtin_pairs};
@@ -37,7 +38,7 @@ fn write(
     if json {
         return objects.iter().try_for_each(|object| writeln!(out, "{object}"));
     }
-    out.write_all(table::render(columns, rows, table::width()).as_bytes())
+    out.write_all(table::render(columns, rows, table::width(), "--json").as_bytes())
 }
 
 /// Returns the number of settled units and describes the state of a run.
@@ -77,22 +78,52 @@ fn runs(arguments: &LsArgs) -> Result<(), Failure> {
         }
         Err(error) => return Err(Failure::input(format!("cannot read {}: {error}", path.display()))),
     };
+    let (rows, objects): (Vec<_>, Vec<_>) = run_lines(entries)?.into_iter().unzip();
+    Ok(write(&RUNS, &rows, &objects, arguments.json)?)
+}
+
+/// Returns the table row and the JSON object of each run in a folder, by time of planning. Runs whose manifest cannot
+/// be read come first.
+fn run_lines(entries: ReadDir) -> io::Result<Vec<(Vec<String>, serde_json::Value)>> {
     let mut found = Vec::new();
     for entry in entries {
         let folder = entry?.path();
-        // Skip folders that are not runs.
-        if let Ok(manifest) = Manifest::read(&folder) {
-            found.push((manifest.created, folder, manifest));
+        match Manifest::read(&folder) {
+            // Skip folders that are not runs, and files.
+            Err(ManifestError::Missing { .. }) => {}
+            Err(_) if !folder.is_dir() => {}
+            read => found.push((read.as_ref().ok().map(|manifest| manifest.created), folder, read)),
         }
     }
     found.sort_by(|left, right| (left.0, &left.1).cmp(&(right.0, &right.1)));
-    let (mut rows, mut objects) = (Vec::new(), Vec::new());
-    for (_, folder, manifest) in &found {
-        let (row, object) = run_line(folder, manifest);
-        rows.push(row);
-        objects.push(object);
-    }
-    Ok(write(&RUNS, &rows, &objects, arguments.json)?)
+    let lines = found.iter().map(|(_, folder, read)| match read {
+        Ok(manifest) => run_line(folder, manifest),
+        Err(error) => unreadable_line(folder, error),
+    });
+    Ok(lines.collect())
+}
+
+/// Returns the name of a run that other commands accept. Bytes that are not UTF-8 are replaced.
+fn name_of(folder: &Path) -> String {
+    folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// Returns the table row and the JSON object of a run whose manifest cannot be read.
+fn unreadable_line(folder: &Path, error: &ManifestError) -> (Vec<String>, serde_json::Value) {
+    // Short: other commands print the whole error.
+    let state = match error {
+        ManifestError::Schema { found, known, .. } => format!("unsupported layout {found}: expected {known}"),
+        ManifestError::Malformed { .. } => "invalid manifest".to_owned(),
+        ManifestError::Io { source, .. } => format!("failed to read manifest.json: {source}"),
+        _ => error.to_string(),
+    };
+    let name = name_of(folder);
+    let object = json!({
+        "run": folder.to_string_lossy(), "name": name, "created": null, "tasks": null, "formulations": null,
+        "models": null, "planned": null, "settled": null, "state": state,
+    });
+    let unknown = || "?".to_owned();
+    (vec![name, unknown(), unknown(), unknown(), unknown(), unknown(), state], object)
 }
 
 /// Returns the table row and the JSON object of a run. Names that are not UTF-8 have replacement characters.
@@ -102,8 +133,7 @@ fn run_line(folder: &Path, manifest: &Manifest) -> (Vec<String>, serde_json::Val
     let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>();
     let mut models: Vec<_> = manifest.models.iter().map(|model| model.identity.name.as_str()).collect();
     models.dedup();
-    // The name that other commands accept.
-    let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
+    let name = name_of(folder);
     let object = json!({
         "run": folder.to_string_lossy(), "name": name, "created": created, "tasks": spec.tasks,
         "formulations": formulations, "models": models, "planned": manifest.planned(), "settled": settled,
@@ -247,5 +277,29 @@ mod tests {
         let (row, object) = run_line(folder, &manifest);
         assert_eq!(row[0], "caf\u{fffd}");
         assert_eq!((&object["run"], &object["name"]), (&json!("missing/caf\u{fffd}"), &json!("caf\u{fffd}")));
+    }
+
+    #[test]
+    fn a_run_whose_manifest_cannot_be_read_is_listed_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        std::fs::write(path.join("file"), "").unwrap();
+        std::fs::create_dir(path.join("folder")).unwrap();
+        manifest_of(&[configuration(0)], &[item(0)]).write(&path.join("planned")).unwrap();
+        for (name, text) in [("damaged", "{"), ("newer", "{\"schema\": 99}")] {
+            std::fs::create_dir(path.join(name)).unwrap();
+            std::fs::write(path.join(name).join("manifest.json"), text).unwrap();
+        }
+        std::fs::create_dir_all(path.join("odd/manifest.json")).unwrap();
+        let lines = run_lines(std::fs::read_dir(path).unwrap()).unwrap();
+        let names: Vec<&str> = lines.iter().map(|(row, _)| row[0].as_str()).collect();
+        assert_eq!(names, ["damaged", "newer", "odd", "planned"]);
+        assert!(lines.iter().all(|(row, _)| row.len() == RUNS.len()));
+        let states = ["invalid manifest", "unsupported layout 99: expected 1", "failed to read", "planned"];
+        for ((row, object), state) in lines.iter().zip(states) {
+            assert!(row[6].starts_with(state), "{row:?}");
+            assert_eq!(object["state"], row[6]);
+        }
+        assert!(lines[0].1["planned"].is_null());
     }
 }

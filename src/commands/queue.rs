@@ -20,7 +20,7 @@ pub(crate) async fn status(arguments: &StatusArgs) -> CommandResult {
     if arguments.json {
         writeln!(out, "{}", json!({ "runs": runs, "workers": workers }))?;
     } else {
-        out.write_all(view::render(&runs, &workers, now(), width()).as_bytes())?;
+        out.write_all(view::render(&runs, &workers, now(), width(), "--json").as_bytes())?;
     }
     Ok(Exit::Complete)
 }
@@ -38,7 +38,7 @@ pub(crate) async fn watch(arguments: &WatchArgs) -> CommandResult {
             () = signals.signalled() => return Ok(Exit::Complete),
         };
         let text = match found {
-            Ok((runs, workers)) => view::render(&runs, &workers, now(), width()),
+            Ok((runs, workers)) => view::render(&runs, &workers, now(), width(), "lumos status --json"),
             // The server may become available, and the run may be created later.
             Err(failure) => format!("{}; retrying\n", failure.error),
         };
@@ -67,13 +67,14 @@ pub(crate) async fn cancel(arguments: &CancelArgs) -> CommandResult {
     match fleet::cancel(&server, &run).await.map_err(Failure::usage)? {
         Cancellation::Cancelled { name, withdrawn } => println!(
             "cancelled run {name}: removed {withdrawn} units from the queue; recorded outcomes are kept, and \
-             `lumos resume` continues the run"
+             `lumos resume` with the same --queue continues the run"
         ),
         Cancellation::Ended(status) if status.settled() >= status.planned() => {
             println!("nothing to cancel: run {} is complete", status.name);
         }
         Cancellation::Ended(status) => println!(
-            "nothing to cancel: run {} has ended with {} of {} units settled; `lumos resume` continues it",
+            "nothing to cancel: run {} has ended with {} of {} units settled; `lumos resume` with the same \
+             --queue continues it",
             status.name,
             status.settled(),
             status.planned()

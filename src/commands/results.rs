@@ -13,7 +13,7 @@ use lumos_reports::results::Labels;
 use lumos_reports::viewer::{self, ViewerSource};
 use lumos_reports::{export, judge};
 use lumos_tasks::Role;
-use lumos_tasks::shell::quoted;
+use lumos_tasks::shell::{quoted, quoted_path};
 
 use crate::cli::{MergeArgs, RepairArgs, ReportArgs, ReportFormat, ScoreArgs, Verbosity};
 use crate::exit::{CommandResult, Exit, Failure};
@@ -25,8 +25,7 @@ use crate::{settings, writable};
 
 /// Opens an existing run: its manifest, and its checkpoint for reading.
 pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failure> {
-    let mut manifest =
-        Manifest::read(folder).map_err(|error| Failure::usage(error).hint("list the runs: lumos ls"))?;
+    let mut manifest = Manifest::read(folder).map_err(manifest_failure)?;
     manifest.spec.check_benchmarks().map_err(Failure::usage)?;
     let checkpoint = CheckpointReader::open(&folder.join("checkpoint")).map_err(checkpoint_failure)?;
     // The scorings with which the run was planned, even if the manifest was edited since.
@@ -61,7 +60,7 @@ pub(crate) fn report(arguments: &ReportArgs, verbosity: Verbosity) -> CommandRes
             return Ok(exit_of(&report));
         }
         (ReportFormat::Document(Format::Terminal { .. }), None) => {
-            print_report(&report, &folder, None, verbosity)?;
+            print_report(&report, &folder, verbosity)?;
             return Ok(exit_of(&report));
         }
         (ReportFormat::Document(Format::Terminal { width, .. }), Some(_)) => {
@@ -135,7 +134,7 @@ pub(super) fn rescore(
     verbosity: Verbosity,
 ) -> Result<report::Report, Failure> {
     let report = export_again(folder, scorings)?;
-    print_report(&report, folder, None, verbosity)?;
+    print_report(&report, folder, verbosity)?;
     Ok(report)
 }
 
@@ -149,6 +148,9 @@ fn export_again(folder: &Path, scorings: &[Scoring]) -> Result<report::Report, F
 
 /// `lumos merge`: merges the parts of a run into one run.
 pub(crate) async fn merge(arguments: &MergeArgs) -> CommandResult {
+    if arguments.into.to_str().is_none() {
+        return Err(writable::not_utf8(&arguments.into).hint("set another folder with --into"));
+    }
     writable::check_folder(&arguments.into, Some("--into"))?;
     let parts: Result<Vec<_>, _> = arguments.parts.iter().map(|part| arguments.runs.folder(part)).collect();
     let (parts, into, incomplete) = (parts?, arguments.into.clone(), arguments.allow_incomplete);
@@ -174,7 +176,7 @@ fn with_score_hint(failure: Failure, into: &Path) -> Failure {
     if !failure.is_disk_full() {
         return failure;
     }
-    let score = format!("lumos score {}", quoted(&into.display().to_string()));
+    let score = format!("lumos score {}", quoted_path(into));
     failure.hint(format!("the parts are merged; free disk space and write the results with `{score}`"))
 }
 
@@ -222,19 +224,18 @@ pub(crate) async fn repair(arguments: &RepairArgs) -> CommandResult {
 
 /// Describes how to run the lost units of a run, or of a judge's pass in its folder, again.
 fn repeat_lost(run: &Path, folder: &Path) -> String {
-    let shell = |path: &Path| quoted(&path.display().to_string());
     let manifest = Manifest::read(folder).ok();
     let planned = manifest.as_ref().and_then(|manifest| manifest.configurations.first());
     let judge = planned.and_then(|planned| planned.configuration.models.get(&Role::Judge));
     if judge.is_none() && folder == run {
-        return format!("run the lost units again: lumos resume {}", shell(run));
+        return format!("run the lost units again: lumos resume {}", quoted_path(run));
     }
     // A pass is in RUN/judge/PASS, and may have been given instead of the run.
     let judged = folder.ancestors().nth(2).filter(|judged| !judged.as_os_str().is_empty());
     let judge = judge.map_or("MODEL", |judge| judge.name.as_str());
     format!(
         "ask the judge for the lost verdicts again: lumos score {} --judge {}",
-        shell(judged.unwrap_or(Path::new("."))),
+        quoted_path(judged.unwrap_or(Path::new("."))),
         quoted(judge)
     )
 }
@@ -280,6 +281,37 @@ mod tests {
     }
 
     #[test]
+    fn only_a_missing_manifest_suggests_the_list_of_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let failed = || open(folder.path()).unwrap_err();
+        assert_eq!(failed().hint.as_deref(), Some("list the runs: lumos ls"));
+        std::fs::write(folder.path().join("manifest.json"), "{\"schema\": 99}").unwrap();
+        assert!(failed().error.to_string().contains("use the version of lumos that wrote it"));
+        assert_eq!((failed().exit, failed().hint), (Exit::Usage, None));
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_merge_into_a_folder_whose_path_is_not_utf_8_is_refused() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
+        use crate::cli::RunsArgs;
+
+        for into in [&b"caf\xe9/whole"[..], b"caf\xe9"] {
+            let arguments = MergeArgs {
+                parts: Vec::new(),
+                runs: RunsArgs { output_path: "runs".into() },
+                into: OsStr::from_bytes(into).into(),
+                allow_incomplete: false,
+            };
+            let failure = merge(&arguments).await.unwrap_err();
+            assert!(failure.error.to_string().ends_with("` is not UTF-8"), "{}", failure.error);
+            assert_eq!(failure.hint.as_deref(), Some("set another folder with --into"));
+        }
+    }
+
+    #[test]
     fn a_full_disk_after_a_merge_suggests_score() {
         let full = Failure::from(io::Error::from(io::ErrorKind::StorageFull));
         let hint = with_score_hint(full, Path::new("runs/my run")).hint.unwrap();
@@ -304,7 +336,7 @@ mod tests {
     fn lost_units_are_repeated_by_resume_and_lost_verdicts_by_score() {
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path().join("my run");
-        let run_in_shell = quoted(&run.display().to_string());
+        let run_in_shell = quoted_path(&run);
         let resume = format!("run the lost units again: lumos resume {run_in_shell}");
         assert!(run_in_shell.starts_with('\''), "{run_in_shell}");
         assert_eq!(repeat_lost(&run, &run), resume);

@@ -22,7 +22,7 @@ pub(crate) async fn run(arguments: &RunArgs, verbosity: Verbosity) -> CommandRes
 pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> CommandResult {
     let folder = arguments.runs.folder(&arguments.run)?;
     let mut manifest = Manifest::read(&folder).map_err(manifest_failure)?;
-    manifest.spec.check_benchmarks().map_err(Failure::usage)?;
+    manifest.check_program().map_err(Failure::usage)?;
     writable::check_folder(&folder, None)?;
     arguments.record.as_deref().map_or(Ok(()), writable::check_file)?;
     // Memory settings of this command replace those of the run.
@@ -38,6 +38,8 @@ pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> Comm
         screenshots: arguments.screenshots,
         stall_warning: fleet::stall_warning(&arguments.fleet)?,
     };
+    let mut resolved = manifest.spec.clone();
+    (resolved.output_path, resolved.name) = named(&folder)?;
     let checkpoint = open_checkpoint(&folder, Checkpoint::create, options.stall_warning).await?;
     let checkpoint = match is_planned(&manifest, &checkpoint) {
         Ok(true) => Some(checkpoint),
@@ -50,8 +52,6 @@ pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> Comm
             return Err(failure);
         }
     };
-    let mut resolved = manifest.spec.clone();
-    (resolved.output_path, resolved.name) = named(&folder)?;
     let engine = EngineArgs { speed: arguments.speed, ..EngineArgs::default() };
     let models = settings::models_of(&resolved, &engine, settings::Computes::of(&arguments.fleet))?;
     let executor = Executor::new(models, &resolved.folder(), options);
@@ -73,9 +73,36 @@ pub(crate) async fn resume(arguments: &ResumeArgs, verbosity: Verbosity) -> Comm
 /// Returns the output path and the run's name for a folder.
 fn named(folder: &Path) -> Result<(PathBuf, String), Failure> {
     let folder = folder.canonicalize()?;
-    let name = folder.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-    match (folder.parent(), name) {
-        (Some(parent), Some(name)) => Ok((parent.to_owned(), name)),
-        _ => Err(Failure::input(format!("not a run folder: `{}`", folder.display()))),
+    let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
+        return Err(Failure::input(format!("not a run folder: `{}`", folder.display())));
+    };
+    let name = name.to_str().ok_or_else(|| writable::not_utf8(&folder).hint("rename the folder"))?;
+    Ok((parent.to_owned(), name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_has_the_name_of_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (above, run) = (folder.path().canonicalize().unwrap(), folder.path().join("mine"));
+        std::fs::create_dir(&run).unwrap();
+        assert_eq!(named(&run).unwrap(), (above, "mine".to_owned()));
+    }
+
+    /// Other systems reject such names.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_whose_name_is_not_utf_8_is_refused() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join(OsStr::from_bytes(b"caf\xe9"));
+        std::fs::create_dir(&run).unwrap();
+        let message = named(&run).unwrap_err().error.to_string();
+        assert!(message.ends_with("caf\u{fffd}` is not UTF-8"), "{message}");
     }
 }

@@ -171,20 +171,33 @@ pub(crate) async fn look(
     server: &Server,
     run: Option<&str>,
 ) -> Result<(Vec<RunStatus>, Vec<WorkerNotice>), Failure> {
-    let run = match run {
-        Some(run) => Some(find_run(server, run).await?),
+    let asked = match run {
+        Some(run) => Some((run, find_run(server, run).await?)),
         None => None,
     };
     let mut runs: Vec<RunStatus> =
         values(server.status().await, |status: &RunStatus| status.run.as_str(), |_| {}).await?;
-    if let Some(run) = run {
-        runs.retain(|status| status.run == run);
+    if let Some((meant, token)) = asked {
+        runs = status_of(runs, meant, &token)?;
     }
     runs.sort_by_key(|status| status.started_ms);
     let mut workers: Vec<WorkerNotice> =
         values(server.workers().await, |notice: &WorkerNotice| notice.name.as_str(), shorten).await?;
     workers.sort_by(|left, right| left.name.cmp(&right.name));
     Ok((runs, workers))
+}
+
+/// Returns the status of one run.
+///
+/// # Errors
+/// If the queue does not have it: a token, or the run of a folder, may be of another queue.
+fn status_of(mut runs: Vec<RunStatus>, meant: &str, token: &RunToken) -> Result<Vec<RunStatus>, Failure> {
+    runs.retain(|status| status.run == *token);
+    if runs.is_empty() {
+        return Err(Failure::input(format!("run `{meant}` not found on this queue"))
+            .hint("list the runs on the queue: lumos status"));
+    }
+    Ok(runs)
 }
 
 /// Returns the shards of every run.
@@ -224,6 +237,18 @@ pub(crate) async fn find_run(server: &Server, meant: &str) -> Result<RunToken, F
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_the_queue_does_not_have_is_an_error() {
+        let run = view::tests::run();
+        assert_eq!(status_of(vec![run.clone()], "sweep", &run.run).unwrap(), std::slice::from_ref(&run));
+        let other: RunToken = "0123456789abcdef".parse().unwrap();
+        for runs in [Vec::new(), vec![run]] {
+            let failure = status_of(runs, "runs/other", &other).unwrap_err();
+            assert_eq!(failure.error.to_string(), "run `runs/other` not found on this queue");
+            assert!(failure.hint.unwrap().ends_with("lumos status"));
+        }
+    }
 
     #[test]
     fn leases_are_positive_numbers_of_seconds() {

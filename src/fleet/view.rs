@@ -42,17 +42,23 @@ const FAULTS: [Column; 5] = [
     Column::new("fault"),
 ];
 
-/// Renders runs, workers and the latest faults.
-pub(crate) fn render(runs: &[RunStatus], workers: &[WorkerNotice], now_ms: i64, width: u16) -> String {
+/// Renders runs, workers and the latest faults. `all` is the flag or the command that prints all columns.
+pub(crate) fn render(
+    runs: &[RunStatus],
+    workers: &[WorkerNotice],
+    now_ms: i64,
+    width: u16,
+    all: &str,
+) -> String {
     let mut text = String::new();
     if runs.is_empty() {
         text.push_str("no runs on this queue; start one with `lumos run … --queue …`\n\n");
     }
     for run in runs {
-        run_block(&mut text, run, now_ms, width);
+        run_block(&mut text, run, now_ms, width, all);
     }
-    worker_block(&mut text, workers, now_ms, width);
-    fault_block(&mut text, runs, now_ms, width);
+    worker_block(&mut text, workers, now_ms, width, all);
+    fault_block(&mut text, runs, now_ms, width, all);
     printable(&text)
 }
 
@@ -67,7 +73,7 @@ fn since(now_ms: i64, then_ms: i64) -> i64 {
     now_ms.saturating_sub(then_ms)
 }
 
-fn run_block(text: &mut String, run: &RunStatus, now_ms: i64, width: u16) {
+fn run_block(text: &mut String, run: &RunStatus, now_ms: i64, width: u16, all: &str) {
     let (planned, settled, faulted) = (run.planned(), run.settled(), run.faulted());
     let silence = since(now_ms, run.written_ms);
     let state = match run.state {
@@ -129,10 +135,10 @@ fn run_block(text: &mut String, run: &RunStatus, now_ms: i64, width: u16) {
         row.push(accuracy);
         row
     });
-    table(text, &CONFIGURATIONS, &rows.collect::<Vec<_>>(), width);
+    table(text, &CONFIGURATIONS, &rows.collect::<Vec<_>>(), width, all);
 }
 
-fn worker_block(text: &mut String, workers: &[WorkerNotice], now_ms: i64, width: u16) {
+fn worker_block(text: &mut String, workers: &[WorkerNotice], now_ms: i64, width: u16, all: &str) {
     if workers.is_empty() {
         text.push_str("no workers on this queue; start one with `lumos worker --queue …`\n\n");
         return;
@@ -165,7 +171,7 @@ fn worker_block(text: &mut String, workers: &[WorkerNotice], now_ms: i64, width:
             heartbeat,
         ]
     });
-    table(text, &WORKERS, &rows.collect::<Vec<_>>(), width);
+    table(text, &WORKERS, &rows.collect::<Vec<_>>(), width, all);
     for worker in workers {
         for refusal in &worker.refusals {
             text.push_str(&wrapped(&format!("{}: {refusal}", worker.name), width));
@@ -173,7 +179,7 @@ fn worker_block(text: &mut String, workers: &[WorkerNotice], now_ms: i64, width:
     }
 }
 
-fn fault_block(text: &mut String, runs: &[RunStatus], now_ms: i64, width: u16) {
+fn fault_block(text: &mut String, runs: &[RunStatus], now_ms: i64, width: u16, all: &str) {
     let mut faults: Vec<_> = runs.iter().flat_map(|run| &run.recent_faults).collect();
     if faults.is_empty() {
         return;
@@ -189,12 +195,12 @@ fn fault_block(text: &mut String, runs: &[RunStatus], now_ms: i64, width: u16) {
             recent.fault.to_string(),
         ]
     });
-    table(text, &FAULTS, &rows.collect::<Vec<_>>(), width);
+    table(text, &FAULTS, &rows.collect::<Vec<_>>(), width, all);
 }
 
 /// Appends a table and an empty line.
-fn table(text: &mut String, columns: &[Column], rows: &[Vec<String>], width: u16) {
-    text.push_str(&table::render(columns, rows, width));
+fn table(text: &mut String, columns: &[Column], rows: &[Vec<String>], width: u16, all: &str) {
+    text.push_str(&table::render(columns, rows, width, all));
     text.push('\n');
 }
 
@@ -213,7 +219,7 @@ fn figure(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use lumos_tasks::fleet::{ConfigurationStatus, Holdings, RecentFault, RunToken};
@@ -223,7 +229,7 @@ mod tests {
 
     const NOW: i64 = 1_000_000_000;
 
-    fn run() -> RunStatus {
+    pub(crate) fn run() -> RunStatus {
         let one = |label: &str, answered| ConfigurationStatus {
             label: label.to_owned(),
             planned: 1319,
@@ -294,13 +300,20 @@ mod tests {
     fn runs_workers_and_faults() {
         let mut refusing = worker("node-2-12-cd", true);
         refusing.refusals = vec!["model candle:/models/plan is not here".to_owned()];
-        let text = render(&[run()], &[worker("node-1-77-ab", false), refusing], NOW, 110);
+        let text = render(&[run()], &[worker("node-1-77-ab", false), refusing], NOW, 110, "--json");
         insta::assert_snapshot!(text);
     }
 
     #[test]
+    fn the_given_command_prints_omitted_columns() {
+        let text = render(&[run()], &[worker("node-1-77-ab", false)], NOW, 60, "lumos status --json");
+        let unwrapped = text.replace("\n  ", " ");
+        assert!(unwrapped.contains("; lumos status --json prints all)"), "{text}");
+    }
+
+    #[test]
     fn an_empty_queue_says_what_to_do() {
-        let text = render(&[], &[], NOW, 80);
+        let text = render(&[], &[], NOW, 80, "--json");
         assert!(text.contains("no runs on this queue") && text.contains("lumos run"), "{text}");
         assert!(text.contains("lumos worker"), "{text}");
     }
@@ -309,7 +322,7 @@ mod tests {
     fn everything_fits_into_eighty_columns_and_the_remaining_time_stays() {
         let mut refusing = worker("a-host-with-a-long-name.example.org-12345-6f", true);
         refusing.refusals = vec!["model candle:/models/plan is not here ".repeat(4)];
-        let text = render(&[run()], &[worker("node-1-77-ab", false), refusing], NOW, 80);
+        let text = render(&[run()], &[worker("node-1-77-ab", false), refusing], NOW, 80, "--json");
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}\n{text}");
         }
@@ -336,15 +349,15 @@ mod tests {
         hostile.written_ms = i64::MIN;
         hostile.tokens_per_second = f64::INFINITY;
         let other = WorkerNotice { written_ms: i64::MAX, ..hostile.clone() };
-        let text = render(&[status], &[hostile, other], NOW, 80);
+        let text = render(&[status], &[hostile, other], NOW, 80, "--json");
         assert!(!text.chars().any(|character| character.is_control() && character != '\n'), "{text:?}");
     }
 
     #[test]
     fn a_silent_coordinator_is_told() {
         let silent = RunStatus { written_ms: NOW - 150_000, ..run() };
-        assert!(render(&[silent], &[], NOW, 80).contains("no status from its coordinator for"));
+        assert!(render(&[silent], &[], NOW, 80, "--json").contains("no status from its coordinator for"));
         let complete = RunStatus { state: RunState::Ended, configurations: Vec::new(), ..run() };
-        assert!(render(&[complete], &[], NOW, 80).contains("complete"));
+        assert!(render(&[complete], &[], NOW, 80, "--json").contains("complete"));
     }
 }

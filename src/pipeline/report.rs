@@ -9,8 +9,8 @@ use lumos_coordinator::dispatch::Summary;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::{Checkpoint, CheckpointReader};
 use lumos_reports::report::{self, Format};
-use lumos_reports::{export, viewer};
-use lumos_tasks::shell::quoted;
+use lumos_reports::{export, trajectory, viewer};
+use lumos_tasks::shell::{quoted, quoted_path};
 use lumos_tasks::{Item, WorkUnit};
 
 use super::Options;
@@ -29,8 +29,6 @@ pub(crate) struct Report {
     pub(crate) options: Options,
     pub(crate) budget: Option<Budget>,
     pub(crate) summary: Summary,
-    /// Address of the queue whose workers executed the session.
-    pub(crate) queue: Option<String>,
     /// Watched until the results are published.
     pub(crate) interrupts: Interrupts,
 }
@@ -44,8 +42,7 @@ impl Report {
     /// Writes the results, prints the state of the run and determines the exit code.
     pub(crate) fn publish(self) -> CommandResult {
         let is_interrupted = self.is_interrupted();
-        let Self { manifest, folder, checkpoint, options, summary, queue, interrupts: _interrupts, .. } =
-            self;
+        let Self { manifest, folder, checkpoint, options, summary, interrupts: _interrupts, .. } = self;
         let report = match write_results(&manifest, &folder, &checkpoint, options.record.as_deref()) {
             Ok(report) => report,
             Err(failure) => {
@@ -55,7 +52,7 @@ impl Report {
         };
         checkpoint.close()?;
         if !options.json && !options.verbosity.quiet {
-            print_report(&report, &folder, queue.as_deref(), options.verbosity)?;
+            print_report(&report, &folder, options.verbosity)?;
         }
         let total = &report.total;
         if !total.is_complete() {
@@ -63,7 +60,7 @@ impl Report {
                 "{} units are outstanding and {} faulted: `{}` continues them",
                 total.outstanding,
                 total.faulted,
-                resume_command(&folder, queue.as_deref())
+                resume_command(&folder, report.queue.as_deref())
             ));
         }
         match summary {
@@ -99,33 +96,27 @@ fn check_accuracy(report: &report::Report, fail_under: Option<f64>) -> Exit {
 
 /// Returns the command that continues a run, on the same queue.
 fn resume_command(folder: &Path, queue: Option<&str>) -> String {
-    let resume = format!("lumos resume {}", quoted(&folder.display().to_string()));
+    let resume = format!("lumos resume {}", quoted_path(folder));
     match queue {
         Some(address) => format!("{resume} --queue {}", quoted(address)),
         None => resume,
     }
 }
 
-/// Prints a report in the width of [`table::width`]. The path of the report's page and the next command follow, which
-/// continues an incomplete run on `queue`. It is not an error if the reader closes its pipe (`lumos run … | head`).
+/// Prints a report in the width of [`table::width`]. The path of the report's page and the next command follow. It is
+/// not an error if the reader closes its pipe (`lumos run … | head`).
 pub(crate) fn print_report(
     report: &report::Report,
     folder: &Path,
-    queue: Option<&str>,
     verbosity: Verbosity,
 ) -> Result<(), Failure> {
-    match write_report(report, folder, queue, verbosity) {
+    match write_report(report, folder, verbosity) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }
 }
 
-fn write_report(
-    report: &report::Report,
-    folder: &Path,
-    queue: Option<&str>,
-    verbosity: Verbosity,
-) -> std::io::Result<()> {
+fn write_report(report: &report::Report, folder: &Path, verbosity: Verbosity) -> std::io::Result<()> {
     let width = table::width();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     report.render(Format::Terminal { width, detail: verbosity.detail }, &mut out)?;
@@ -134,24 +125,31 @@ fn write_report(
     if page.is_file() {
         writeln!(out, "report: {}", page.display())?;
     }
-    let run = quoted(&folder.display().to_string());
-    match report.first_failure() {
-        _ if !report.total.is_complete() => writeln!(out, "next: {}", resume_command(folder, queue))?,
-        Some((benchmark, item)) => writeln!(out, "next: lumos show {run} {item} --task {benchmark}")?,
-        None => {
-            if let Some(item) = first_item(folder) {
-                writeln!(out, "next: lumos show {run} {item}")?;
-            }
-        }
+    if let Some(line) = next_line(report, folder) {
+        writeln!(out, "{line}")?;
     }
     out.flush()
 }
 
-/// Returns the position of the first item of a run. It is not 0 if the run has selected items or is one of several parts.
-fn first_item(folder: &Path) -> Option<u64> {
+/// Returns the last line of a printed report: the command that follows or continues an incomplete run, or that shows an
+/// item of a complete one.
+fn next_line(report: &report::Report, folder: &Path) -> Option<String> {
+    let run = quoted_path(folder);
+    if report.total.is_complete() {
+        let (benchmark, item) = report.first_failure().or_else(|| first_item(folder))?;
+        return Some(format!("next: lumos show {run} {item} --task {benchmark}"));
+    }
+    if report.in_progress {
+        return Some(format!("the run is in progress; follow it: lumos serve {run}"));
+    }
+    Some(format!("next: {}", resume_command(folder, report.queue.as_deref())))
+}
+
+/// Returns the benchmark of the first item of a run, and the item as an argument of `lumos show`.
+fn first_item(folder: &Path) -> Option<(String, String)> {
     let manifest = Manifest::read(folder).ok()?;
-    let items = CheckpointReader::open(&folder.join("checkpoint")).ok()?;
-    manifest.data.iter().find_map(|data| items.item_ids(&data.benchmark).next()?.ok()).map(|(at, _)| at)
+    let checkpoint = CheckpointReader::open(&folder.join("checkpoint")).ok()?;
+    trajectory::first_item(&manifest, &checkpoint)
 }
 
 /// Locks the results of a run's folder until the returned file is dropped, because two exports at the same time would
@@ -207,7 +205,28 @@ fn record_cases(manifest: &Manifest, checkpoint: &CheckpointReader, path: &Path)
 
 #[cfg(test)]
 mod tests {
+    use lumos_coordinator::samples::{configuration, item, manifest_of};
+
     use super::*;
+
+    #[test]
+    fn a_run_in_progress_is_followed_and_one_that_ended_is_continued_on_its_queue() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("checkpoint");
+        let manifest = manifest_of(&[configuration(0)], &[item(0)]);
+        let checkpoint = Checkpoint::create(&path).unwrap();
+        let next = || {
+            let reader = CheckpointReader::open(&path).unwrap();
+            next_line(&report::report(&manifest, &reader, &[]).unwrap(), Path::new("runs/my run")).unwrap()
+        };
+        assert_eq!(next(), "the run is in progress; follow it: lumos serve 'runs/my run'");
+        checkpoint.close().unwrap();
+        assert_eq!(next(), "next: lumos resume 'runs/my run'");
+        let checkpoint = Checkpoint::open(&path).unwrap();
+        checkpoint.set_queue(Some("nats://head:4222")).unwrap();
+        checkpoint.close().unwrap();
+        assert_eq!(next(), "next: lumos resume 'runs/my run' --queue nats://head:4222");
+    }
 
     #[test]
     fn a_run_is_continued_on_its_queue() {

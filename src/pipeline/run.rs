@@ -66,6 +66,8 @@ impl Run {
 
     /// Executes the outstanding units, as far as the budget allows.
     pub(crate) async fn execute(mut self) -> Result<Report, Failure> {
+        // Removes the status of a killed session, which `lumos serve` would show as that of this one.
+        drop(StatusFile::in_folder(&self.folder));
         let in_phases = match self.in_phases {
             Some(in_phases) => Ok(in_phases),
             None if self.checkpoint.settled() >= self.manifest.planned() => Ok(false),
@@ -91,12 +93,9 @@ impl Run {
             }
             Ok(summary)
         });
-        let queue = self.executor.fleet.as_ref().map(|(_, settings)| settings.address.clone());
         let Self { manifest, folder, checkpoint, executor: Executor { options, .. }, budget, .. } = self;
         match dispatched {
-            Ok(summary) => {
-                Ok(Report { manifest, folder, checkpoint, options, budget, summary, queue, interrupts })
-            }
+            Ok(summary) => Ok(Report { manifest, folder, checkpoint, options, budget, summary, interrupts }),
             Err(failure) => {
                 // A database whose disk failed may never close. Acknowledged records are on disk.
                 checkpoint.abandon();
@@ -114,6 +113,8 @@ impl Run {
         if let Some(computing) = &computing {
             self.checkpoint.session_begins(computing)?;
         }
+        let queue = self.executor.fleet.as_ref().map(|(_, settings)| settings.address.as_str());
+        self.checkpoint.set_queue(queue)?;
         let (events, received) = mpsc::channel(1024);
         let Options { verbosity: Verbosity { quiet, .. }, json, .. } = self.executor.options;
         let watching = tokio::spawn(watch(received, quiet, json, self.budget.take(), drain.clone()));

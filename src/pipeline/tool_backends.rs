@@ -1,13 +1,13 @@
 //! Backends of the tools that a run calls: those that are set, and defaults that do not change results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use lumos_benchmarks::Benchmark;
 use lumos_benchmarks::task_file::TaskDefinition;
 use lumos_coordinator::spec::ResolvedSpec;
 use lumos_tasks::ToolBackend;
-use lumos_tasks::shell::quoted;
+use lumos_tasks::shell::quoted_path;
 use lumos_tools::{ToolSets, backends, needs_permission};
 
 use crate::exit::Failure;
@@ -76,8 +76,9 @@ pub(super) fn replaced_backends<'a>(
     spec: &'a ResolvedSpec,
     tools: &ToolSets,
 ) -> Result<BTreeMap<(&'a String, &'a String), ToolBackend>, Failure> {
-    let of_rules = spec.overrides.iter().flat_map(|rule| &rule.tools);
+    let of_rules: BTreeSet<_> = spec.overrides.iter().flat_map(|rule| &rule.tools).collect();
     of_rules
+        .into_iter()
         .map(|(tool, backend)| {
             let identified = tools.identify(tool, backend).map_err(Failure::usage)?;
             Ok(((tool, backend), identified))
@@ -154,8 +155,7 @@ fn missing_tools(missing: &[Missing], data: Option<&Path>) -> Failure {
     let flags: Vec<String> = missing.iter().filter_map(|one| first(one.tool)).collect();
     let mut hints = Vec::new();
     if missing.iter().any(|one| one.tool == "sql") {
-        let dump =
-            data.map(|folder| quoted(&folder.join("intercode_sql/ic_spider_dbs.sql").display().to_string()));
+        let dump = data.map(|folder| quoted_path(&folder.join("intercode_sql/ic_spider_dbs.sql")));
         let dump = dump.as_deref().unwrap_or("DUMP");
         hints.push(format!("build the databases with `lumos data import-sql {dump}`"));
     }

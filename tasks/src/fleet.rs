@@ -104,14 +104,17 @@ impl fmt::Display for RunToken {
 pub struct ShardId {
     /// The first digits of [`Configuration::shard`].
     pub needs: RunToken,
-    /// Priority; 0 is served first, 9 last.
+    /// Priority, from 0 (served first) to [`LAST_PRIORITY`](Self::LAST_PRIORITY).
     pub priority: u8,
 }
 
 impl ShardId {
+    /// The priority that is served last. The first one is 0.
+    pub const LAST_PRIORITY: u8 = 9;
+
     /// The shard of a configuration.
     pub fn of(configuration: &Configuration, priority: u8) -> Self {
-        Self { needs: RunToken::of(&configuration.shard()), priority: priority.min(9) }
+        Self { needs: RunToken::of(&configuration.shard()), priority: priority.min(Self::LAST_PRIORITY) }
     }
 }
 

@@ -89,7 +89,10 @@ fn misleading_comparisons_are_refused() {
         .exits(2)
         .reports(["unknown metric `f1`", "exact_match"]);
     within(folder, "compare first next --only colour=red").exits(2).reports(["unknown axis `colour`"]);
-    within(folder, "gate first --baseline next").exits(2).reports(["different items"]);
+    within(folder, "gate first --baseline next").exits(2).reports([
+        "different items",
+        "hint: run both on the same items, or compare them without a verdict: lumos compare ",
+    ]);
 }
 
 #[test]

@@ -142,8 +142,15 @@ fn interrupted_twice_it_stops_at_once_and_resumes() {
     assert_eq!(run.stop("-INT"), Some(130), "{}", run.said());
     assert!(run.said().contains("stopped; recorded outcomes are safe"), "{}", run.said());
     assert_eq!(run.events("finished"), Vec::<serde_json::Value>::new());
-    let resumed = paced_run(&paced, folder.path(), "stopped", usize::MAX).ok();
-    resumed.reports([format!(", {SETTLED} already settled")]);
+    // The status of a killed session is not that of the next one.
+    let status = folder.path().join("stopped/status.json");
+    std::fs::write(&status, "left").unwrap();
+    let mut resumed = paced_run(&paced, folder.path(), "stopped", 0).args("--json").follow();
+    resumed.until("started", 1);
+    assert_ne!(std::fs::read(&status).ok().as_deref(), Some(&b"left"[..]));
+    paced.open();
+    assert_eq!(resumed.end(), Some(0), "{}", resumed.said());
+    assert_eq!(resumed.settled_before(), SETTLED);
     assert_complete(&folder.path().join("stopped"));
     assert_eq!(content(&folder.path().join("whole")), content(&folder.path().join("stopped")));
 }

@@ -29,7 +29,9 @@ fn a_bench_feeds_an_estimate() {
     )
     .unwrap();
     let estimate = |bench: &Path| lumos().args("estimate").arg(&spec).args("--bench").arg(bench);
-    estimate(&bench).ok().prints(["iterative", "onetime", "for one worker"]);
+    let estimated = estimate(&bench).ok().prints(["iterative", "onetime", "for one worker"]);
+    // By default, at least 16 sequences are computed together.
+    estimated.reports(["batch size 2,", "--batch-sizes 2,"]);
     let json = estimate(&bench).args("--workers 4 --json").ok();
     let estimated = &json.lines()[0];
     assert_eq!(estimated["rows"].as_array().unwrap().len(), 2);

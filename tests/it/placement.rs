@@ -157,7 +157,7 @@ fn an_estimate_says_which_way_a_pair_fits() {
         "cache_bytes": 1, "decode_share_of_bandwidth": 0.5, "decode_share_of_compute": 0.1,
         "prefill_share_of_compute": 0.5,
     });
-    let report = json!({
+    let mut report = json!({
         "model": {
             "architecture": "LlamaForCausalLM", "parameters": 6_738_415_616_u64, "vocabulary": 32_000, "dtype": "f16",
             "weight_files": [], "tokenizer_sha256": "", "context_length": 4096,
@@ -185,4 +185,14 @@ fn an_estimate_says_which_way_a_pair_fits() {
     std::fs::write(&spec, "tasks = ['gsm8k']\nmodel = 'lumos:maths'\n[device]\nplanner = 'cuda:0'\n")
         .unwrap();
     assert!(estimate("--memory 24GB").contains("recommended: together"));
+    // The GPU also needs memory for buffers, whose size is missing in files of earlier versions.
+    let on_gpu = || lumos().args("estimate --memory 19GB").arg(&spec).arg("--bench").arg(&bench).ok();
+    let missing = "memory for the buffers of a GPU is not counted";
+    let uncounted = on_gpu().prints(["recommended: together"]).reports([missing]);
+    assert!(!uncounted.stdout.contains("Q8_0"), "{uncounted}");
+    report["gpu_buffer_bytes"] = json!(1_700_000_000);
+    std::fs::write(&bench, report.to_string()).unwrap();
+    // A GPU widens quantized weights, so that quantizing saves no memory.
+    let counted = on_gpu().prints(["recommended: none of these"]);
+    assert!(!counted.stderr.contains(missing) && !counted.stdout.contains("Q8_0"), "{counted}");
 }

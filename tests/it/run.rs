@@ -121,7 +121,7 @@ fn the_next_command_names_an_item_of_the_run() {
     let is_correct = |row: &&Value| row["exact_match"] == 1.0 && row["doc_id"] != 0;
     let correct = &rows.iter().find(is_correct).unwrap()["doc_id"];
     let next = format!("show {} {correct}", folder.path().join("one").display());
-    run("one", &format!("--samples {correct}")).prints([format!("next: lumos {next}\n")]);
+    run("one", &format!("--samples {correct}")).prints([format!("next: lumos {next} --task svamp\n")]);
     lumos().args(next).ok();
 }
 

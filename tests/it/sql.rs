@@ -124,6 +124,14 @@ fn a_database_server_that_is_away_when_the_run_begins_is_waited_for() {
     assert_eq!(successes(folder.path(), "run"), (40, 40));
 }
 
+#[test]
+fn databases_that_are_downloaded_are_imported_next() {
+    let Some(data) = lumos_capabilities::shared("data") else { return };
+    // Present files are verified and not downloaded again.
+    let fetched = lumos().args("fetch intercode_sql --data").arg(&data).ok();
+    fetched.prints(["ic_spider_dbs.sql: present", "\nnext: lumos data import-sql "]);
+}
+
 /// The first 300 items; all of them with `LUMOS_VARIATIONS=all`.
 #[test]
 fn items_on_both_databases() {

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use lumos_tasks::shell::quoted;
+use lumos_tasks::shell::quoted_path;
 use thiserror::Error;
 
 /// Error of a checkpoint operation.
@@ -153,7 +153,7 @@ impl CheckpointError {
 
 /// Returns the folder of a checkpoint's run as a word of a shell command.
 pub(super) fn run_in_shell(checkpoint: &Path) -> String {
-    quoted(&checkpoint.parent().unwrap_or(checkpoint).display().to_string())
+    quoted_path(checkpoint.parent().unwrap_or(checkpoint))
 }
 
 #[cfg(test)]

@@ -87,6 +87,7 @@ const PLAN_KEY: &str = "plan";
 const DUPLICATES_KEY: &str = "duplicates";
 const SECONDS_KEY: &str = "seconds";
 const COMPUTING_KEY: &str = "computing";
+const QUEUE_KEY: &str = "queue";
 /// Prefix of the note keys of workers.
 const WORKERS_KEY: &str = "worker ";
 
@@ -316,6 +317,18 @@ impl Checkpoint {
         let mut all = self.computing()?;
         computing.end(&mut all);
         self.store_note(COMPUTING_KEY, &all)
+    }
+
+    /// Records the address of the queue whose workers execute a session, without credentials, or `None` for a session in
+    /// this process. Blocks: call it before the dispatch.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn set_queue(&self, address: Option<&str>) -> Result<(), CheckpointError> {
+        if self.queue()?.as_deref() == address {
+            return Ok(());
+        }
+        self.store_note(QUEUE_KEY, &address)
     }
 
     /// Stores usage figures of workers' engines and replaces earlier figures of the same workers. Flushed

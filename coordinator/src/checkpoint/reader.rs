@@ -19,7 +19,9 @@ use super::index::UnitStatus;
 use super::journal::{JournalFile, Location, Scanned};
 use super::lock::FolderLock;
 use super::recovery::{Damage, Recovery};
-use super::{COMPUTING_KEY, DUPLICATES_KEY, PLAN_KEY, PlanMark, Record, SECONDS_KEY, WORKERS_KEY, recover};
+use super::{
+    COMPUTING_KEY, DUPLICATES_KEY, PLAN_KEY, PlanMark, QUEUE_KEY, Record, SECONDS_KEY, WORKERS_KEY, recover,
+};
 use crate::computing::{Computing, WorkerComputing};
 use crate::manifest;
 use crate::unit_key::UnitKey;
@@ -321,6 +323,15 @@ impl CheckpointReader {
     /// If it cannot be read.
     pub fn computing(&self) -> Result<Vec<Computing>, CheckpointError> {
         Ok(self.note(COMPUTING_KEY)?.unwrap_or_default())
+    }
+
+    /// Address of the queue whose workers executed the latest session, without credentials; `None` for a session in one
+    /// process, or if an earlier version wrote the checkpoint.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn queue(&self) -> Result<Option<String>, CheckpointError> {
+        Ok(self.note::<Option<String>>(QUEUE_KEY)?.flatten())
     }
 
     /// Usage figures of workers' engines for the run, by worker. A worker that restarted under its name has

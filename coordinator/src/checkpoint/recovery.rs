@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
-use lumos_tasks::shell::quoted;
+use lumos_tasks::shell::quoted_path;
 
 use super::error::run_in_shell;
 use crate::manifest;
@@ -119,7 +119,7 @@ impl Recovery {
         }
         let again = match judged_run(folder) {
             Some(judged) => {
-                let judged = quoted(&judged.display().to_string());
+                let judged = quoted_path(judged);
                 format!("repeat `lumos score {judged} --judge` with the same model")
             }
             None => format!("run them again with `lumos resume {}`", run_in_shell(folder)),

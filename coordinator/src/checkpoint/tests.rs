@@ -282,6 +282,25 @@ fn figures_of_workers_are_stored_later_while_records_are_written() {
     checkpoint.close().unwrap();
 }
 
+#[test]
+fn the_queue_of_the_latest_session_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let length = || std::fs::metadata(folder.path().join(journal::FILE_NAME)).unwrap().len();
+    let checkpoint = Checkpoint::create(folder.path()).unwrap();
+    let empty = length();
+    checkpoint.set_queue(None).unwrap();
+    assert_eq!((checkpoint.queue(), length()), (Ok(None), empty), "runs without a queue have no note");
+    for address in [Some("nats://head:4222"), None, Some("nats://one:4222,tls://two")] {
+        checkpoint.set_queue(address).unwrap();
+        let reader = CheckpointReader::open(folder.path()).unwrap();
+        assert_eq!(reader.queue(), Ok(address.map(str::to_owned)));
+    }
+    let written = length();
+    checkpoint.set_queue(Some("nats://one:4222,tls://two")).unwrap();
+    assert_eq!(length(), written);
+    checkpoint.close().unwrap();
+}
+
 #[tokio::test]
 async fn a_reader_is_refreshed_up_to_what_is_flushed() {
     let folder = tempfile::tempdir().unwrap();

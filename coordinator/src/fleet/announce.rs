@@ -40,7 +40,7 @@ fn with_earlier(shards: Vec<ShardId>, present: &HashSet<String>) -> BTreeSet<Sha
     let mut all = BTreeSet::from_iter(shards);
     let every = all.iter().flat_map(|shard| {
         let needs = &shard.needs;
-        (0..=9).map(move |priority| ShardId { needs: needs.clone(), priority })
+        (0..=ShardId::LAST_PRIORITY).map(move |priority| ShardId { needs: needs.clone(), priority })
     });
     let earlier: Vec<ShardId> = every.filter(|shard| present.contains(&shard.to_string())).collect();
     all.extend(earlier);

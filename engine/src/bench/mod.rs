@@ -59,6 +59,10 @@ pub struct BenchReport {
     pub weight_bytes: u64,
     /// KV cache size of one token, in bytes.
     pub cache_bytes_per_token: u64,
+    /// Size of a GPU's buffers for the model, in bytes, with the largest batch that is selected automatically. Also
+    /// present if the CPU was measured; `None` in reports of earlier versions.
+    #[serde(default)]
+    pub gpu_buffer_bytes: Option<u64>,
     /// Peak rates of the machine, measured in the same run.
     pub limits: MachineLimits,
     /// One cell per batch size and prefix reuse setting.
@@ -145,7 +149,8 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
     let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
     let largest = settings.batch_sizes.iter().copied().max().unwrap_or(1);
     let opened = load::open(&settings.source)?;
-    let format = opened.matrices(device, settings.options.dtype)?.1.format;
+    let (vocabulary, matrices) = opened.matrices(device, settings.options.dtype)?;
+    let format = matrices.format;
     // The pages of one round at the largest batch size, the last ones of the first turn twice if the second turn copies
     // them, and no more: on a GPU the cache is allocated at once.
     let options = LoadOptions { device, ..settings.options.clone() };
@@ -153,6 +158,8 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
     let positions = prompt_tokens.saturating_add(new_tokens).saturating_add(SECOND_TURN + 1);
     let pages = layout.pages(positions).saturating_add(usize::from(layout.is_in_host_memory()));
     let cache_bytes = pages.saturating_mul(largest).saturating_mul(layout.bytes());
+    let on_gpu = LoadOptions { device: DeviceName::Cuda(0), max_batch: LoadOptions::AUTO_BATCH, ..options };
+    let gpu_buffer_bytes = Some(Backend::buffer_bytes(&opened.config, vocabulary, &on_gpu));
     drop(opened);
     // Before the engine takes a GPU's memory.
     let limits = Backend::limits(device, threads, settings.options.dtype, format)?;
@@ -178,6 +185,7 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
                 new_tokens,
                 weight_bytes: engine.weight_bytes(),
                 cache_bytes_per_token: (engine.statistics().page_bytes / engine.page_size()) as u64,
+                gpu_buffer_bytes,
                 limits,
                 cells: Vec::new(),
             }),

@@ -1,7 +1,7 @@
 //! The engine's measurements complete and return plausible figures.
 
 use lumos_engine::bench::{BenchError, BenchReport, BenchSettings, measure};
-use lumos_engine::{DeviceName, LoadOptions, ModelSource, RandomShape};
+use lumos_engine::{DeviceName, Footprint, LoadOptions, ModelSource, RandomShape};
 
 /// Values in the matrices of all layers of the measured model (4 layers of width 128 and 352, 4 heads and 2
 /// key heads of size 32), and in its output matrix (1024 tokens).
@@ -36,6 +36,10 @@ async fn a_small_model_is_measured() {
     assert_eq!((report.device, report.prompt_tokens, report.new_tokens), (DeviceName::Cpu, 40, 20));
     assert_eq!(report.model.parameters, RandomShape::With1M.parameters());
     assert_eq!(report.cache_bytes_per_token, POSITION);
+    let (device, max_batch) = (DeviceName::Cuda(0), LoadOptions::AUTO_BATCH);
+    let on_gpu = LoadOptions { device, max_batch, ..LoadOptions::default() };
+    let footprint = Footprint::of(&settings().source, &on_gpu).unwrap();
+    assert_eq!(report.gpu_buffer_bytes, Some(footprint.buffer_bytes));
     let measured: Vec<(usize, bool)> =
         report.cells.iter().map(|cell| (cell.batch_size, cell.reuse)).collect();
     assert_eq!(measured, [(1, false), (4, false), (1, true), (4, true)]);
@@ -67,7 +71,7 @@ async fn a_small_model_is_measured() {
     let json = serde_json::to_string(&report).unwrap();
     let again: BenchReport = serde_json::from_str(&json).unwrap();
     assert_eq!((again.model, again.device, again.threads), (report.model, report.device, report.threads));
-    assert_eq!(again.cells.len(), 4);
+    assert_eq!((again.gpu_buffer_bytes, again.cells.len()), (report.gpu_buffer_bytes, 4));
     for (again, cell) in again.cells.iter().zip(&report.cells) {
         assert_eq!((again.batch_size, again.reuse), (cell.batch_size, cell.reuse));
         assert_eq!(again.cache_bytes, cell.cache_bytes);

@@ -19,6 +19,7 @@ use crate::results::{
     BenchmarkItems, ItemPair, ItemShares, MetricComparison, PairedItems, RunTable, SeedGroup, SettingsAxis,
     UnitRow, UnitState, is_right, item_shares,
 };
+use crate::trajectory::item_argument;
 
 /// Compares the first side with every other one, or the configurations of a single side along an axis. The difference
 /// is always b − a, where a is the first run or the first value of the axis.
@@ -192,9 +193,7 @@ impl Builder<'_> {
             ));
         }
         let changes = match chosen.first() {
-            Some((_, at_a, at_b)) if paired => {
-                changes(matched, (a, items_a), (b, items_b), (*at_a, *at_b), &pairs)
-            }
+            Some(main) if paired => changes(matched, (a, items_a), (b, items_b), main, &pairs),
             _ => Changes::default(),
         };
         let seeds = |table: &RunTable, group: &SeedGroup| -> Vec<u64> {
@@ -407,23 +406,23 @@ fn changes(
     matched: &Matched,
     (a, items): (&RunTable, &BenchmarkItems),
     (b, items_b): (&RunTable, &BenchmarkItems),
-    at: (usize, usize),
+    (metric, at_a, at_b): &(MetricDefinition, usize, usize),
     pairs: &ItemPairs,
 ) -> Changes {
-    let shares_a = item_shares(a, &matched.a.group, at.0);
-    let shares_b = item_shares(b, &matched.b.group, at.1);
+    let shares_a = item_shares(a, &matched.a.group, *at_a);
+    let shares_b = item_shares(b, &matched.b.group, *at_b);
     let mut changes = Changes::default();
     for &(own, other) in &pairs.pairs {
         let (Some(right_a), Some(right_b)) =
-            (is_right(&shares_a[own as usize]), is_right(&shares_b[other as usize]))
+            (is_right(&shares_a[own as usize], metric), is_right(&shares_b[other as usize], metric))
         else {
             continue;
         };
         // The first seed whose own result is that of the item.
         let mut rows_a = matched.a.group.rows(a, own as usize);
         let mut rows_b = matched.b.group.rows(b, other as usize);
-        let row_a = rows_a.find(|row| row.is_settled() && row.is_full(at.0) == right_a);
-        let row_b = rows_b.find(|row| row.is_settled() && row.is_full(at.1) == right_b);
+        let row_a = rows_a.find(|row| row.is_settled() && row.is_full(*at_a, metric) == right_a);
+        let row_b = rows_b.find(|row| row.is_settled() && row.is_full(*at_b, metric) == right_b);
         let (Some(row_a), Some(row_b)) = (row_a, row_b) else { continue };
         let list = match (right_a, right_b) {
             (true, false) => &mut changes.newly_wrong,
@@ -434,6 +433,13 @@ fn changes(
         list.push(FlippedItem {
             item: items.indexes[own as usize],
             item_b: items_b.indexes[other as usize],
+            argument_b: item_argument(
+                &b.manifest.spec,
+                &matched.b.key.benchmark,
+                items_b.indexes[other as usize],
+                items_b.names[other as usize].as_deref(),
+                row_b.unit.short(),
+            ),
             id: items.ids[own as usize].clone(),
             name: items.names[own as usize].clone(),
             unit_a: row_a.unit.clone(),

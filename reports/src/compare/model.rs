@@ -122,6 +122,9 @@ pub struct FlippedItem {
     pub item: u64,
     /// Position in the data file of b, from 0.
     pub item_b: u64,
+    /// The item as an argument of `lumos show` with the run of b.
+    #[serde(skip)]
+    pub(crate) argument_b: String,
     /// Identity of the item.
     pub id: ItemId,
     /// The data set's name of the item.

@@ -67,6 +67,15 @@ pub enum Refusal {
         /// Scoring of the candidate.
         candidate: String,
     },
+    /// The baseline is a file that another version of the scoring wrote.
+    VersionDiffers {
+        /// The benchmark.
+        benchmark: String,
+        /// Version of the baseline.
+        baseline: String,
+        /// Version of the candidate.
+        candidate: String,
+    },
     /// The prompts of the same formulation and behaviour differ.
     PromptsDiffer {
         /// The benchmark and its settings.
@@ -108,6 +117,10 @@ impl fmt::Display for Refusal {
             Self::JudgesDiffer { metric } => {
                 write!(formatter, "metric {metric}: the judge or its prompt differs")
             }
+            Self::VersionDiffers { benchmark, baseline, candidate } => write!(
+                formatter,
+                "{benchmark}: the baseline has version {baseline} of the scoring, this program version {candidate}"
+            ),
             Self::ScoringDiffers { benchmark, baseline, candidate } => {
                 write!(
                     formatter,
@@ -130,6 +143,7 @@ impl Refusal {
             Self::PromptsDiffer { .. } => Some("accept the difference: --allow prompts"),
             Self::DataDiffers { .. } => Some("accept the difference: --allow data"),
             Self::ScoringDiffers { .. } => Some("select the baseline's scoring with --scoring"),
+            Self::VersionDiffers { .. } => Some("write the baseline again with --save-baseline"),
             _ => None,
         }
     }

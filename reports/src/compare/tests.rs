@@ -5,7 +5,7 @@ use lumos_coordinator::samples::{configuration, item};
 use lumos_tasks::{Behaviour, Configuration, Formulation, Item, Outcome, Role, Step, ToolBackend};
 
 use super::*;
-use crate::results::tests::{like, table_of};
+use crate::results::tests::{add_named, like, table_of};
 
 /// Returns a run of these configurations over items, where cell `c` has the items right of which `right(c, index)`
 /// holds.
@@ -34,6 +34,17 @@ fn refusals(sides: &[Side], options: &CompareOptions) -> Vec<Refusal> {
     match compare(sides, options) {
         Err(CompareError::Refused(refusals)) => refusals,
         other => panic!("{other:?}"),
+    }
+}
+
+fn texts() -> FlipTexts {
+    FlipTexts {
+        task: "Add.".to_owned(),
+        gold: "5".to_owned(),
+        prediction_a: None,
+        prediction_b: None,
+        trajectory_a: None,
+        trajectory_b: None,
     }
 }
 
@@ -139,17 +150,55 @@ fn changed_items_have_their_positions_in_both_runs() {
     let mut comparison = compare(&sides, &CompareOptions::default()).unwrap();
     let [changed] = comparison.comparisons[0].newly_wrong.as_mut_slice() else { panic!() };
     assert_eq!((changed.item, changed.item_b), (3, 103));
-    changed.texts = Some(FlipTexts {
-        task: "Add.".to_owned(),
-        gold: "5".to_owned(),
-        prediction_a: None,
-        prediction_b: None,
-        trajectory_a: None,
-        trajectory_b: None,
-    });
+    changed.texts = Some(texts());
     let markdown = rendered(&comparison, CompareFormat::Markdown);
     assert!(markdown.contains("item 3 "), "{markdown}");
     assert!(markdown.contains("`lumos show 'runs/my after' 103 --task svamp`"), "{markdown}");
+}
+
+#[test]
+fn commands_have_the_names_of_changed_items_if_names_may_be_numbers() {
+    // The name of each item is the position of the next one.
+    let name = |item: Item| Item { name: Some((item.index + 1).to_string()), ..item };
+    let items: Vec<Item> = items(0..40).into_iter().map(name).collect();
+    let mut sides = [
+        side("before", &[configuration(0)], &items, |_, _| true),
+        side("after", &[configuration(0)], &items, |_, index| index != 3),
+    ];
+    let argument = |sides: &[Side]| {
+        let comparison = compare(sides, &CompareOptions::default()).unwrap();
+        comparison.comparisons[0].newly_wrong[0].argument_b.clone()
+    };
+    assert_eq!(argument(&sides), "3");
+    add_named(&mut sides[1].table.manifest, "svamp");
+    assert_eq!(argument(&sides), "4");
+}
+
+#[test]
+fn one_blank_line_separates_the_parts_of_a_pair_with_and_without_notes() {
+    let cells = |behaviour| [Formulation::Iterative, Formulation::OneTime].map(|one| with(one, behaviour));
+    let sides = [
+        side("before", &cells(Behaviour::Paper), &items(0..40), |_, index| index.is_multiple_of(3)),
+        side("after", &cells(Behaviour::Corrected), &items(0..40), |_, index| index.is_multiple_of(4)),
+    ];
+    let mut comparison = compare(&sides, &CompareOptions::default()).unwrap();
+    for pair in &mut comparison.comparisons {
+        for changed in pair.newly_wrong.iter_mut().chain(&mut pair.newly_right) {
+            changed.texts = Some(texts());
+        }
+    }
+    let mut without_notes = comparison.clone();
+    for metric in without_notes.comparisons.iter_mut().flat_map(|pair| pair.metrics.iter_mut()) {
+        (metric.flips, metric.items_needed, metric.bounds) = (None, None, None);
+    }
+    for (comparison, has_notes) in [(comparison, true), (without_notes, false)] {
+        let markdown = rendered(&comparison, CompareFormat::Markdown);
+        assert_eq!(markdown.contains("right in both"), has_notes, "{markdown}");
+        let headings = |level: &str| markdown.lines().filter(|line| line.starts_with(level)).count();
+        assert_eq!((headings("## "), headings("### ")), (2, 6), "{markdown}");
+        assert_eq!(markdown.matches("\n\n##").count(), 8, "{markdown}");
+        assert!(!markdown.contains("\n\n\n"), "{markdown}");
+    }
 }
 
 #[test]

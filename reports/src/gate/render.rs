@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use lumos_tasks::shell::quoted;
+use lumos_tasks::shell::quoted_path;
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use serde_json::json;
 
@@ -99,9 +99,11 @@ impl GateReport {
         if self.verdict() != GateVerdict::Pass
             && let Some(folders) = &self.folders
         {
-            let [baseline, run] = folders.each_ref().map(|folder| quoted(&folder.display().to_string()));
+            let [baseline, run] = folders.each_ref().map(|folder| quoted_path(folder));
             let command = format!("lumos compare {baseline} {run}");
-            writeln!(out, "\nItems that changed: `{}`", command.replace('`', "'"))?;
+            // A blank line follows the table, but not the warnings.
+            let blank = if self.warnings.is_empty() { "" } else { "\n" };
+            writeln!(out, "{blank}Items that changed: `{}`", command.replace('`', "'"))?;
         }
         Ok(())
     }

@@ -177,8 +177,9 @@ fn differences_in_prompts_data_and_items_are_refused() {
     let [Refusal::ItemsDiffer { common: 32, .. }] = refused(&shifted, &rules())[..] else { panic!() };
     let mut file = BaselineFile::of(&baseline(), &[]).unwrap();
     file.scoring_version += 1.0;
-    let refused = gate(&run("new", 40, |_| true), &BaselineSource::File(file), &rules());
-    assert!(matches!(refused, Err(CompareError::Refused(_))), "another version of the scoring");
+    let refused = gate(&run("new", 40, |_| true), &BaselineSource::File(file), &rules()).unwrap_err();
+    assert!(matches!(refused, CompareError::Refused(_)), "another version of the scoring");
+    assert_eq!(refused.hint().as_deref(), Some("write the baseline again with --save-baseline"));
 }
 
 #[test]
@@ -236,17 +237,21 @@ fn changed_items_are_found_with_a_command_unless_the_baseline_is_a_file() {
     let candidate = run("new_*", 40, |index| index % 2 == 1);
     let baseline = run("my old_run", 40, |_| true);
     let file = BaselineFile::of(&baseline, &[]).unwrap();
-    let markdown = |baseline: BaselineSource| {
+    let report = |baseline: BaselineSource| gate(&candidate, &baseline, &rules()).unwrap();
+    let markdown = |report: &GateReport| {
         let mut out = Vec::new();
-        let report = gate(&candidate, &baseline, &rules()).unwrap();
         report.render(GateFormat::Markdown, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     };
-    let of_file = markdown(BaselineSource::File(file));
+    let of_file = markdown(&report(BaselineSource::File(file)));
     assert!(of_file.contains("fail") && !of_file.contains("lumos compare"), "{of_file}");
-    let of_run = markdown(BaselineSource::Run(Box::new(baseline)));
-    let command = "\nItems that changed: `lumos compare 'runs/my old_run' 'runs/new_*'`\n";
-    assert!(of_run.ends_with(command), "{of_run}");
+    let report = report(BaselineSource::Run(Box::new(baseline)));
+    let warned = GateReport { warnings: vec!["few items".to_owned()], ..report.clone() };
+    let command = "\n\nItems that changed: `lumos compare 'runs/my old_run' 'runs/new_*'`\n";
+    for (report, before) in [(report, " |"), (warned, "- **Warning:** few items")] {
+        let of_run = markdown(&report);
+        assert!(of_run.ends_with(&format!("{before}{command}")), "{of_run}");
+    }
 }
 
 #[test]

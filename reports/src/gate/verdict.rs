@@ -138,9 +138,8 @@ impl<'a> Builder<'a> {
             let (baseline, candidate) = (other.scoring.to_string(), own.scoring.to_string());
             self.refusals.push(Refusal::ScoringDiffers { benchmark: benchmark.clone(), baseline, candidate });
         } else if version != SCORING_VERSION {
-            let name = |version: f64| format!("version {version}");
-            let (baseline, candidate) = (name(version), name(SCORING_VERSION));
-            self.refusals.push(Refusal::ScoringDiffers { benchmark: benchmark.clone(), baseline, candidate });
+            let (baseline, candidate) = (version.to_string(), SCORING_VERSION.to_string());
+            self.refusals.push(Refusal::VersionDiffers { benchmark: benchmark.clone(), baseline, candidate });
         }
         let is_same = (own.formulation, own.behaviour) == (other.formulation, other.behaviour);
         if is_same && own.prompts != other.prompts && !self.rules.allow.contains(&AllowedDifference::Prompts)

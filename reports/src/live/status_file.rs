@@ -48,7 +48,7 @@ impl StatusFile {
 
 impl Drop for StatusFile {
     fn drop(&mut self) {
-        // A file that stays is ignored, because no process writes the run.
+        // A file that stays is ignored while no process writes the run. The next session removes it.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -77,6 +77,8 @@ pub fn labelled_report(
     report.seconds = checkpoint.seconds()?;
     report.computing = checkpoint.computing()?;
     report.workers = checkpoint.workers()?.iter().map(WorkerComputing::spent).collect();
+    report.queue = checkpoint.queue()?;
+    report.in_progress = checkpoint.is_in_use();
     Ok(report)
 }
 
@@ -125,12 +127,20 @@ impl ReportBuilder {
             duplicates: 0,
             computing: Vec::new(),
             workers: Vec::new(),
+            queue: None,
+            in_progress: false,
             seconds: None,
             judge,
             matrix: None,
             groups: Vec::new(),
         }
     }
+}
+
+/// Whether a metric splits answered units into correct and wrong ones. If lower is better (number of turns) or without
+/// bounds, values are neither correct nor wrong.
+pub(super) fn is_split(metric: &MetricDefinition) -> bool {
+    metric.higher_is_better && metric.kind.range().is_some() && !metric.judged
 }
 
 struct ScoringSum {
@@ -227,7 +237,7 @@ impl ConfigurationSum {
                 score = verdict.add_to(score, sum.scoring);
             }
             for (full, metric) in sum.full.iter_mut().zip(metrics) {
-                *full += u64::from(answered && score.is_full(metric.name));
+                *full += u64::from(answered && score.is_full(metric));
             }
             if index == 0 {
                 correct = score.is_correct(metrics);
@@ -245,9 +255,7 @@ impl ConfigurationSum {
         }
         let metrics = &self.metrics;
         let splits = self.scorings.iter().flat_map(|sum| {
-            // If lower is better (number of turns), values are neither correct nor wrong.
-            let splits = |metric: &MetricDefinition| metric.higher_is_better && !metric.judged;
-            let counted = sum.full.iter().zip(metrics).filter(move |(_, metric)| splits(metric));
+            let counted = sum.full.iter().zip(metrics).filter(|(_, metric)| is_split(metric));
             counted.map(move |(&correct, metric)| Split {
                 scoring: sum.scoring,
                 metric: metric.name.to_owned(),

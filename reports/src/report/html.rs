@@ -114,11 +114,14 @@ fn contents(report: &Report) -> Value {
 /// Describes what is missing from a run that is not complete.
 fn unfinished(report: &Report) -> Option<String> {
     let total = &report.total;
+    let next = match (report.in_progress, &report.queue) {
+        (true, _) => "the run is in progress",
+        (false, Some(_)) => "`lumos resume` with the same --queue continues the run",
+        (false, None) => "`lumos resume` continues the run",
+    };
     (!total.is_complete()).then(|| {
         let (outstanding, faulted) = (thousands(total.outstanding), thousands(total.faulted));
-        format!(
-            "{outstanding} units are outstanding and {faulted} faulted: `lumos resume` continues the run."
-        )
+        format!("{outstanding} units are outstanding and {faulted} faulted: {next}.")
     })
 }
 

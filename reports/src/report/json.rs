@@ -160,6 +160,12 @@ fn document(report: &Report, names: &ModelNames) -> Value {
     if !report.workers.is_empty() {
         document["lumos"]["telemetry"]["workers"] = json!(report.workers);
     }
+    if report.in_progress {
+        document["lumos"]["telemetry"]["in_progress"] = json!(true);
+    }
+    if let Some(queue) = &report.queue {
+        document["lumos"]["telemetry"]["queue"] = json!(queue);
+    }
     if let Some(matrix) = &report.matrix {
         document["lumos"]["matrix"] = json!(matrix);
     }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::judge::JudgeReport;
 use crate::ledger::{Ledger, LedgerError};
 use crate::results::{Cause, GroupFigure, Matrix};
+use crate::trajectory::item_argument;
 
 use super::usage::TokenTotals;
 
@@ -28,6 +29,10 @@ pub struct Report {
     pub(crate) computing: Vec<Computing>,
     /// How workers of a queue computed the models.
     pub(crate) workers: Vec<WorkerComputing>,
+    /// Address of the queue whose workers executed the latest session; `None` for a session in one process.
+    pub queue: Option<String>,
+    /// Whether another process was executing the run when its checkpoint was read.
+    pub in_progress: bool,
     /// Seconds spent dispatching and recording units, over all sessions, without planning and loading models.
     /// `None` if nothing was recorded, or if the version that recorded it did not measure the time.
     pub(crate) seconds: Option<f64>,
@@ -50,10 +55,14 @@ impl Report {
         Some((rate(self.total.settled()), rate(tokens)))
     }
 
-    /// Returns the benchmark and the position of the first recorded item that is not correct.
-    pub fn first_failure(&self) -> Option<(&str, u64)> {
-        let mut failures = self.configurations.iter().filter_map(|one| Some((one, one.examples.first()?)));
-        failures.next().map(|(configuration, example)| (configuration.benchmark.as_str(), example.item))
+    /// Returns the benchmark of the first recorded item that is not correct, and the item as an argument of `lumos show`.
+    pub fn first_failure(&self) -> Option<(String, String)> {
+        self.configurations.iter().find_map(|configuration| {
+            let Example { item, name, unit, .. } = configuration.examples.first()?;
+            let benchmark = &configuration.benchmark;
+            let item = item_argument(&self.manifest.spec, benchmark, *item, name.as_deref(), unit);
+            Some((benchmark.clone(), item))
+        })
     }
 
     /// Checks that the units of every configuration, and those of the whole run, add up.

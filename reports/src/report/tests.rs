@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
-use lumos_benchmarks::{IntervalMethod, MetricDefinition};
+use lumos_benchmarks::{IntervalMethod, MetricDefinition, MetricKind};
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::samples::{configuration, item, manifest_of, state};
 use lumos_coordinator::spec::ItemChoice;
 use lumos_coordinator::unit_of;
 use lumos_tasks::outcome::{SqlEvidence, Value};
 use lumos_tasks::{
-    Behaviour, Configuration, ContentHash, Ending, Evidence, Fault, FaultKind, Sampling, ToolBackend,
+    Behaviour, Configuration, ContentHash, Ending, Evidence, Fault, FaultKind, Item, Sampling, ToolBackend,
 };
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
-use super::build::ReportBuilder;
+use super::build::{ReportBuilder, is_split};
 use super::model::PublishedComparison;
 use super::*;
+use crate::results::tests::add_named;
 use crate::results::{Matrix, MatrixCell, MatrixColumn, MatrixRow};
 use crate::viewer::escaped;
 
@@ -172,6 +173,9 @@ fn every_metric_has_its_unit_and_its_interval() {
     assert_eq!(metrics[0].estimate.unwrap().method, Some(IntervalMethod::Wilson));
     let split = |metric: &str| report.configurations[0].ledger.splits.iter().any(|one| one.metric == metric);
     assert!(split("success_rate") && !split("turns"), "turns are neither right nor wrong");
+    let points =
+        MetricDefinition { kind: MetricKind::UnboundedMean, ..MetricDefinition::proportion("points", "") };
+    assert!(!is_split(&points), "without bounds, no value is the full score");
     for format in [TABLE, Format::MARKDOWN, Format::HTML] {
         let text = rendered(format, &report);
         assert!(text.contains("7.33 turns") && !text.contains("733"), "{}: {text}", format.name());
@@ -185,6 +189,38 @@ fn every_metric_has_its_unit_and_its_interval() {
     assert_eq!(shown["estimate"]["method"], "student_t");
     let listed = &json["configs"]["intercode_sql"]["metric_list"][2];
     assert_eq!((&listed["metric"], &listed["unit"]), (&"turns".into(), &"turns".into()), "{listed}");
+}
+
+#[test]
+fn the_first_failure_has_its_name_if_names_may_be_numbers() {
+    assert_eq!(sample().first_failure(), Some(("svamp".to_owned(), "4".to_owned())));
+    // The name of each item is the position of the next one.
+    let name = |item: Item| Item { name: Some((item.index + 1).to_string()), ..item };
+    let items: Vec<Item> = (0..10).map(|index| name(item(index))).collect();
+    let own = Configuration { benchmark: "own".to_owned(), ..configuration(0) };
+    let mut manifest = manifest_of(&[own], &items);
+    add_named(&mut manifest, "own");
+    let mut builder = ReportBuilder::new(&manifest, &[]).unwrap();
+    // The seventh is the first without the gold answer in both scorings.
+    for item in &items[6..] {
+        let unit = unit_of(&manifest.configurations[0], item);
+        builder.add(0, item, &unit, state(item.index, &unit).as_ref());
+    }
+    assert_eq!(builder.finish().first_failure(), Some(("own".to_owned(), "7".to_owned())));
+}
+
+#[test]
+fn the_page_describes_how_to_continue_an_incomplete_run() {
+    let mut report = sample();
+    let check = |report: &Report, next: &str| {
+        let page = rendered(Format::HTML, report);
+        assert!(page.contains(&format!("10 units are outstanding and 1 faulted: {next}.")), "{page}");
+    };
+    check(&report, "`lumos resume` continues the run");
+    report.queue = Some("nats://head:4222".to_owned());
+    check(&report, "`lumos resume` with the same --queue continues the run");
+    report.in_progress = true;
+    check(&report, "the run is in progress");
 }
 
 #[test]

@@ -207,7 +207,9 @@ async fn long_texts_are_cut_and_hidden_characters_are_shown() {
     let steps = units[0]["records"][0]["steps"].as_array().unwrap();
     let reply = steps[0]["reply"].as_str().unwrap();
     assert!(reply.starts_with("a\u{fffd}b\u{fffd}[31m\u{fffd}</script>"), "{}", &reply[..40]);
-    assert!(reply.ends_with(" more bytes: lumos show RUN 0 --json]"), "{}", &reply[reply.len() - 60..]);
+    let unit = &units[0]["unit"].as_str().unwrap()[..12];
+    let command = format!(" more bytes: lumos show RUN {unit} --json]");
+    assert!(reply.ends_with(&command), "{}", &reply[reply.len() - 60..]);
     assert!(reply.len() <= (64 << 10) + 100);
     assert_eq!(steps[10]["cut"], true);
     let lengths: Vec<usize> = steps[4..].iter().map(|step| step["prompt"].as_str().unwrap().len()).collect();

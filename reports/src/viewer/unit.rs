@@ -153,7 +153,8 @@ enum StepTexts {
 /// Limits the texts of one unit.
 struct TextBudget {
     left: usize,
-    item: u64,
+    /// First digits of the unit.
+    unit: String,
 }
 
 impl TextBudget {
@@ -165,14 +166,14 @@ impl TextBudget {
         if end == text.len() {
             return shown.into_owned();
         }
-        format!("{shown}…[{} more bytes: lumos show RUN {} --json]", text.len() - end, self.item)
+        format!("{shown}…[{} more bytes: lumos show RUN {} --json]", text.len() - end, self.unit)
     }
 }
 
 impl UnitTexts {
     /// Collects the texts of a unit. `shots` are the numbers of its screenshots, in ascending order.
     pub(super) fn of(view: &UnitView<'_>, scored: ScoredUnit, mut shots: Vec<u32>) -> Self {
-        let mut budget = TextBudget { left: UNIT_BYTES, item: view.item.index };
+        let mut budget = TextBudget { left: UNIT_BYTES, unit: view.unit.short().to_owned() };
         let outcome = view.record.as_ref().map(|record| &record.outcome);
         let prediction = outcome.and_then(prediction_text).map(|text| budget.take(&text));
         let ended = |record: &Record, budget: &mut TextBudget| {

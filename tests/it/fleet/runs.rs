@@ -205,6 +205,8 @@ fn a_cancelled_run_stops_and_can_go_on() {
     assert!(coordinator.said().contains("the run was cancelled\n"), "{}", coordinator.said());
     let resume = format!(" --queue {}` continues them\n", nats.url());
     assert!(coordinator.said().contains(&resume), "{}", coordinator.said());
+    let report = lumos().args("report").arg(folder.path().join("cancelled")).exits(5);
+    report.prints([format!(" --queue {}\n", nats.url())]);
     let rows = || content(&folder.path().join("cancelled")).0["gsm8k"].len();
     let recorded = rows();
     assert!((1..200).contains(&recorded), "{recorded} of 200 items");
@@ -253,8 +255,9 @@ fn a_fresh_server_has_no_runs() {
         for command in ["status sweep", "cancel sweep"] {
             fleet.run(command).with_code(2).reports(["run `sweep` not found on this queue"]);
         }
-        let unknown = fleet.run("cancel 0123456789abcdef").with_code(2);
-        unknown.reports(["run `0123456789abcdef` not found on this queue"]);
+        for command in ["status 0123456789abcdef", "cancel 0123456789abcdef"] {
+            fleet.run(command).with_code(2).reports(["run `0123456789abcdef` not found on this queue"]);
+        }
         // `watch` waits for runs (all or one) and shows them once they exist.
         let mut all = fleet.watch("");
         let mut one = fleet.watch("sweep");

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use lumos_tasks::shell::quoted;
+use lumos_tasks::shell::quoted_path;
 
 use super::rows::{COLUMNS, FIGURES, figures, heading, item, items, notes, settings, short_lists};
 use crate::compare::model::Comparison;
@@ -56,26 +56,34 @@ pub(super) fn markdown(comparison: &Comparison, out: &mut dyn Write) -> io::Resu
         writeln!(out, "## {}\n", escaped(&heading(pair)))?;
         writeln!(out, "{}.\n", escaped(&items(pair)))?;
         table(out, &FIGURES, 1, &figures(pair))?;
-        for note in notes(pair) {
-            writeln!(out, "- {}", escaped(&note))?;
-        }
+        let notes: Vec<String> = notes(pair).iter().map(|note| escaped(note)).collect();
+        list(out, &notes)?;
         let settings = settings(pair);
         if !settings.is_empty() {
-            writeln!(out, "\n### Settings\n")?;
+            writeln!(out, "### Settings\n")?;
             table(out, &["setting", "A", "B"], 3, &settings)?;
         }
         for (heading, items) in short_lists(pair) {
-            let shown = items.iter().filter_map(|flipped| Some((flipped, item(flipped)?)));
-            for (at, (flipped, text)) in shown.enumerate() {
-                if at == 0 {
-                    writeln!(out, "\n### {}\n", escaped(&heading))?;
-                }
-                let folder = quoted(&pair.b.folder.display().to_string());
-                let command = format!("lumos show {folder} {} --task {}", flipped.item_b, pair.benchmark);
-                writeln!(out, "- {} (`{}`)", escaped(&text), command.replace('`', "'"))?;
+            let shown = items.iter().filter_map(|flipped| {
+                let text = item(flipped)?;
+                let folder = quoted_path(&pair.b.folder);
+                let command = format!("lumos show {folder} {} --task {}", flipped.argument_b, pair.benchmark);
+                Some(format!("{} (`{}`)", escaped(&text), command.replace('`', "'")))
+            });
+            let shown: Vec<String> = shown.collect();
+            if !shown.is_empty() {
+                writeln!(out, "### {}\n", escaped(&heading))?;
+                list(out, &shown)?;
             }
         }
-        writeln!(out)?;
     }
     Ok(())
+}
+
+/// Writes a Markdown list, and a blank line as after a table. Writes nothing without entries.
+fn list(out: &mut dyn Write, entries: &[String]) -> io::Result<()> {
+    for entry in entries {
+        writeln!(out, "- {entry}")?;
+    }
+    if entries.is_empty() { Ok(()) } else { writeln!(out) }
 }

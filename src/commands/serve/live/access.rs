@@ -5,9 +5,8 @@
 
 use std::net::IpAddr;
 
-use axum::http::uri::Authority;
 use axum::http::{HeaderMap, header};
-use lumos_http::ApiKey;
+use lumos_http::{ApiKey, is_loopback_host, requested_host};
 
 use crate::exit::Failure;
 
@@ -79,20 +78,15 @@ impl AccessRules {
     /// Whether the request names this server: an IP address that it may have, or a known name. The port is not
     /// compared, because connections may be forwarded.
     fn is_own_host(&self, headers: &HeaderMap) -> bool {
-        let mut hosts = headers.get_all(header::HOST).iter();
-        let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
-        let Some(authority) = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()) else {
-            return false;
-        };
-        let name = authority.host().to_ascii_lowercase();
-        let plain = name.trim_start_matches('[').trim_end_matches(']');
-        if let Ok(address) = plain.parse::<IpAddr>() {
-            let address = address.to_canonical();
-            return address.is_loopback()
-                || self.bound.is_unspecified()
-                || address == self.bound.to_canonical();
+        let Some(host) = requested_host(headers) else { return false };
+        if is_loopback_host(&host) {
+            return true;
         }
-        name == "localhost" || self.hosts.contains(&name)
+        let bound = self.bound.to_canonical();
+        match host.parse::<IpAddr>() {
+            Ok(address) => bound.is_unspecified() || address.to_canonical() == bound,
+            Err(_) => self.hosts.contains(&host),
+        }
     }
 }
 

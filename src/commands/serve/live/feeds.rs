@@ -175,7 +175,7 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::pin::pin;
 
     use futures::{FutureExt, StreamExt};
@@ -185,8 +185,8 @@ mod tests {
 
     use super::*;
 
-    fn run(answered: u64) -> LiveRun {
-        let status = RunStatus {
+    pub(crate) fn status(answered: u64) -> RunStatus {
+        RunStatus {
             protocol: PROTOCOL,
             run: RunToken::of(&ContentHash::of_bytes(b"run")),
             name: "sweep".to_owned(),
@@ -209,8 +209,11 @@ mod tests {
             faults: BTreeMap::new(),
             started_ms: 0,
             written_ms: 0,
-        };
-        LiveRun::of_status(&status, &mut Heartbeats::default(), 0)
+        }
+    }
+
+    fn run(answered: u64) -> LiveRun {
+        LiveRun::of_status(&status(answered), &mut Heartbeats::default(), 0)
     }
 
     #[tokio::test]

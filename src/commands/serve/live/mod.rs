@@ -25,6 +25,7 @@ use crate::cli::ServeRunsArgs;
 use crate::exit::{CommandResult, Exit, Failure};
 use crate::fleet::{PATIENCE, connect};
 use crate::interrupt::Interrupts;
+use crate::pipeline::manifest_failure;
 use crate::progress::write_line;
 
 use access::AccessRules;
@@ -42,7 +43,7 @@ pub(crate) async fn serve_runs(arguments: &ServeRunsArgs) -> CommandResult {
     for run in &arguments.runs {
         let folder = arguments.within.folder(run)?;
         let opened = LiveFolder::open(&folder).map_err(|error| match error {
-            LiveError::Manifest(error) => Failure::usage(error).hint("list the runs: lumos ls"),
+            LiveError::Manifest(error) => manifest_failure(error),
             error => Failure::usage(error),
         })?;
         folders.push(opened);
@@ -86,4 +87,25 @@ pub(crate) async fn serve_runs(arguments: &ServeRunsArgs) -> CommandResult {
     }
     polling.abort();
     Ok(Exit::Complete)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    #[tokio::test]
+    async fn only_a_missing_manifest_suggests_the_list_of_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let words = ["lumos", "serve", folder.path().to_str().unwrap()];
+        let Command::Serve(arguments) = Cli::try_parse_from(words).unwrap().command else { panic!() };
+        let missing = serve_runs(&arguments.live).await.unwrap_err();
+        assert_eq!(missing.hint.as_deref(), Some("list the runs: lumos ls"));
+        std::fs::write(folder.path().join("manifest.json"), "{\"schema\": 99}").unwrap();
+        let other = serve_runs(&arguments.live).await.unwrap_err();
+        assert!(other.error.to_string().contains("use the version of lumos that wrote it"));
+        assert_eq!((other.exit, other.hint), (Exit::Usage, None));
+    }
 }
