@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::num::{ParseFloatError, ParseIntError};
 
 use clap::error::ContextKind;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lumos_reports::report::ReportDetail;
 
 use crate::exit::Failure;
@@ -186,8 +186,27 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: clap_complete::Shell,
 }
 
+/// Parses a command line, whose first argument is the program's name. Ignores variables that flags replace.
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let arguments = normalised(arguments);
+    let mut command = Cli::command();
+    // The first pass only determines which flags are typed. The second one returns errors.
+    let typed = command.clone().ignore_errors(true).try_get_matches_from(&arguments);
+    if let Some((name @ ("run" | "validate"), typed)) = typed.as_ref().ok().and_then(ArgMatches::subcommand) {
+        let replaced = run::replaced(typed);
+        command = command.mut_subcommand(name, |command| {
+            command.mut_args(|argument| {
+                let ignored = replaced.contains(&argument.get_id().as_str());
+                if ignored { argument.env(None::<&str>) } else { argument }
+            })
+        });
+    }
+    let mut matches = command.try_get_matches_from(arguments)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut Cli::command()))
+}
+
 /// Replaces underscores by dashes in flags: `--batch_size` becomes `--batch-size`.
-pub(crate) fn normalised(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+fn normalised(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut only_values = false;
     arguments
         .into_iter()
@@ -222,8 +241,6 @@ pub(crate) fn wrong_number(error: &clap::Error) -> Option<Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -241,6 +258,31 @@ mod tests {
         }
         let other = Cli::try_parse_from(["lumos", "run", "--unknown"]).unwrap_err();
         assert!(wrong_number(&other).is_none());
+    }
+
+    #[test]
+    fn flags_replace_variables_that_exclude_them() {
+        let cases: [(&str, &[&str]); 7] = [
+            ("--model builtin:tiny", &["planner", "grounder", "answerer", "qa"]),
+            ("--planner builtin:tiny", &[]),
+            ("--seed 3", &["epochs"]),
+            ("--epochs 2", &["seed"]),
+            ("--limit 20", &["samples"]),
+            ("--samples 0-9", &["limit"]),
+            ("--seed 3 --epochs 2", &["epochs", "seed"]),
+        ];
+        for (given, replaced) in cases {
+            let words = ["lumos", "run"].into_iter().chain(given.split(' '));
+            let typed = Cli::command().ignore_errors(true).try_get_matches_from(words).unwrap();
+            let (_, typed) = typed.subcommand().unwrap();
+            assert_eq!(run::replaced(typed), replaced, "{given}");
+        }
+    }
+
+    #[test]
+    fn flags_that_exclude_each_other_are_refused() {
+        let words = ["lumos", "run", "--seed", "3", "--epochs", "2"].map(OsString::from);
+        assert_eq!(parse(words).unwrap_err().kind(), clap::error::ErrorKind::ArgumentConflict);
     }
 
     #[test]

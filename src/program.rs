@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
 use lumos_benchmarks::{Benchmark, BenchmarkBuilder};
 use lumos_models::ModelBackendDescription;
 use lumos_tools::BackendDescription;
@@ -103,7 +102,7 @@ impl Program {
             failure.report();
             return failure.exit.into();
         }
-        let cli = match Cli::try_parse_from(cli::normalised(arguments)) {
+        let cli = match cli::parse(arguments) {
             Ok(cli) => cli,
             Err(error) => {
                 if let Some(failure) = cli::wrong_number(&error) {

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
 
 use super::{BackendArgs, EngineArgs, FleetArgs, MemoryArgs, RunsArgs, SpeedArgs};
 
@@ -14,6 +15,22 @@ Examples:
   lumos run --preset paper --tasks svamp --model builtin:tiny --data data --record cases.jsonl
 
 The same command again continues the run. A complete run is not changed.";
+
+/// Flags, each with the arguments whose variables it replaces, as between the layers of `RunSpec::merge`.
+const REPLACED: [(&str, &[&str]); 5] = [
+    ("limit", &["samples"]),
+    ("samples", &["limit"]),
+    ("seed", &["epochs"]),
+    ("epochs", &["seed"]),
+    ("model", &["planner", "grounder", "answerer", "qa"]),
+];
+
+/// Returns the arguments of `run` or `validate` whose variables are replaced by flags.
+pub(super) fn replaced(typed: &ArgMatches) -> Vec<&'static str> {
+    let is_typed = |id: &str| typed.value_source(id) == Some(ValueSource::CommandLine);
+    let flags = REPLACED.into_iter().filter(|(flag, _)| is_typed(flag));
+    flags.flat_map(|(_, replaced)| replaced).copied().collect()
+}
 
 /// Options of `run` and `validate`.
 #[derive(Debug, Args)]

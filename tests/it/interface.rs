@@ -104,6 +104,37 @@ fn numbers_say_what_is_expected() {
 }
 
 #[test]
+fn flags_override_variables_that_they_exclude() {
+    let validate = |flags: &str, variable: &str, value: &str| {
+        lumos().args("validate --json --tasks svamp").args(flags).env(variable, value)
+    };
+    let plan = |flags: &str, variable: &str, value: &str| {
+        let flags = format!("--model builtin:tiny {flags}");
+        validate(&flags, variable, value).ok().json()
+    };
+    for variable in ["LUMOS_PLANNER", "LUMOS_GROUNDER"] {
+        let plan = plan("--limit 1", variable, "openai:other@http://127.0.0.1:9/v1").to_string();
+        assert!(plan.contains("builtin:tiny") && !plan.contains("openai:other"), "{plan}");
+    }
+    let seeds = |plan: &Value| {
+        let rows = plan["configurations"].as_array().unwrap();
+        rows.iter().map(|row| row["seed"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(seeds(&plan("--seed 3", "LUMOS_EPOCHS", "2")), [3]);
+    assert_eq!(seeds(&plan("--epochs 1", "LUMOS_SEED", "3")), [0]);
+    assert_eq!(plan("--samples 0-1", "LUMOS_LIMIT", "1")["units"], 2);
+    assert_eq!(plan("--limit 1", "LUMOS_SAMPLES", "0-1")["units"], 1);
+    // A role's flag keeps the model of the other roles.
+    let model = validate("--limit 1 --planner builtin:tiny", "LUMOS_MODEL", "builtin:tiny");
+    model.ok().prints(["\"grounder\""]);
+    // Two flags, and two variables, are still refused.
+    let two = || lumos().args("validate --tasks svamp --model builtin:tiny");
+    two().args("--seed 3 --epochs 2").exits(2).reports(["cannot be used with"]);
+    two().args("--limit 1 --samples 0-1").exits(2).reports(["exclude each other"]);
+    two().env("LUMOS_LIMIT", "1").env("LUMOS_SAMPLES", "0-1").exits(2).reports(["exclude each other"]);
+}
+
+#[test]
 fn a_folder_that_exists_is_a_model() {
     let folder = tempfile::tempdir().unwrap();
     let assets = repository("models/assets/tiny/maths");
