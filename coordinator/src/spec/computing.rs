@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_file_names_devices_as_text_or_by_role() {
-        let read = |text: &str| RunSpec::from_toml(text, "run.toml").map_err(|error| error.to_string());
+        let read = |text: &str| RunSpec::from_toml(text, "run.toml", None).map_err(|error| error.to_string());
         let one = read("device = 'cuda:1'\nmemory = '20GiB'\nswap = 'never'\nplaces = 128").unwrap();
         assert_eq!(one.device, Some(Placement::on(Device::Cuda(1))));
         assert_eq!((one.memory, one.swap), (Some(MemorySize(20 << 30)), Some(Swap::Never)));

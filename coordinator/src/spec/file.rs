@@ -89,19 +89,15 @@ impl RunSpec {
             return Err(failed(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message)));
         }
         let folder = file.parent().unwrap_or(Path::new(""));
-        Self::read(&text, &file.display().to_string(), Some(folder))
+        Self::from_toml(&text, &file.display().to_string(), Some(folder))
     }
 
-    /// Parses the text of a file. `file` is its name in messages. Path patterns and list files are not expanded.
+    /// Parses the text of a file. `file` is its name in messages. Path patterns and list files are expanded if its folder
+    /// is given.
     ///
     /// # Errors
-    /// If it is not a valid specification.
-    pub fn from_toml(text: &str, file: &str) -> Result<Self, SpecError> {
-        Self::read(text, file, None)
-    }
-
-    /// Parses the text of a file. Lists are expanded if its folder is given.
-    fn read(text: &str, file: &str, folder: Option<&Path>) -> Result<Self, SpecError> {
+    /// If it is not a valid specification, or a pattern matches nothing.
+    pub fn from_toml(text: &str, file: &str, folder: Option<&Path>) -> Result<Self, SpecError> {
         let malformed = |error: toml::de::Error| malformed(&error, text, file);
         let mut table = DeTable::parse(text).map_err(malformed)?;
         if let Some(folder) = folder {
@@ -205,7 +201,7 @@ mod tests {
     use crate::spec::{BatchSize, FailOnError, ModelSet, Selection};
 
     fn refused(text: &str) -> String {
-        RunSpec::from_toml(text, "run.toml").unwrap_err().to_string()
+        RunSpec::from_toml(text, "run.toml", None).unwrap_err().to_string()
     }
 
     #[test]
@@ -229,6 +225,7 @@ mod tests {
             maths = "native"
             "#,
             "run.toml",
+            None,
         )
         .unwrap();
         assert_eq!(spec.formulation, Some(vec![Formulation::Iterative, Formulation::OneTime]));
@@ -237,7 +234,7 @@ mod tests {
         assert_eq!(spec.models.unwrap()[0], ModelSet::of("builtin:tiny"));
         assert_eq!(spec.limits.time_limit, Some(60.0));
         assert_eq!(spec.limits.fail_on_error, Some(FailOnError::First));
-        let one = RunSpec::from_toml("seed = 3\n[[models]]\nmodel = \"m\"", "").unwrap();
+        let one = RunSpec::from_toml("seed = 3\n[[models]]\nmodel = \"m\"", "", None).unwrap();
         assert_eq!(one.seed, Some(vec![3]));
         assert_eq!(one.models, Some(vec![ModelSet::of("m")]));
     }

@@ -178,7 +178,7 @@ impl<'i> List<'i> {
         }
     }
 
-    /// Checks that no entry is listed twice.
+    /// Checks that no entry is listed twice, and the number of seeds.
     fn check_duplicates(&self) -> Result<(), ListError> {
         let mut known: HashMap<String, Range<usize>> = HashMap::new();
         for entry in &self.entries {
@@ -192,15 +192,20 @@ impl<'i> List<'i> {
                 (_, DeValue::Table(set)) => vec![set_text(set)],
                 _ => Vec::new(),
             };
+            let failed = |message: String, hint: &str| ListError {
+                span: entry.span(),
+                key: self.key,
+                message,
+                hint: hint.to_owned(),
+            };
+            // Only ranges of seeds are several texts.
+            if known.len() + texts.len() > MOST_ENTRIES {
+                return Err(failed(format!("more than {MOST_ENTRIES} seeds"), ""));
+            }
             for text in texts {
                 if let Some(first) = known.insert(text.clone(), entry.span()) {
                     let hint = if first == entry.span() { "remove one of them" } else { "remove this entry" };
-                    return Err(ListError {
-                        span: entry.span(),
-                        key: self.key,
-                        message: format!("`{text}` is listed twice"),
-                        hint: hint.to_owned(),
-                    });
+                    return Err(failed(format!("`{text}` is listed twice"), hint));
                 }
             }
         }
@@ -527,6 +532,11 @@ mod tests {
         let folder = Folder::new();
         folder.write("many.txt", &"a\n".repeat(MOST_ENTRIES + 1));
         assert!(folder.refused("models = { file = 'many.txt' }").contains("more than 10000 entries"));
+        // Ranges are counted before they are expanded into one list.
+        let most = folder.read("seed = ['0-9998', 9999]").unwrap();
+        assert_eq!(most.seed.map(|seeds| seeds.len()), Some(MOST_ENTRIES));
+        let seeds = folder.refused("seed = ['0-9999', '10000-10001', 'a']");
+        assert_eq!(seeds, "exp/sweep.toml:1:19: `seed`: more than 10000 seeds");
         folder.write("large.txt", &"a".repeat(1 << 21));
         assert!(folder.refused("models = { file = 'large.txt' }").contains("longer than 1048576 bytes"));
         let large = folder.refused(&" ".repeat(1 << 21));

@@ -250,7 +250,7 @@ mod tests {
     fn sweep(rules: &str) -> RunSpec {
         let lists = "tasks = ['gsm8k', 'hotpotqa']\nformulation = ['iterative', 'cot']\nseed = '0-1'";
         let models = "models = ['candle:m/a', 'candle:m/b']\n[generation]\ntemperature = 0.5";
-        RunSpec::from_toml(&format!("{lists}\n{models}\n{rules}"), "sweep.toml").unwrap()
+        RunSpec::from_toml(&format!("{lists}\n{models}\n{rules}"), "sweep.toml", None).unwrap()
     }
 
     fn cells_of(spec: &ResolvedSpec) -> Vec<String> {
@@ -278,7 +278,7 @@ mod tests {
         // A benchmark without the formulation, and a model without the roles, are fine if the cells are excluded.
         let text = "tasks = ['gsm8k', 'webshop']\nformulation = ['iterative', 'cot']\n\
                     models = [{ model = 'candle:a' }, { answerer = 'candle:chat' }]\n";
-        let read = |rules: &str| RunSpec::from_toml(&format!("{text}{rules}"), "sweep.toml").unwrap();
+        let read = |rules: &str| RunSpec::from_toml(&format!("{text}{rules}"), "sweep.toml", None).unwrap();
         let message = refused(read("[[exclude]]\ntask = 'webshop'\nmodel = 'chat'"));
         assert!(
             message.contains("webshop does not support cot; supported are iterative (or add [[exclude]]"),
