@@ -24,11 +24,11 @@ check() { # description, command…
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-for script in check.sh nats/*.sh slurm/*.sbatch; do
+for script in check.sh cuda/*.sh nats/*.sh slurm/*.sbatch; do
   check "$script parses" bash -n "$script"
 done
 if have shellcheck scripts; then
-  check "scripts, with shellcheck" shellcheck -x -P SCRIPTDIR check.sh nats/*.sh slurm/*.sbatch
+  check "scripts, with shellcheck" shellcheck -x -P SCRIPTDIR check.sh cuda/*.sh nats/*.sh slurm/*.sbatch
 fi
 if have yamllint YAML; then
   check "YAML, with yamllint" yamllint -s -c .yamllint.yaml .
@@ -70,7 +70,9 @@ if have systemd-analyze units; then
   check "units, with systemd-analyze" units
 fi
 
-check "NATS" nats/check.sh
+if have nats-server NATS && have openssl NATS; then
+  check "NATS" nats/check.sh
+fi
 
 if [ "$failures" -gt 0 ]; then
   echo "$failures checks failed" >&2

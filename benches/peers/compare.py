@@ -97,7 +97,7 @@ def prepared(binary, where, shape, dtype):
 
 
 def rounds(binary, folder, shape, dtype, threads, count):
-    """Returns the figures of each engine, a list with one entry per round, from undisturbed measurements."""
+    """Yields the figures of each engine after every round: a list with one entry per round, undisturbed."""
     engines = [engine for engine in ENGINES if engine != "transformers" or dtype not in QUANTIZED]
     figures = {engine: [] for engine in engines}
     for turn in range(count):
@@ -118,7 +118,7 @@ def rounds(binary, folder, shape, dtype, threads, count):
             else:
                 sys.exit("failed to measure: other processes use too much processor time")
             figures[engine].append(figure)
-    return figures
+        yield figures
 
 
 def median(figures, cell):
@@ -149,7 +149,7 @@ def main():
     parser.add_argument("--dtypes", default="f32,bf16,q8_0,q4_k")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--output", type=Path, help="JSON file for the figures")
+    parser.add_argument("--output", type=Path, help="JSON file for the figures, written after every round")
     arguments = parser.parse_args()
     table = []
     print("| shape | weights | cell | lumos tok/s | transformers | llama.cpp | ratio to the faster | share of limit |")
@@ -157,17 +157,19 @@ def main():
     for shape in arguments.shapes.split(","):
         for dtype in arguments.dtypes.split(","):
             folder = prepared(arguments.lumos, arguments.folder, shape, dtype)
-            figures = rounds(arguments.lumos, folder, shape, dtype, arguments.threads, arguments.rounds)
-            for row in rows(shape, dtype, figures):
-                table.append(row)
+            measured_rows = []
+            for figures in rounds(arguments.lumos, folder, shape, dtype, arguments.threads, arguments.rounds):
+                measured_rows = list(rows(shape, dtype, figures))
+                if arguments.output:
+                    arguments.output.write_text(json.dumps(table + measured_rows, indent=1))
+            table += measured_rows
+            for row in measured_rows:
                 rates = " | ".join(f"{row[engine]:.1f}" if engine in row else "–" for engine in ENGINES)
                 print(
                     f"| {shape} | {dtype} | {row['cell']} | {rates} "
                     f"| {row['ratio']:.2f} | {100 * row['share_of_limit']:.0f} % |",
                     flush=True,
                 )
-    if arguments.output:
-        arguments.output.write_text(json.dumps(table, indent=1))
 
 
 if __name__ == "__main__":

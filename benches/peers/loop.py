@@ -20,12 +20,12 @@ def main():
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--shape", default="110m")
     parser.add_argument("--dtype", default="f32")
-    parser.add_argument("--items", type=int, default=200)
+    parser.add_argument("--items", type=int, default=200, help="maximum number of items, at least the number of cases in the file")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--most-foreign", type=float, default=MOST_FOREIGN,
                         help="maximum number of processors that other processes may use; other rounds are repeated")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, help="JSON file for the figures, written after every round")
     arguments = parser.parse_args()
     folder = arguments.folder / f"{arguments.shape}-{arguments.dtype}"
     if not (folder / "model.safetensors").exists():
@@ -38,11 +38,19 @@ def main():
     theirs += [*cases, "--items", str(arguments.items)]
     programs = {"lumos": ours, "lumos, no reuse": [*ours, "--no-reuse"], "original's procedure": theirs}
     figures = {name: [] for name in programs}
+    items = None
     for turn in range(arguments.rounds):
         names = list(programs)
         for name in names[turn % 3 :] + names[: turn % 3]:
             for _ in range(10):
                 figure, foreign = measured(programs[name])
+                if figure.get("faults"):
+                    sys.exit(f"failed to measure: {figure['faults']} of {figure['items']} episodes of {name} failed")
+                items = items or figure["items"]
+                # lumos measures all cases, the original's procedure the first `--items`.
+                if figure["items"] != items or items > arguments.items:
+                    sys.exit(f"failed to compare: {name} measured {figure['items']} items with --items {arguments.items}; "
+                             f"hint: pass at least the number of cases in {arguments.cases}")
                 told = f"round {turn + 1}, {name}: {figure['items_per_second']:.3f} items/s"
                 print(f"{told}; other processes used {foreign:.2f} processors", file=sys.stderr, flush=True)
                 if foreign <= arguments.most_foreign:
@@ -50,6 +58,8 @@ def main():
             else:
                 sys.exit("failed to measure: other processes use too much processor time")
             figures[name].append(figure)
+        if arguments.output:
+            arguments.output.write_text(json.dumps(figures, indent=1))
     rate = lambda name: statistics.median(one["items_per_second"] for one in figures[name])
     for name, all_rounds in figures.items():
         print(f"{name}: {rate(name):.3f} items/s, {json.dumps(all_rounds[0])}")
@@ -58,8 +68,6 @@ def main():
                   for one, two in zip(figures[name], figures["original's procedure"])]
         print(f"{name}: {statistics.median(ratios):.1f} times the original's procedure "
               f"({min(ratios):.1f} to {max(ratios):.1f} over {len(ratios)} rounds)")
-    if arguments.output:
-        arguments.output.write_text(json.dumps(figures, indent=1))
 
 
 if __name__ == "__main__":

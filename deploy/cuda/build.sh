@@ -24,6 +24,7 @@ libraries() {
     echo "libraries not found in $folder/nvidia: the layout of the packages has changed" >&2
     exit 1
   fi
+  # shellcheck disable=SC2016  # The caller's shell expands the variable.
   printf 'export LD_LIBRARY_PATH=%q${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n' "$places"
 }
 

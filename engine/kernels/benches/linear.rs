@@ -284,7 +284,7 @@ fn blocks(format: QuantizedFormat, wanted: impl Fn(&str) -> bool, pools: &[Threa
     }
 }
 
-/// Measures candle's product of the same shape, on candle's default number of threads.
+/// Measures candle's product of the same shape, on candle's default number of threads, without `peak` and `share`.
 fn candle(name: &str, element: DType, inputs: usize, outputs: usize) {
     let dtype = match element {
         DType::F32 => CandleType::F32,
@@ -304,12 +304,14 @@ fn candle(name: &str, element: DType, inputs: usize, outputs: usize) {
             }
         }) / count as f64;
         println!(
-            "{name} {:<10} {rows:>4} {:>7} {:>9.3} {:>9.1} {:>7.2}",
+            "{name} {:<10} {rows:>4} {:>7} {:>9.3} {:>9.1} {:>9} {:>7.2} {:>6}",
             "candle",
             "all",
             seconds * 1e3,
             (2 * rows * inputs * outputs) as f64 * 1e-9 / seconds,
-            size as f64 * 1e-9 / seconds
+            "-",
+            size as f64 * 1e-9 / seconds,
+            "-"
         );
     }
 }
