@@ -117,6 +117,12 @@ impl MetricDefinition {
         }
     }
 
+    /// Whether the full score of this metric makes an item correct. If lower is better (number of turns), only in the main
+    /// metric.
+    pub fn decides(&self, main: Option<&Self>) -> bool {
+        self.higher_is_better || main.is_some_and(|main| main.name == self.name)
+    }
+
     /// Whether an item has the full score: the highest possible value, or the lowest if lower is better. Always
     /// `false` for weight 0 and metrics without bounds.
     pub fn is_full(&self, share: Share) -> bool {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use lumos_benchmarks::statistics::LEVEL;
-use lumos_benchmarks::{Estimate, MetricKind, Unit};
+use lumos_benchmarks::{Estimate, MetricKind, Unit, main_metric};
 use lumos_coordinator::manifest::PlannedConfiguration;
 use lumos_tasks::{Configuration, ContentHash};
 use serde_json::{Map, Value, json};
@@ -142,10 +142,10 @@ impl EvaluationRecord<'_> {
             .collect();
         let telemetry = &unit.record.telemetry;
         let bounded = unit.shares().filter(|(_, metric, _)| metric.kind.range().is_some());
-        let main = unit.metrics.first().map(|metric| metric.name);
         bounded.map(move |(scoring, metric, share)| {
-            // If lower is better (number of turns), only the main metric decides whether a unit is correct.
-            let decides = metric.higher_is_better || Some(metric.name) == main;
+            let main = main_metric(unit.metrics, |metric| {
+                unit.shares().any(|(by, one, _)| by == scoring && one.name == metric.name)
+            });
             json!({
                 "schema_version": SCHEMA,
                 "evaluation_id": self.evaluation,
@@ -161,7 +161,7 @@ impl EvaluationRecord<'_> {
                 "answer_attribution": attribution,
                 "evaluation": {
                     "score": share.value(),
-                    "is_correct": decides && metric.is_full(share),
+                    "is_correct": metric.decides(main) && metric.is_full(share),
                     "num_turns": messages.len(),
                     "tool_calls_count": calls,
                 },

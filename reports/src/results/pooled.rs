@@ -166,7 +166,9 @@ fn between_seeds(table: &RunTable, group: &SeedGroup, metric: usize) -> Option<f
 }
 
 fn attempts(definition: &MetricDefinition, by_item: &[Vec<Share>], seeds: u64) -> Vec<AttemptFigure> {
-    if seeds < 2 || definition.kind != MetricKind::Proportion {
+    // If lower is better, the metric describes items, and attempts are neither correct nor wrong.
+    let is_solved = definition.kind == MetricKind::Proportion && definition.higher_is_better;
+    if seeds < 2 || !is_solved {
         return Vec::new();
     }
     // Number of items by number of correct attempts.

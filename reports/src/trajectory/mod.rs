@@ -5,7 +5,7 @@
 
 mod layout;
 
-use lumos_benchmarks::{MetricDefinition, Scoring, Share, Unit};
+use lumos_benchmarks::{MetricDefinition, Scoring, Share, Unit, main_metric};
 use lumos_tasks::shell::quoted;
 use lumos_tasks::{Ending, Finish, Item, Step, UnitId};
 
@@ -172,11 +172,12 @@ pub fn show(found: &FoundUnit<'_>, scorings: &[Scoring], how: Show) -> Result<St
         attempt(&mut page, record, how);
         for &scoring in scorings {
             let Some(score) = benchmark.score(&item.target, &record.outcome, scoring) else { continue };
+            let main = main_metric(benchmark.metrics(), |metric| score.share(metric.name).is_some());
             let verdicts: Vec<_> = score
                 .shares()
                 .map(|(metric, share)| {
                     let definition = benchmark.metrics().iter().find(|definition| definition.name == metric);
-                    verdict(metric, share, definition)
+                    verdict(metric, share, definition, main)
                 })
                 .collect();
             page.entry("verdict", &format!("{} ({scoring} scoring)", verdicts.join(", ")));
@@ -186,11 +187,17 @@ pub fn show(found: &FoundUnit<'_>, scorings: &[Scoring], how: Show) -> Result<St
 }
 
 /// Describes an item's score in a metric.
-fn verdict(metric: &str, share: Share, definition: Option<&MetricDefinition>) -> String {
+fn verdict(
+    metric: &str,
+    share: Share,
+    definition: Option<&MetricDefinition>,
+    main: Option<&MetricDefinition>,
+) -> String {
     let Share { numerator, denominator } = share;
     let unknown = MetricDefinition::proportion("", "");
     let definition = definition.unwrap_or(&unknown);
-    let is_binary = definition.kind.range() == Some((0.0, 1.0))
+    let is_binary = definition.decides(main)
+        && definition.kind.range() == Some((0.0, 1.0))
         && denominator > 0.0
         && denominator <= 1.0
         && [0.0, 1.0].contains(&numerator);

@@ -76,15 +76,17 @@ fn printed_arguments_find_their_items_if_names_are_numbers() {
 #[test]
 fn verdicts_follow_the_definition_of_the_metric() {
     let solved = MetricDefinition::proportion("solved", "");
-    let failed = MetricDefinition { higher_is_better: false, ..solved };
+    let failed = MetricDefinition { higher_is_better: false, name: "failed", ..solved };
     let rating = MetricDefinition { kind: MetricKind::BoundedMean { least: 0.0, most: 10.0 }, ..solved };
     let balance = MetricDefinition { kind: MetricKind::BoundedMean { least: -1.0, most: 1.0 }, ..solved };
-    let both =
-        |metric: &MetricDefinition| [0.0, 1.0].map(|value| verdict("it", Share::once(value), Some(metric)));
-    assert_eq!(both(&solved), ["wrong by it", "correct by it"]);
-    assert_eq!(both(&failed), ["correct by it", "wrong by it"]);
-    for metric in [rating, balance] {
-        assert_eq!(both(&metric), ["0 of 1 by it", "1 of 1 by it"]);
+    let both = |metric: &MetricDefinition, main: &MetricDefinition| {
+        [0.0, 1.0].map(|value| verdict("it", Share::once(value), Some(metric), Some(main)))
+    };
+    assert_eq!(both(&solved, &failed), ["wrong by it", "correct by it"]);
+    assert_eq!(both(&failed, &failed), ["correct by it", "wrong by it"]);
+    // If lower is better, only the main metric decides.
+    for (metric, main) in [(rating, rating), (balance, balance), (failed, solved)] {
+        assert_eq!(both(&metric, &main), ["0 of 1 by it", "1 of 1 by it"]);
     }
 }
 
