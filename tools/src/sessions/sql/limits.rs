@@ -19,13 +19,14 @@ pub(super) const INTERRUPTED: &str = "Query execution was interrupted";
 pub(super) const OUT_OF_MEMORY: &str = "out of memory";
 /// Starts of the messages for statements that exceed a limit other than time and memory. Limits of SQLite and
 /// of servers are set lower than their defaults.
-const LIMITS: [&str; 14] = [
+const LIMITS: [&str; 15] = [
     "The result has more than ",
     "The result is larger than ",
     "A value of the result is longer than ",
     "Statements with more than ",
     "The episode has written more than ",
     "string or blob too big",
+    "statement too long",
     "database or disk is full",
     "Expression tree is too large",
     "LIKE or GLOB pattern too complex",

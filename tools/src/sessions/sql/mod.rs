@@ -184,15 +184,13 @@ impl Session {
         }
         let gold = state.database.run(&self.gold_query, self.gold_writes).await?;
         // On a busy server, or if other databases use the memory, this says nothing about the agent's answer.
-        if let Fetched::Failed { message } = &gold
-            && (message.contains(limits::INTERRUPTED) || message == limits::OUT_OF_MEMORY)
-        {
-            return Err(fault(format!("the gold query was stopped: {message}")));
-        }
-        if let Fetched::Failed { message } = &gold
-            && limits::is_limit(message)
-        {
-            return Err(fault(format!("the gold query exceeds the limits: {message}")));
+        if let Fetched::Failed { message } = &gold {
+            if message.contains(limits::INTERRUPTED) || message == limits::OUT_OF_MEMORY {
+                return Err(fault(format!("the gold query was stopped: {message}")));
+            }
+            if limits::is_limit(message) {
+                return Err(fault(format!("the gold query exceeds the limits: {message}")));
+            }
         }
         state.gold = Some(gold.clone());
         Ok(gold)

@@ -116,7 +116,7 @@ impl SqliteFolder {
                 }
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
                 let load = || Connection::open_with_flags(&file, flags).and_then(|file| copy(&file));
-                with_memory(load, || evict(&mut bases, name))
+                with_memory(load, || evict(&mut bases))
             }
         };
         let base = Arc::new(Mutex::new(base.map_err(|error| missing(&error))?));
@@ -125,9 +125,9 @@ impl SqliteFolder {
     }
 }
 
-/// Removes the databases that no session is copying, except one.
-fn evict(bases: &mut Bases, keep: &str) {
-    bases.retain(|name, base| name == keep || Arc::strong_count(base) > 1);
+/// Removes the databases that no session is copying.
+fn evict(bases: &mut Bases) {
+    bases.retain(|_, base| Arc::strong_count(base) > 1);
 }
 
 /// Repeats an operation that ran out of the shared memory once, after memory was released.
@@ -172,7 +172,7 @@ impl Databases for SqliteFolder {
             let base = this.base(&of_copy)?;
             let base = base.lock().unwrap_or_else(PoisonError::into_inner);
             let guarded_copy = || copy(&base).and_then(|copy| guarded(copy, Budget::new(this.longest)));
-            let release = || evict(&mut this.bases.lock().unwrap_or_else(PoisonError::into_inner), &of_copy);
+            let release = || evict(&mut this.bases.lock().unwrap_or_else(PoisonError::into_inner));
             with_memory(guarded_copy, release)
                 .map_err(|error| fault(format!("failed to copy database `{of_copy}`: {error}")))
         });
@@ -537,20 +537,16 @@ mod tests {
     fn unused_databases_are_evicted_when_memory_runs_out() {
         let base = || Arc::new(Mutex::new(Connection::open_in_memory().unwrap()));
         let used = base();
-        let mut bases = Bases::from([
-            ("kept".to_owned(), base()),
-            ("unused".to_owned(), base()),
-            ("used".to_owned(), Arc::clone(&used)),
-        ]);
+        let mut bases = Bases::from([("unused".to_owned(), base()), ("used".to_owned(), Arc::clone(&used))]);
         let room = std::cell::Cell::new(false);
         let full = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
         let load = || if room.get() { Ok(1) } else { Err(full(rusqlite::ffi::SQLITE_NOMEM)) };
         let release = || {
-            evict(&mut bases, "kept");
+            evict(&mut bases);
             room.set(true);
         };
         assert_eq!(with_memory(load, release), Ok(1));
-        assert!(bases.contains_key("kept") && bases.contains_key("used") && bases.len() == 2);
+        assert_eq!(bases.keys().collect::<Vec<_>>(), ["used"]);
         let other = with_memory(|| Err::<(), _>(full(rusqlite::ffi::SQLITE_CORRUPT)), || panic!("released"));
         assert!(other.is_err());
     }

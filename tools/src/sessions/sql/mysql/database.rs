@@ -139,12 +139,7 @@ impl MySqlDatabase {
         }
         // The session keeps its uncommitted changes, so the rest of the result must be received.
         server.kill_query(id).await;
-        let rest = async {
-            while results.try_next().await?.is_some() {}
-            Ok::<_, sqlx::Error>(())
-        };
-        let rest = rest.await;
-        drop(results);
+        let rest = results.try_for_each(|_| std::future::ready(Ok(()))).await;
         // If the result had already ended, the server may stop the next statement instead.
         let next = execute(connection, "DO 0".to_owned()).await;
         for done in [rest, next] {

@@ -107,6 +107,8 @@ async fn a_gold_query_that_was_stopped_is_not_scored() {
         ("The result is larger than 4194304 bytes", false),
         ("A value of the result is longer than 262144 bytes", false),
         ("string or blob too big", false),
+        ("statement too long", false),
+        ("The episode has written more than 200000 rows", false),
         ("Statements with more than 200 calls of functions are refused", false),
         ("no such table: t", true),
     ] {
