@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
-use lumos_coordinator::manifest::{Manifest, ManifestError, PlannedConfiguration};
+use lumos_coordinator::manifest::{Manifest, PlannedConfiguration};
 use lumos_coordinator::spec::StopRule;
 use lumos_engine::bench::BenchReport;
 use lumos_reports::thousands;
@@ -162,10 +162,9 @@ pub(crate) async fn run(arguments: &RunArgs) -> CommandResult {
 /// # Errors
 /// If `lumos run` would refuse the folder.
 fn exists(manifest: &Manifest, folder: &Path) -> Result<bool, Failure> {
-    match Manifest::read(folder) {
-        Err(ManifestError::Missing { .. }) => check_vacant(folder).map(|()| false),
-        // Returns the error with the differences, if it is another run.
-        _ => Ok(manifest.open_or_create(folder).map_err(manifest_failure)?.is_some()),
+    match manifest.open(folder).map_err(manifest_failure)? {
+        Some(_) => Ok(true),
+        None => check_vacant(folder).map(|()| false),
     }
 }
 

@@ -201,8 +201,7 @@ fn fit_models(
     let fullest = models.iter().map(load).max();
     let (number, _, device) = fullest.unwrap_or_default();
     let buffer_bytes = buffers(device).unwrap_or(0);
-    let most = settings::fixed(spec.batch_size).unwrap_or(usize::MAX);
-    let concurrency = settings::concurrency(spec, false).min(most);
+    let concurrency = settings::concurrency(spec, false).min(load_options(device).most_sequences());
     let longest = rows.iter().map(|row| row.tokens.longest).max().unwrap_or(0);
     if let Some(batch_size) = far_larger_batch(report, cell, concurrency, memory, buffer_bytes, longest) {
         let measured = cell.batch_size;

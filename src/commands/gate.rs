@@ -67,11 +67,7 @@ pub(crate) fn run(arguments: &GateArgs) -> CommandResult {
 /// Returns the failure of a gate that is refused. Only `compare` compares different items. `folders` are those of the
 /// baseline, unless it is a file, and of the candidate.
 fn refused_gate(error: CompareError, folders: Option<[&Path; 2]>) -> Failure {
-    let hinted = match &error {
-        CompareError::Refused(refusals) => refusals.iter().find(|refusal| refusal.hint().is_some()),
-        _ => None,
-    };
-    let items_differ = matches!(hinted, Some(Refusal::ItemsDiffer { .. }));
+    let items_differ = matches!(error.hinted(), Some(Refusal::ItemsDiffer { .. }));
     let failure = refused(error);
     if !items_differ {
         return failure;

@@ -66,8 +66,6 @@ impl Run {
 
     /// Executes the outstanding units, as far as the budget allows.
     pub(crate) async fn execute(mut self) -> Result<Report, Failure> {
-        // Removes the status of a killed session, which `lumos serve` would show as that of this one.
-        drop(StatusFile::in_folder(&self.folder));
         let in_phases = match self.in_phases {
             Some(in_phases) => Ok(in_phases),
             None if self.checkpoint.settled() >= self.manifest.planned() => Ok(false),
@@ -303,8 +301,13 @@ pub(crate) async fn open_checkpoint(
     how: fn(&Path) -> Result<Checkpoint, CheckpointError>,
     stall_warning: Duration,
 ) -> Result<Checkpoint, Failure> {
-    let folder = folder.join("checkpoint");
-    let opening = tokio::task::spawn_blocking(move || how(&folder));
+    let folder = folder.to_owned();
+    let opening = tokio::task::spawn_blocking(move || {
+        let checkpoint = how(&folder.join("checkpoint"))?;
+        // Removes the status of a killed session, which `lumos serve` would show as that of this one.
+        drop(StatusFile::in_folder(&folder));
+        Ok(checkpoint)
+    });
     reminded(stall_warning, Wait::Checkpoint, opening).await?.map_err(checkpoint_failure)
 }
 

@@ -116,20 +116,30 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Writes the manifest if the folder contains no run. Returns the folder's manifest if it contains the same
-    /// run.
+    /// Returns the folder's manifest if it contains the same run, or `None` if it contains no run.
     ///
     /// # Errors
-    /// If the folder contains a different run, with the differences, or if it cannot be read or written.
-    pub fn open_or_create(&self, folder: &Path) -> Result<Option<Self>, ManifestError> {
+    /// If the folder contains a different run, with the differences, or if it cannot be read.
+    pub fn open(&self, folder: &Path) -> Result<Option<Self>, ManifestError> {
         match Self::read(folder) {
             Ok(found) if found.identity == self.identity => Ok(Some(found)),
             Ok(found) => Err(ManifestError::Differs {
                 folder: folder.to_owned(),
                 differences: differences(&found, self),
             }),
-            Err(ManifestError::Missing { .. }) => self.write(folder).map(|()| None),
+            Err(ManifestError::Missing { .. }) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// As [`open`](Self::open), and writes the manifest if the folder contains no run.
+    ///
+    /// # Errors
+    /// Those of `open`, or if it cannot be written.
+    pub fn open_or_create(&self, folder: &Path) -> Result<Option<Self>, ManifestError> {
+        match self.open(folder)? {
+            None => self.write(folder).map(|()| None),
+            found => Ok(found),
         }
     }
 }

@@ -210,10 +210,18 @@ fn found(benchmarks: &[String]) -> String {
 }
 
 impl CompareError {
+    /// Returns the refusal that the hint is about.
+    pub fn hinted(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusals) => refusals.iter().find(|refusal| refusal.hint().is_some()),
+            _ => None,
+        }
+    }
+
     /// Returns a hint, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Refused(refusals) => refusals.iter().find_map(Refusal::hint).map(str::to_owned),
+            Self::Refused(_) => self.hinted()?.hint().map(str::to_owned),
             Self::Ambiguous { axes, within_run: true } => {
                 let first = axes.first()?.name();
                 let rest = axes.get(1).map(|axis| format!(", or keep one value with --only {axis}=<VALUE>"));
